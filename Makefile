@@ -1,0 +1,71 @@
+# The two commands that matter: `make demo` and `make test`. Everything else is for those who change the code.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Tests run side by side; both halves of a small machine.
+WORKERS ?= 2
+EXAMPLES := $(sort $(wildcard examples/*.yaml))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint format golden docs bench coverage clean kube-tools differential
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@echo "Installing into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip --disable-pip-version-check -q install --require-hashes -r requirements/dev.txt
+	@$(BIN)/pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+install: $(STAMP) ## Make the virtual environment
+
+demo: $(STAMP) ## Render and check every example
+	@for file in $(EXAMPLES); do \
+	  printf '%-40s' "$$file"; \
+	  $(BIN)/slurm-operator render -f $$file -o json | $(BIN)/python -c 'import json,sys; print(f"{len(json.load(sys.stdin)[\"items\"]):3} objects", end="  ")' || exit 1; \
+	  $(BIN)/slurm-operator check -f $$file || exit 1; \
+	done
+	@echo; echo "slurm.conf of examples/partitions.yaml:"; echo
+	@$(BIN)/slurm-operator render -f examples/partitions.yaml --slurm-conf
+
+test: $(STAMP) lint ## Lint, type-check and run all tests
+	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= tests
+	@$(MAKE) --no-print-directory coverage
+
+quick: $(STAMP) ## Run the tests that need nothing but Python
+	@$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/real tests
+
+coverage: $(STAMP) ## Hold the pure core at its coverage
+	@$(BIN)/python tools/coverage_bar.py
+
+lint: $(STAMP) ## Check style, types and layers
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## Format the code
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix .
+
+golden: $(STAMP) ## Write generated and golden files anew
+	@$(BIN)/python tools/embedded_types.py
+	@$(BIN)/python tools/merge_keys.py
+	@$(BIN)/python tools/crds.py
+	@$(BIN)/python tools/reference.py
+	@$(BIN)/python -m pytest -q -n 0 tests/golden --update-golden
+
+docs: $(STAMP) ## Build the documentation
+	@$(BIN)/mkdocs build --strict -q
+
+bench: $(STAMP) ## Run the benchmarks
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+kube-tools: $(STAMP) ## Build a real kube-apiserver for the tests (needs Go; once)
+	@$(BIN)/python tests/real/kube/tools.py
+
+clean: ## Remove what the other targets made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* site

@@ -1,0 +1,43 @@
+"""The rules of admission: pure functions from the old object, the new one and its namespace to findings.
+
+In: typed resources and `Refs`. Out: errors, which refuse the object, and warnings, which do not. Called by the
+admission server, by the reconcilers (when the webhook is bypassed) and by `slurm-operator check`, always with the
+same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from slurm_operator.admission.rules import (
+    accounting,
+    buildable,
+    controller,
+    loginset,
+    nodeset,
+    partition,
+    restapi,
+    token,
+)
+from slurm_operator.api.meta import Resource
+from slurm_operator.api.problem import FieldProblem, errors
+from slurm_operator.build.refs import Refs
+
+Rule = Callable[[Any, Any, Refs], Iterator[FieldProblem]]
+
+RULES: dict[str, Rule] = {
+    "Controller": controller.check,
+    "NodeSet": nodeset.check,
+    "LoginSet": loginset.check,
+    "RestApi": restapi.check,
+    "Accounting": accounting.check,
+    "Token": token.check,
+    "Partition": partition.check,
+}
+
+
+def check(new: Resource, old: Resource | None, refs: Refs) -> list[FieldProblem]:
+    """Everything that is wrong with a new or changed resource."""
+    found = list(RULES[type(new).__name__](new, old, refs))
+    return found if errors(found) else [*found, *buildable.check(new, refs)]

@@ -1,0 +1,129 @@
+"""Rules for Controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_operator.admission.rules import fields
+from slurm_operator.api import text
+from slurm_operator.api.controller import Controller, Persistence
+from slurm_operator.api.meta import LocalObjectReference
+from slurm_operator.api.problem import FieldProblem, Path
+from slurm_operator.build import images
+from slurm_operator.build.controller import RESERVED_FILES
+from slurm_operator.build.refs import Refs
+
+# A StatefulSet's pods carry its name and a hash of eleven characters in a label.
+LONGEST_STATEFUL_SET = 52
+KNOWN_FILES = frozenset(
+    {
+        "acct_gather.conf",
+        "burst_buffer.conf",
+        "cgroup.conf",
+        "cli_filter.lua",
+        "gres.conf",
+        "helpers.conf",
+        "job_container.conf",
+        "job_submit.lua",
+        "mpi.conf",
+        "namespace.yaml",
+        "oci.conf",
+        "plugstack.conf",
+        "topology.conf",
+        "topology.yaml",
+    }
+)
+PERSISTENCE: Path = ("spec", "persistence")
+
+
+def check(new: Controller, old: Controller | None, refs: Refs) -> Iterator[FieldProblem]:
+    """Everything that is wrong with a Controller."""
+    yield from fields.name(new, "-controller", LONGEST_STATEFUL_SET)
+    yield from fields.daemon_keys(new)
+    yield from fields.service(new.spec.service)
+    yield from fields.checked(text.config_text, new.spec.extra_conf, ("spec", "extraConf"))
+    yield from _cluster_name(new, old)
+    yield from _high_availability(new)
+    yield from _persistence(new.spec.persistence, new.namespace)
+    yield from _config_files(new, refs)
+    yield from _scripts(new, refs)
+    yield from _metrics(new)
+    if old is not None:
+        yield from _immutable(new, old)
+
+
+def _cluster_name(new: Controller, old: Controller | None) -> Iterator[FieldProblem]:
+    if old is None:
+        yield from fields.checked(text.cluster_name, new.cluster_name, ("spec", "clusterName"))
+    elif old.cluster_name != new.cluster_name:
+        yield from fields.immutable(("spec", "clusterName"), old.cluster_name, new.cluster_name)
+
+
+def _high_availability(new: Controller) -> Iterator[FieldProblem]:
+    persistence = new.spec.persistence
+    if new.replicas > 1 and not (persistence.enabled and persistence.existing_claim):
+        yield FieldProblem(
+            (*PERSISTENCE, "existingClaim"),
+            "slurm high availability (HA) mode requires existing PVC with an access mode of ReadWriteMany",
+        )
+
+
+def _persistence(persistence: Persistence, namespace: str) -> Iterator[FieldProblem]:
+    if persistence.existing_claim:
+        yield from fields.checked(text.dns_subdomain, persistence.existing_claim, (*PERSISTENCE, "existingClaim"))
+    source = persistence.data_source_ref
+    if source and source.namespace not in (None, "", namespace):
+        yield FieldProblem((*PERSISTENCE, "dataSourceRef", "namespace"), "must be the namespace of this resource")
+
+
+def _config_files(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
+    for path, name in _named(new.spec.config_file_refs, "configFileRefs"):
+        if name not in refs.config_maps:
+            yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace")
+        for file in sorted(refs.config_maps.get(name, {})):
+            if file in RESERVED_FILES:
+                yield FieldProblem(path, f"ConfigMap {name!r} holds {file}, which the operator writes")
+            elif file not in KNOWN_FILES:
+                yield FieldProblem(path, f"ConfigMap {name!r} holds {file}, which Slurm does not read", "warning")
+
+
+def _scripts(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
+    spec = new.spec
+    for field, wanted in (
+        ("prologScriptRefs", spec.prolog_script_refs),
+        ("epilogScriptRefs", spec.epilog_script_refs),
+        ("prologSlurmctldScriptRefs", spec.prolog_slurmctld_script_refs),
+        ("epilogSlurmctldScriptRefs", spec.epilog_slurmctld_script_refs),
+    ):
+        for path, name in _named(wanted, field):
+            if name not in refs.config_maps:
+                yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace")
+            for file in sorted(refs.config_maps.get(name, {})):
+                problem = text.file_name(file)
+                if problem:
+                    yield FieldProblem(path, f"ConfigMap {name!r}: {problem}")
+
+
+def _named(wanted: tuple[LocalObjectReference, ...] | None, field: str) -> Iterator[tuple[Path, str]]:
+    for index, ref in enumerate(wanted or ()):
+        yield ("spec", field, index, "name"), ref.name
+
+
+def _metrics(new: Controller) -> Iterator[FieldProblem]:
+    version = images.slurm_version(images.of(new.spec.slurmctld, "slurmctld"))
+    if new.spec.metrics.enabled and version and version < images.HTTP_PROBES:
+        yield FieldProblem(
+            ("spec", "metrics", "enabled"),
+            f"Slurm {version[0]}.{version[1]:02} has no metrics; 25.11 is the first that does",
+        )
+
+
+def _immutable(new: Controller, old: Controller) -> Iterator[FieldProblem]:
+    yield from fields.jwt_immutable(new, old)
+    if old.spec.slurm_key_ref is not None:
+        was, now = old.spec.slurm_key_ref.name, new.spec.slurm_key_ref.name if new.spec.slurm_key_ref else None
+        yield from fields.immutable(("spec", "slurmKeyRef", "name"), was, now)
+    before, after = old.spec.persistence, new.spec.persistence
+    yield from fields.immutable((*PERSISTENCE, "enabled"), before.enabled, after.enabled)
+    if before.enabled and after.enabled:
+        yield from fields.immutable((*PERSISTENCE, "existingClaim"), before.existing_claim, after.existing_claim)

@@ -1,0 +1,130 @@
+"""Rules for NodeSets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_operator.admission.rules import fields
+from slurm_operator.api import text
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.problem import FieldProblem, Path, shown
+from slurm_operator.build import names
+from slurm_operator.build.partition import config_problem
+from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import MOST_NODES
+from slurm_operator.build.token import duration
+
+HOSTNAME: Path = ("spec", "template", "spec", "hostname")
+CLAIMS: Path = ("spec", "volumeClaimTemplates")
+STRATEGY: Path = ("spec", "updateStrategy")
+SHORTEST_WINDOW = 60.0
+
+_PERCENT = re.compile(r"(100|[1-9]?[0-9])%")
+_FLAG = re.compile(r"[A-Za-z_]+")
+
+
+def check(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
+    """Everything that is wrong with a NodeSet."""
+    yield from _names(new)
+    yield from _replicas(new)
+    yield from fields.controller_ref(new, old)
+    yield from _update_strategy(new)
+    yield from _ssh(new)
+    yield from _extra_conf(new)
+    yield from _partition(new)
+    yield from _claims(new)
+    if old is not None:
+        yield from fields.immutable(CLAIMS, old.spec.volume_claim_templates, new.spec.volume_claim_templates)
+
+
+def _names(new: NodeSet) -> Iterator[FieldProblem]:
+    highest = max(new.spec.replicas - 1, 0)
+    yield from fields.name(new, f"-{names.ordinal(new, highest)}")
+    hostname = new.spec.template.spec.get("hostname")
+    if not hostname:
+        # The name is then the prefix of host names, which have no dots.
+        if "." in new.name:
+            yield FieldProblem(fields.NAME, f"{shown(new.name)} must hold no dot: workers are named after it")
+        return
+    problem = text.hostname_prefix(str(hostname))
+    if problem:
+        yield FieldProblem(HOSTNAME, problem)
+    elif len(names.worker_hostname(new, highest)) > 63:
+        yield FieldProblem(HOSTNAME, f"{shown(hostname)} leaves no room for the ordinal in 63 characters")
+
+
+def _replicas(new: NodeSet) -> Iterator[FieldProblem]:
+    if new.spec.replicas > MOST_NODES:
+        yield FieldProblem(
+            ("spec", "replicas"), f"{new.spec.replicas} is more than a Slurm cluster can hold, {MOST_NODES}"
+        )
+
+
+def _update_strategy(new: NodeSet) -> Iterator[FieldProblem]:
+    strategy = new.spec.update_strategy
+    yield from _max_unavailable(strategy.rolling_update.max_unavailable)
+    window = strategy.scheduled_update
+    if strategy.type == "ScheduledUpdate" and (window is None or not window.start_time):
+        yield FieldProblem(
+            (*STRATEGY, "scheduledUpdate", "startTime"),
+            "scheduledUpdate.startTime and scheduledUpdate.duration must be set when type is ScheduledUpdate",
+        )
+    if window is None:
+        return
+    seconds = duration(window.duration)
+    if seconds is None:
+        yield FieldProblem(
+            (*STRATEGY, "scheduledUpdate", "duration"), f"{shown(window.duration)} is no duration such as 30m or 2h"
+        )
+    elif 0 < seconds < SHORTEST_WINDOW:
+        yield FieldProblem((*STRATEGY, "scheduledUpdate", "duration"), "must be at least 1m")
+    for index, flag in enumerate(window.flags or ()):
+        if not _FLAG.fullmatch(flag):
+            yield FieldProblem(
+                (*STRATEGY, "scheduledUpdate", "flags", index), f"{shown(flag)} is no reservation flag such as DAILY"
+            )
+
+
+def _max_unavailable(value: int | str) -> Iterator[FieldProblem]:
+    path: Path = (*STRATEGY, "rollingUpdate", "maxUnavailable")
+    if isinstance(value, int):
+        if value < 1:
+            yield FieldProblem(path, f"{value} would stop every update; the least is 1")
+    elif not _PERCENT.fullmatch(value):
+        yield FieldProblem(path, f"{shown(value)} is neither a number nor a percentage such as 25%")
+    elif value == "0%":
+        yield FieldProblem(path, "0% would stop every update; the least is 1%")
+
+
+def _ssh(new: NodeSet) -> Iterator[FieldProblem]:
+    ssh = new.spec.ssh
+    if ssh.enabled and not (ssh.sssd_conf_ref and ssh.sssd_conf_ref.name):
+        yield FieldProblem(("spec", "ssh", "sssdConfRef", "name"), "must name a Secret when ssh is enabled")
+    yield from fields.checked(text.config_text, ssh.extra_sshd_config, ("spec", "ssh", "extraSshdConfig"))
+
+
+def _extra_conf(new: NodeSet) -> Iterator[FieldProblem]:
+    for option in text.options(new.spec.extra_conf or ""):
+        problem = option if isinstance(option, str) else text.shell_word(option[1])
+        if problem:
+            yield FieldProblem(("spec", "extraConf"), problem)
+
+
+def _partition(new: NodeSet) -> Iterator[FieldProblem]:
+    problem = config_problem(new.spec.partition.config or "")
+    if problem:
+        yield FieldProblem(("spec", "partition", "config"), problem)
+
+
+def _claims(new: NodeSet) -> Iterator[FieldProblem]:
+    seen: set[str] = set()
+    for index, template in enumerate(new.spec.volume_claim_templates or ()):
+        path: Path = (*CLAIMS, index, "metadata", "name")
+        name = str((template.get("metadata") or {}).get("name") or "")
+        problem = text.dns_label(name) if name else "is required"
+        if problem:
+            yield FieldProblem(path, problem)
+        elif name in seen:
+            yield FieldProblem(path, f"{shown(name)} is there twice")
+        seen.add(name)

@@ -1,0 +1,62 @@
+"""What is wrong with a field of a resource: where, what, how bad.
+
+Made by `api/validate.py` and `admission/rules`, shown by the command line, the admission server and conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+Step = str | int
+Path = tuple[Step, ...]
+Severity = Literal["error", "warning"]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One finding about one field."""
+
+    path: Path
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{format_path(self.path)}: {self.message}"
+
+
+def format_path(path: Sequence[Step]) -> str:
+    """A path as people write it: spec.template.spec.containers[0].name."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{shown(step)}]"
+    return text or "(root)"
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, on one line, with control characters made visible."""
+    text = repr(value) if not isinstance(value, str) else '"' + value.encode("unicode_escape").decode() + '"'
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "x"?`, or nothing."""
+    by_lower = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
+    return f'; did you mean "{by_lower[close[0]]}"?' if close else ""
+
+
+def errors(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
+    """The problems that refuse an object."""
+    return [problem for problem in problems if problem.severity == "error"]

@@ -1,0 +1,116 @@
+"""From a custom resource as decoded JSON or YAML to a typed Struct, or to everything that is wrong with it.
+
+In: a mapping. Out: `Decoded`, with all findings at once, each with its path. Called by the command line, by the
+admission server and by the reconcilers (when the webhook is bypassed). The schema is the one in the CRD; parts that
+the CRD leaves open (containers, pod specs, service specs, claims) are held against Kubernetes' own types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api import embedded
+from slurm_operator.api.crd import object_schema
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import API_VERSION, Resource
+from slurm_operator.api.problem import FieldProblem, did_you_mean, errors, shown
+from slurm_operator.api.schema import Schema
+from slurm_operator.api.structural import PRESERVE, structural
+
+
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A resource, or none when there are errors, and what was found."""
+
+    resource: Resource | None
+    problems: tuple[FieldProblem, ...]
+
+
+def decode(raw: Mapping[str, Any]) -> Decoded:
+    """Decode a custom resource; never raises."""
+    kind = BY_NAME.get(str(raw.get("kind")))
+    if kind is None or raw.get("apiVersion") != API_VERSION:
+        return Decoded(None, tuple(_wrong_kind(raw)))
+    problems = list(structural(raw, schema_of(kind.name)))
+    problems += embedded.problems(kind.name, raw)
+    problems += _metadata(raw)
+    if errors(problems):
+        return Decoded(None, tuple(problems))
+    try:
+        resource = msgspec.convert(without_nulls(raw, schema_of(kind.name)), kind.struct)
+    except (msgspec.ValidationError, OverflowError) as error:
+        return Decoded(None, (*problems, _unconvertible(str(error))))
+    return Decoded(resource, tuple(problems))
+
+
+def _unconvertible(message: str) -> FieldProblem:
+    # msgspec ends its sentence in the place: Expected `str`, got `int` - at `$.metadata.uid`
+    said, _, place = message.partition(" - at `$")
+    steps = (int(index) if index else name for name, index in _STEP.findall(place))
+    return FieldProblem(tuple(steps), said)
+
+
+@cache
+def schema_of(kind: str) -> Schema:
+    """The structural schema of a kind."""
+    return object_schema(BY_NAME[kind])
+
+
+def _wrong_kind(raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    name = str(raw.get("kind"))
+    if raw.get("kind") is None:
+        yield FieldProblem(("kind",), "is required")
+    elif name not in BY_NAME:
+        yield FieldProblem(("kind",), f"unknown kind {shown(name)}{did_you_mean(name, BY_NAME)}")
+    else:
+        yield FieldProblem(
+            ("apiVersion",),
+            f"unknown version {shown(raw.get('apiVersion'))}; this operator serves {API_VERSION}",
+        )
+
+
+def _metadata(raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return
+    for name in ("name", "namespace"):
+        if name in metadata and not isinstance(metadata[name], str):
+            yield FieldProblem(("metadata", name), f"must be a string, not {shown(metadata[name])}")
+    for name in ("labels", "annotations"):
+        entries = metadata.get(name)
+        if entries is None:
+            continue
+        if not isinstance(entries, Mapping):
+            yield FieldProblem(("metadata", name), "must be a mapping of strings")
+            continue
+        for key, value in entries.items():
+            if not isinstance(value, str):
+                yield FieldProblem(
+                    ("metadata", name, str(key)), f"must be a string, not {shown(value)}; put it in quotes"
+                )
+
+
+def without_nulls(value: Any, schema: Schema) -> Any:
+    """The value as a Kubernetes API server would keep it: nulls gone from the typed parts."""
+    if isinstance(value, Mapping):
+        if schema.get(PRESERVE):
+            return value
+        properties = schema.get("properties", {})
+        additional = schema.get("additionalProperties") or {}
+        return {
+            name: without_nulls(item, properties.get(name, additional))
+            for name, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list | tuple):
+        return [without_nulls(item, schema.get("items", {})) for item in value]
+    return value
