@@ -1,0 +1,420 @@
+"""The linter of Slurm's configuration: everything wrong with a set of files, at once.
+
+In: file names and texts, the Slurm version, and what is known of the cluster. Out: findings sorted by place.
+The config plan, admission and `kubectl slurm lint` call this before anything is published. A file is judged by
+its base name; a file of another name is read only where one of these includes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from slurm_operator.slurm import conf_topology
+from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, parse, shorten, unsafe_characters
+from slurm_operator.slurm.conf_keys import (
+    EXCLUSIVE,
+    FILES,
+    IGNORED,
+    NEWEST,
+    REMOVED,
+    SLURM_CONF,
+    TEXT,
+    FileRules,
+    Key,
+    Table,
+)
+from slurm_operator.slurm.conf_values import Complaint, Version, closest, parse_version, to_int
+from slurm_operator.slurm.hostlist import MAX_NAMES, HostListError, count, expand
+
+__all__ = ["Finding", "lint"]
+
+MAX_SUGGESTIONS = 50
+_YES = frozenset({"yes", "true", "up", "1"})
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What the caller knows: the version, the names beside those in the files, the keys the operator writes."""
+
+    version: Version | None
+    nodes: frozenset[str] | None
+    nodesets: frozenset[str] | None
+    live_node_count: int | None
+    owned: frozenset[str]
+
+
+def lint(
+    files: Mapping[str, str],
+    *,
+    version: str | None = None,
+    known_nodes: Collection[str] | None = None,
+    known_nodesets: Collection[str] | None = None,
+    live_node_count: int | None = None,
+    owned: Collection[str] = (),
+) -> list[Finding]:
+    """Everything wrong with `files` (name -> text).
+
+    known_nodes, known_nodesets: names that exist beside those in the files; with either, an unknown name in a
+    partition is an error. live_node_count: nodes that MaxNodeCount must hold. owned: keys that the files may not set.
+    """
+    cluster = Cluster(
+        version=parse_version(version) if version else None,
+        nodes=None if known_nodes is None else frozenset(known_nodes),
+        nodesets=None if known_nodesets is None else frozenset(known_nodesets),
+        live_node_count=live_node_count,
+        owned=frozenset(key.lower() for key in owned),
+    )
+    found = {finding for name in files for finding in _file(name, files, cluster)}
+    return sorted(
+        found, key=lambda finding: (finding.file, finding.line, finding.column, finding.code, finding.message)
+    )
+
+
+def _file(name: str, files: Mapping[str, str], cluster: Cluster) -> Iterator[Finding]:
+    base = name.rpartition("/")[2]
+    if base in FILES:
+        yield from _Lines(name, files, FILES[base], cluster).findings()
+    elif base == "topology.yaml":
+        yield from conf_topology.lint(files[name], file=name, version=cluster.version)
+    elif base == "plugstack.conf":
+        yield from _plugstack(files[name], name)
+
+
+class _Lines:
+    """Lints a file of Key=Value lines and records."""
+
+    def __init__(self, name: str, files: Mapping[str, str], rules: FileRules, cluster: Cluster) -> None:
+        self.rules = rules
+        self.cluster = cluster
+        self.is_slurm_conf = rules.keys is SLURM_CONF
+        includes = {other: text for other, text in files.items() if other != name}
+        self.document = parse(files[name], file=name, includes=includes, records=frozenset(rules.records))
+        self.found: list[Finding] = []
+        self.judged: dict[tuple[int, str], Complaint | None] = {}
+        self.first_use: dict[str, Entry] = {}
+        self.guesses: dict[str, str | None] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        for entry in self.document.entries:
+            self._entry(entry)
+        unknown = {(finding.file, finding.line) for finding in self.found if finding.code == "UnknownKey"}
+        # What follows an unknown key is unreadable because the key is: one finding says it.
+        yield from (
+            finding
+            for finding in self.document.findings
+            if finding.code != "TrailingText" or (finding.file, finding.line) not in unknown
+        )
+        yield from self.found
+        if self.is_slurm_conf:
+            yield from _Names(self.document, self.cluster).findings()
+            yield from _together(self.document)
+
+    def _entry(self, entry: Entry) -> None:
+        folded = entry.key.lower()
+        key = self.rules.keys.get(folded)
+        if key is None:
+            self._unknown(entry, self.rules.keys)
+            return
+        if folded in self.cluster.owned:
+            self._report(entry, "OwnedKey", f"{key.span.name} is set by the operator and cannot be set here")
+        self._retired(entry, folded)
+        if not key.repeats:
+            self._repeated(entry, self.first_use.setdefault(folded, entry))
+        self._pair(entry, key)
+        if folded in self.rules.records:
+            self._attributes(entry, self.rules.records[folded])
+
+    def _attributes(self, record: Entry, table: Table) -> None:
+        first_use: dict[str, Entry] = {}
+        for pair in record.attributes:
+            folded = pair.key.lower()
+            key = table.get(folded)
+            if key is None:
+                self._unknown(pair, table)
+                continue
+            first = first_use.setdefault(folded, pair)
+            if first is not pair:
+                self._repeated(pair, first)
+            self._pair(pair, key)
+        for winner, loser in EXCLUSIVE:
+            if winner.lower() in first_use and loser.lower() in first_use:
+                pair = first_use[loser.lower()]
+                self._report(pair, "ExclusiveKeys", f"Slurm ignores {loser} beside {winner}", severity="warning")
+
+    def _pair(self, pair: Entry, key: Key) -> None:
+        if pair.operator:
+            message = f"Slurm reads {pair.key}{pair.operator}= as {pair.key}=: nothing is added or taken away"
+            self._report(pair, "OperatorIgnored", message, severity="warning")
+        if objection := key.span.objection(self.cluster.version):
+            self._report(pair, "WrongVersion", objection)
+        if key.kind is TEXT:
+            return
+        cached = (id(key.kind), pair.value)
+        if cached not in self.judged:
+            self.judged[cached] = key.kind.check(pair.value, self.cluster.version)
+        if complaint := self.judged[cached]:
+            self._complain(pair, complaint)
+
+    def _complain(self, pair: Entry, complaint: Complaint) -> None:
+        self.found.append(
+            Finding(
+                file=pair.file,
+                line=pair.line,
+                column=pair.value_column,
+                severity=complaint.severity,
+                code=complaint.code,
+                message=shorten(f"{pair.key}: {complaint.message}"),
+                expected=complaint.expected,
+                suggestion=complaint.suggestion and shorten(complaint.suggestion),
+            )
+        )
+
+    def _unknown(self, pair: Entry, table: Table) -> None:
+        newer = self.cluster.version is not None and self.cluster.version > NEWEST
+        self._report(
+            pair,
+            "UnknownKey",
+            f"unknown key {pair.key}",
+            suggestion=self._guess(pair.key, table),
+            severity="warning" if newer else "error",
+        )
+
+    def _guess(self, word: str, table: Table) -> str | None:
+        """Guessing is slow, so a file full of rubbish gets only so many guesses."""
+        if word not in self.guesses and len(self.guesses) < MAX_SUGGESTIONS and len(word) <= 64:
+            self.guesses[word] = closest(word, (key.span.name for key in table.values()))
+        return self.guesses.get(word)
+
+    def _retired(self, entry: Entry, folded: str) -> None:
+        if folded in REMOVED:
+            message = f"{entry.key} was removed, Slurm refuses to start with it"
+            self._report(entry, "RemovedKey", message, suggestion=REMOVED[folded])
+        since, replacement = IGNORED.get(folded, (None, None))
+        if since is not None and (self.cluster.version or NEWEST) >= since:
+            message = f"Slurm ignores {entry.key}"
+            self._report(entry, "IgnoredKey", message, suggestion=replacement, severity="warning")
+
+    def _repeated(self, entry: Entry, first: Entry) -> None:
+        if first is not entry:
+            message = f"{entry.key} was already set at {first.file}:{first.line}; the last one counts"
+            self._report(entry, "DuplicateKey", message, severity="warning")
+
+    def _report(
+        self,
+        entry: Entry,
+        code: str,
+        message: str,
+        *,
+        suggestion: str | None = None,
+        severity: Severity = "error",
+    ) -> None:
+        self.found.append(_finding(entry, code, message, suggestion=suggestion, severity=severity))
+
+
+class _Names:
+    """Lints what the lines of a slurm.conf say of each other: nodes, node sets and partitions."""
+
+    def __init__(self, document: Document, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.nodes: dict[str, Entry] = {}
+        self.nodesets: dict[str, Entry] = {}
+        self.budget = 10 * MAX_NAMES
+        self.unknown_in: dict[str, list[str]] = {}
+        self.by_kind: dict[str, list[Entry]] = {"nodename": [], "nodeset": [], "partitionname": []}
+        self.max_node_count: Entry | None = None
+        self.is_whole = False
+        for entry in document.entries:
+            self._sort_in(entry, entry.key.lower())
+
+    def _sort_in(self, entry: Entry, folded: str) -> None:
+        if folded in self.by_kind:
+            self.by_kind[folded].append(entry)
+        elif folded == "maxnodecount":
+            self.max_node_count = entry
+        elif folded == "clustername":
+            self.is_whole = True
+
+    def findings(self) -> Iterator[Finding]:
+        for entry in self.by_kind["nodename"]:
+            yield from self._node(entry)
+        for entry in self.by_kind["nodeset"]:
+            yield from self._nodeset(entry)
+        yield from self._partitions()
+        yield from self._node_count()
+
+    def _node(self, entry: Entry) -> Iterator[Finding]:
+        if entry.value == "DEFAULT":
+            return
+        if entry.value.upper() == "ALL":
+            yield _finding(entry, "ReservedName", "ALL is a reserved word and cannot name a node")
+        for name in self._expand(entry.value):
+            if name in self.nodes:
+                first = self.nodes[name]
+                message = f"node {name} is already defined at {first.file}:{first.line}"
+                yield _finding(entry, "DuplicateNode", message)
+                return
+            self.nodes[name] = entry
+
+    def _nodeset(self, entry: Entry) -> Iterator[Finding]:
+        first = self.nodesets.setdefault(entry.value, entry)
+        if first is not entry:
+            message = f"NodeSet {entry.value} is already defined at {first.file}:{first.line}"
+            yield _finding(entry, "DuplicateNodeSet", message)
+        if entry.value in self.nodes:
+            yield _finding(entry, "NodeSetIsNode", f"{entry.value} is the name of a node already")
+        if not any(pair.value for pair in entry.attributes):
+            message = f"NodeSet {entry.value} has neither Feature nor Nodes, so it holds no node"
+            yield _finding(entry, "EmptyNodeSet", message)
+
+    def _partitions(self) -> Iterator[Finding]:
+        names: dict[str, Entry] = {}
+        default: Entry | None = None
+        nodes_by_default = False
+        for entry in self.by_kind["partitionname"]:
+            nodes = entry.attribute("Nodes")
+            if entry.value == "DEFAULT":
+                nodes_by_default = nodes_by_default or nodes is not None
+                continue
+            first = names.setdefault(entry.value, entry)
+            if first is not entry:
+                message = f"partition {entry.value} is already defined at {first.file}:{first.line}"
+                yield _finding(entry, "DuplicatePartition", message)
+            marked = entry.attribute("Default")
+            if marked and marked.value.lower() in _YES:
+                if default and default.value != entry.value:
+                    message = f"partition {default.value} is already the default; Slurm silently takes the last one"
+                    yield _finding(marked, "SecondDefault", message)
+                default = entry
+            yield from self._partition_nodes(entry, nodes, nodes_by_default)
+
+    def _partition_nodes(self, entry: Entry, nodes: Entry | None, by_default: bool) -> Iterator[Finding]:
+        if nodes is None:
+            if not by_default:
+                yield _finding(entry, "NoNodes", f"partition {entry.value} names no nodes", severity="warning")
+        elif not nodes.value.strip(", "):
+            yield _finding(nodes, "EmptyNodes", f"Nodes of partition {entry.value} is empty")
+        elif unknown := self._unknown(nodes.value):
+            shown = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+            message = f"partition {entry.value} names {shown}, which is neither a node nor a NodeSet here"
+            certain = self.cluster.nodes is not None or self.cluster.nodesets is not None
+            yield _finding(
+                nodes,
+                "UnknownNode",
+                message,
+                suggestion=closest(unknown[0][:64], self._few_names()),
+                severity="error" if certain else "warning",
+                at_value=True,
+            )
+
+    def _unknown(self, hosts: str) -> list[str]:
+        """Names that nobody defined. Without knowledge from outside, only a whole slurm.conf can be judged."""
+        nothing_known = self.cluster.nodes is None and self.cluster.nodesets is None and not self.is_whole
+        if nothing_known or hosts.upper() == "ALL":
+            return []
+        if hosts not in self.unknown_in:
+            self.unknown_in[hosts] = [name for name in self._expand(hosts) if not self._exists(name)]
+        return self.unknown_in[hosts]
+
+    def _exists(self, name: str) -> bool:
+        return (
+            name in self.nodes
+            or name in self.nodesets
+            or "{" in name  # a function of Slurm's: feature{...}, switch{...}
+            or name in (self.cluster.nodes or ())
+            or name in (self.cluster.nodesets or ())
+        )
+
+    def _few_names(self) -> list[str]:
+        names = [*self.nodesets, *(self.cluster.nodesets or ()), *self.nodes, *(self.cluster.nodes or ())]
+        return names[:200]
+
+    def _expand(self, hosts: str) -> list[str]:
+        """Names of a list; none for a malformed one (its value was judged) or once the budget is spent."""
+        if "[" not in hosts and "," not in hosts:
+            return [hosts]
+        try:
+            self.budget -= count(hosts)
+            return expand(hosts) if self.budget >= 0 else []
+        except HostListError:
+            return []
+
+    def _node_count(self) -> Iterator[Finding]:
+        live = self.cluster.live_node_count
+        if live is None:
+            return
+        room = None if self.max_node_count is None else to_int(self.max_node_count.value)
+        if self.max_node_count and room is not None and max(room, len(self.nodes)) < live:
+            message = f"MaxNodeCount={room} is below the {live} nodes that live: Slurm would forget some of them"
+            yield _finding(self.max_node_count, "MaxNodeCountTooLow", message, at_value=True)
+
+
+def _together(document: Document) -> Iterator[Finding]:
+    """Keys that Slurm refuses beside each other; only a whole slurm.conf can be judged."""
+    last = {entry.key.lower(): entry for entry in document.entries}
+    for entry in document.all("PowerAction"):
+        if entry.attribute("Location") is None:
+            message = f"PowerAction {entry.value} needs Location=slurmctld or Location=slurmd"
+            yield _finding(entry, "MissingKey", message)
+    if "clustername" not in last:
+        return
+    yield from _preemption(last)
+    first_id, max_id = (to_int(last[key].value) if key in last else None for key in ("firstjobid", "maxjobid"))
+    if first_id is not None and max_id is not None and first_id > max_id:
+        yield _finding(last["firstjobid"], "Contradiction", "FirstJobId is above MaxJobId")
+    level = last.get("slurmschedloglevel")
+    if level and to_int(level.value) and "slurmschedlogfile" not in last:
+        yield _finding(level, "Contradiction", "SlurmSchedLogLevel needs SlurmSchedLogFile")
+    if "mcsparameters" in last and "mcsplugin" not in last:
+        yield _finding(last["mcsparameters"], "Contradiction", "MCSParameters needs MCSPlugin")
+
+
+def _preemption(last: Mapping[str, Entry]) -> Iterator[Finding]:
+    plugin, mode = last.get("preempttype"), last.get("preemptmode")
+    words = set(mode.value.lower().split(",")) if mode else set()
+    preempts = bool(words - {"", "off", "gang", "within", "priority"})
+    has_plugin = plugin is not None and not plugin.value.endswith("none")
+    if mode and preempts and not has_plugin:
+        yield _finding(mode, "Contradiction", f"PreemptMode={mode.value} needs PreemptType")
+    if plugin and has_plugin and not preempts:
+        message = f"PreemptType={plugin.value} needs PreemptMode=CANCEL, REQUEUE or SUSPEND,GANG"
+        yield _finding(plugin, "Contradiction", message)
+    if mode and "suspend" in words and "gang" not in words:
+        yield _finding(mode, "Contradiction", "PreemptMode=SUSPEND needs GANG too", suggestion="SUSPEND,GANG")
+
+
+def _plugstack(text: str, file: str) -> Iterator[Finding]:
+    """`required|optional plugin [arguments]` and `include glob`."""
+    yield from unsafe_characters(text, file)
+    for number, raw in enumerate(text.split("\n"), 1):
+        words = raw.partition("#")[0].split()
+        if not words:
+            continue
+        keyword = words[0].lower()
+        place = Entry(words[0], "", file, number, raw.index(words[0]) + 1, 0)
+        if keyword not in {"required", "optional", "include"}:
+            guess = closest(keyword[:64], ("required", "optional", "include"))
+            message = f"a line starts with required, optional or include, not with {words[0][:64]}"
+            yield _finding(place, "UnknownKeyword", message, suggestion=guess)
+        elif len(words) == 1:
+            yield _finding(place, "EmptyValue", f"{keyword} names no {'file' if keyword == 'include' else 'plugin'}")
+
+
+def _finding(
+    entry: Entry,
+    code: str,
+    message: str,
+    *,
+    suggestion: str | None = None,
+    severity: Severity = "error",
+    at_value: bool = False,
+) -> Finding:
+    return Finding(
+        file=entry.file,
+        line=entry.line,
+        column=entry.value_column if at_value else entry.column,
+        severity=severity,
+        code=code,
+        message=shorten(message),
+        suggestion=suggestion,
+    )

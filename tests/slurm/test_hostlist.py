@@ -1,0 +1,135 @@
+"""Host lists: what Slurm expands, what it prints, what is refused and where."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_operator.slurm.hostlist import MAX_NAMES, HostListError, compress, count, edit, expand
+
+NAMES = st.lists(st.from_regex(r"[a-z]{0,2}[0-9]{0,4}[a-z-]{0,1}[0-9]{0,20}", fullmatch=True).filter(bool), max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("", [], id="nothing"),
+        pytest.param("login", ["login"], id="one name"),
+        pytest.param("a,b", ["a", "b"], id="two names"),
+        pytest.param(",a,, b\tc,\n", ["a", "b", "c"], id="empty items and white space separate"),
+        pytest.param("n[1-3,7]r[0-1]", [f"n{n}r{r}" for n in (1, 2, 3, 7) for r in (0, 1)], id="two brackets"),
+        pytest.param("a[001-3]", ["a001", "a002", "a003"], id="padding of the first number"),
+        pytest.param("a[9-010]", ["a9", "a10"], id="padding of the last number does not count"),
+        pytest.param("a[1,2,5-6]x", ["a1x", "a2x", "a5x", "a6x"], id="text after a bracket"),
+        pytest.param("[1-2]", ["1", "2"], id="only a bracket"),
+        pytest.param("a[1-2][3-4]", ["a13", "a14", "a23", "a24"], id="brackets side by side"),
+        pytest.param("a[1-3],a2", ["a1", "a2", "a3", "a2"], id="duplicates stay"),
+        pytest.param("x[100000000000-100000000001]", ["x100000000000", "x100000000001"], id="large numbers"),
+    ],
+)
+def test_expand_gives_the_names_that_scontrol_show_hostnames_prints(text: str, names: list[str]) -> None:
+    assert expand(text) == names
+    assert count(text) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "problem"),
+    [
+        pytest.param("a[1", 2, "never closed", id="open bracket"),
+        pytest.param("b,a]", 4, "without '['", id="closing bracket alone"),
+        pytest.param("a[[1]]", 2, "never closed", id="bracket in a bracket"),
+        pytest.param("a[]", 3, "is not a number", id="empty bracket"),
+        pytest.param("a[1,x]", 5, "'x' is not a number", id="a word in a bracket"),
+        pytest.param("a[1-]", 3, "is not a number", id="range without an end"),
+        pytest.param("a[1-2-3]", 3, "is not a number", id="range with two dashes"),
+        pytest.param("a[1,3-2]", 5, "runs backwards", id="backwards"),
+        pytest.param("z,a[0-99999999]", 3, f"more than {MAX_NAMES}", id="too many names"),
+        pytest.param("a[0-999][0-999]", 1, f"more than {MAX_NAMES}", id="too many by multiplication"),
+        pytest.param("a" + "[0-999999999999999999]" * 9000, 1, f"more than {MAX_NAMES}", id="bomb"),
+    ],
+)
+def test_a_malformed_list_is_an_error_that_names_the_column(text: str, column: int, problem: str) -> None:
+    with pytest.raises(HostListError, match=f"column {column}: ") as caught:
+        expand(text)
+    assert caught.value.column == column
+    assert problem in caught.value.problem
+    assert len(str(caught.value)) < 250
+    with pytest.raises(HostListError):
+        count(text)
+
+
+def test_the_limit_counts_all_items_together() -> None:
+    assert len(expand("a[1-6],b[1-4]", limit=10)) == 10
+    with pytest.raises(HostListError, match="more than 10"):
+        expand("a[1-6],b[1-5]", limit=10)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("a3 a1 a2", "a[3,1-2]"),
+        ("a1 b1 a2", "a1,b1,a2"),
+        ("a01 a02 a3", "a[01-02,3]"),
+        ("a9 a10 a11", "a[9-11]"),
+        ("a09 a10 a11", "a[09-11]"),
+        ("a099 a100 a101", "a[099-101]"),
+        ("a1 a1 a2", "a[1,1-2]"),
+        ("n1r0 n1r1 n2r0 n2r1", "n1r[0-1],n2r[0-1]"),
+        ("a b", "a,b"),
+        ("a a", "a,a"),
+        ("1 2 3", "[1-3]"),
+        ("a1b a2b", "a1b,a2b"),
+        ("a1 a3 a5 a6", "a[1,3,5-6]"),
+        ("a0 a00 a000", "a[0,00,000]"),
+        ("a1 a2 a4 b a5", "a[1-2,4],b,a5"),
+        ("", ""),
+    ],
+)
+def test_compress_writes_what_scontrol_show_hostlist_prints(names: str, text: str) -> None:
+    assert compress(names.split()) == text
+
+
+@given(NAMES)
+def test_expanding_what_was_compressed_gives_the_same_names(names: list[str]) -> None:
+    assert expand(compress(names)) == names
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_list_or_a_host_list_error(text: str) -> None:
+    column = 1
+    try:
+        names = expand(text, limit=1000)
+    except HostListError as error:
+        column = error.column
+    else:
+        assert len(names) == count(text, limit=1000)
+    assert 1 <= column <= len(text) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        pytest.param("+a[1-2],-b3", ["a1", "a2"], id="add and remove"),
+        pytest.param("-a1,+a1", ["b3", "a1"], id="in the order written"),
+        pytest.param("-nosuch", ["a1", "b3"], id="removing what is not there"),
+        pytest.param("c[1-2],c1", ["c1", "c2"], id="no sign replaces"),
+        pytest.param("", [], id="an empty change replaces with nothing"),
+    ],
+)
+def test_edit_applies_signs(change: str, after: list[str]) -> None:
+    assert edit(["a1", "b3", "a1"], change) == after
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        pytest.param("+a,b", 4, id="a sign is missing"),
+        pytest.param("+,a", 2, id="a name is missing"),
+        pytest.param("-[x]", 3, id="malformed"),
+    ],
+)
+def test_a_malformed_edit_names_the_column(change: str, column: int) -> None:
+    with pytest.raises(HostListError) as caught:
+        edit([], change)
+    assert caught.value.column == column
