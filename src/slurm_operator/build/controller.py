@@ -1,0 +1,324 @@
+"""Controller: slurmctld's StatefulSet, its Services, its configuration and its ServiceMonitor.
+
+In: a Controller and `Refs`. Out: every object that it owns. Called by `plan/objects.py` and `slurm-operator render`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api.controller import Controller, Endpoint, ServiceMonitor
+from slurm_operator.api.meta import LocalObjectReference, Metadata, SecretKeySelector
+from slurm_operator.api.problem import Path
+from slurm_operator.build import hashes, images, labels, metadata, names, pods, services
+from slurm_operator.build.errors import InvalidSpec
+from slurm_operator.build.metadata import Object
+from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import FILE, STATE_DIR, SlurmConf, slurm_conf
+
+CGROUP_FILE = "cgroup.conf"
+CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+RESERVED_FILES = frozenset({"slurm.conf", "slurmdbd.conf"})
+
+STATE_VOLUME = "statesave"
+SOCKET_VOLUME = "slurm-authsocket"
+SOCKET_DIR = "/run/slurmctld"
+# The files in /etc/slurm: slurmctld's group may read and run them (prolog scripts), nobody else may.
+ETC_MODE = 0o610
+METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
+
+
+def objects(cr: Controller, refs: Refs) -> list[Object]:
+    """Every object that a Controller owns."""
+    conf = slurm_conf(cr, refs)
+    if cr.spec.external:
+        return [external_config_map(cr, conf)]
+    config = config_map(cr, refs, conf)
+    result = [internal_service(cr), service(cr), config, stateful_set(cr, refs, config)]
+    monitor = service_monitor(cr, refs)
+    return [*result, monitor] if monitor else result
+
+
+def component_labels(cr: Controller) -> dict[str, str]:
+    """The labels of a Controller's objects."""
+    return labels.of(labels.CONTROLLER, cr.name)
+
+
+def _selector(cr: Controller) -> dict[str, str]:
+    return labels.selector(labels.CONTROLLER, cr.name)
+
+
+def internal_service(cr: Controller) -> Object:
+    """The headless Service that gives controller pods their names."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata.child(cr, names.controller_internal(cr), component_labels(cr)),
+        "spec": services.headless_spec(_selector(cr), labels.CONTROLLER.daemon, names.SLURMCTLD_PORT),
+    }
+
+
+def service(cr: Controller) -> Object:
+    """The Service in front of every controller pod."""
+    return services.service(
+        cr,
+        names.controller(cr),
+        component_labels(cr),
+        _selector(cr),
+        labels.CONTROLLER.daemon,
+        names.SLURMCTLD_PORT,
+        cr.spec.service,
+    )
+
+
+def config_map(cr: Controller, refs: Refs, conf: SlurmConf) -> Object:
+    """The ConfigMap with slurm.conf."""
+    data = {FILE: conf.text}
+    if not any(CGROUP_FILE in files for files in config_files(cr, refs)):
+        data[CGROUP_FILE] = CGROUP_CONF
+    return _config_map(metadata.child(cr, names.config(cr), component_labels(cr)), data)
+
+
+def external_config_map(cr: Controller, conf: SlurmConf) -> Object:
+    """The ConfigMap that slurmrestd reads when slurmctld is elsewhere."""
+    meta = metadata.child(cr, names.config(cr), component_labels(cr), extra=cr.spec.template.metadata)
+    return _config_map(meta, {FILE: conf.text})
+
+
+def _config_map(meta: Object, data: dict[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": False, "data": data}
+
+
+def config_files(cr: Controller, refs: Refs) -> Iterator[dict[str, str]]:
+    """The files of each referenced ConfigMap."""
+    for index, ref in enumerate(cr.spec.config_file_refs or ()):
+        path: Path = ("spec", "configFileRefs", index, "name")
+        data = dict(refs.config_map(ref.name, path))
+        reserved = RESERVED_FILES & data.keys()
+        if reserved:
+            raise InvalidSpec(path, f"ConfigMap {ref.name!r} holds {min(reserved)}, which the operator writes")
+        yield data
+
+
+def manages_cgroups(cr: Controller, refs: Refs) -> bool:
+    """Whether slurmd manages cgroups, and so needs rights over them."""
+    text = CGROUP_CONF
+    for ref in cr.spec.config_file_refs or ():
+        text = refs.config_maps.get(ref.name, {}).get(CGROUP_FILE, text)
+    values = [line.partition("#")[0].strip().lower().replace(" ", "") for line in text.splitlines()]
+    return "cgroupplugin=disabled" not in values
+
+
+def stateful_set(cr: Controller, refs: Refs, config: Object) -> Object:
+    """The StatefulSet of slurmctld."""
+    spec: Object = {
+        "replicas": cr.replicas,
+        "revisionHistoryLimit": 0,
+        "serviceName": refs.governing_services.get(names.controller(cr), names.controller_internal(cr)),
+        "selector": {"matchLabels": _selector(cr)},
+        "template": pod_template(cr, refs, config),
+    }
+    claims = _claim_templates(cr)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata.child(cr, names.controller(cr), component_labels(cr), extra=cr.spec.template.metadata),
+        "spec": {**spec, "volumeClaimTemplates": claims} if claims else spec,
+    }
+
+
+def pod_template(cr: Controller, refs: Refs, config: Object) -> Object:
+    """The pod template of slurmctld."""
+    return pods.template(
+        cr.spec.template,
+        labels.CONTROLLER,
+        cr.name,
+        _pod_spec(cr),
+        _hashes(cr, refs, config),
+    )
+
+
+def _hashes(cr: Controller, refs: Refs, config: Object) -> dict[str, str]:
+    result = {
+        labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(slurm_key(cr).name, {})),
+        labels.JWT_KEY_HASH: hashes.of_map(refs.secrets.get(jwt_key(cr).name, {})),
+    }
+    if not cr.spec.inplace_reconfigure:
+        # Every file that slurmctld reads counts: without the sidecar, only a new pod sees a change.
+        files = {f"{name}/{key}": refs.config_maps[name][key] for name in extra_names(cr) for key in _keys(refs, name)}
+        result[labels.CONFIG_HASH] = hashes.of_map({**config["data"], **files})
+    return result
+
+
+def _keys(refs: Refs, name: str) -> list[str]:
+    return sorted(refs.config_maps.get(name, {}))
+
+
+def slurm_key(cr: Controller) -> SecretKeySelector:
+    """The auth/slurm key."""
+    if cr.spec.slurm_key_ref is None:
+        raise InvalidSpec(("spec", "slurmKeyRef"), "is required when external is false")
+    return cr.spec.slurm_key_ref
+
+
+def jwt_key(cr: Controller) -> SecretKeySelector:
+    """The auth/jwt key."""
+    if cr.jwt_key_ref is None:
+        raise InvalidSpec(("spec", "jwtKeyRef"), "is required when external is false")
+    return cr.jwt_key_ref
+
+
+def _pod_spec(cr: Controller) -> Object:
+    term = {"labelSelector": {"matchLabels": _selector(cr)}, "topologyKey": "kubernetes.io/hostname"}
+    sidecars = [_reconfigure(cr)] if cr.spec.inplace_reconfigure else []
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.restricted_pod(pods.SLURM_USER),
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        "initContainers": [*sidecars, _logfile(cr)],
+        "containers": [_slurmctld(cr)],
+        "volumes": _volumes(cr),
+    }
+
+
+def _image(cr: Controller) -> str:
+    return images.of(cr.spec.slurmctld, "slurmctld")
+
+
+def _logfile(cr: Controller) -> Object:
+    return pods.log_sidecar("slurmctld.log", _image(cr), cr.spec.logfile, pods.restricted())
+
+
+def _reconfigure(cr: Controller) -> Object:
+    base: Object = {
+        "name": "reconfigure",
+        "image": _image(cr),
+        "restartPolicy": "Always",
+        "command": ["tini", "-g", "--", "bash", "-c", pods.script("reconfigure.sh")],
+        "securityContext": pods.restricted(pods.SLURM_USER),
+        "volumeMounts": [
+            pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
+            pods.mount(SOCKET_VOLUME, SOCKET_DIR, read_only=True),
+        ],
+    }
+    return pods.container(base, cr.spec.reconfigure, "reconfigure")
+
+
+def _slurmctld(cr: Controller) -> Object:
+    port = labels.CONTROLLER.daemon
+    base: Object = {
+        "name": port,
+        "image": _image(cr),
+        "ports": [{"name": port, "containerPort": names.SLURMCTLD_PORT, "protocol": "TCP"}],
+        # A standby is alive but never ready in Slurm's own sense.
+        **pods.daemon_probes(
+            port, http=images.answers_http(_image(cr)), readiness="/livez" if cr.replicas > 1 else "/readyz"
+        ),
+        "securityContext": pods.restricted(pods.SLURM_USER),
+        "volumeMounts": [
+            pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
+            pods.mount(pods.RUN_VOLUME, pods.RUN),
+            pods.mount(STATE_VOLUME, f"{STATE_DIR}/{cr.cluster_name}"),
+            pods.mount(SOCKET_VOLUME, SOCKET_DIR),
+            pods.mount(pods.LOG_VOLUME, pods.LOGS),
+        ],
+    }
+    return pods.container(base, cr.spec.slurmctld, "slurmctld")
+
+
+def _volumes(cr: Controller) -> list[Object]:
+    volumes = [
+        pods.projected(pods.ETC_VOLUME, list(_etc_sources(cr)), ETC_MODE),
+        pods.memory_dir(pods.LOG_VOLUME),
+        pods.memory_dir(pods.RUN_VOLUME),
+        {"name": SOCKET_VOLUME, "emptyDir": {}},
+    ]
+    state = _state_volume(cr)
+    return [*volumes, state] if state else volumes
+
+
+def _etc_sources(cr: Controller) -> Iterator[Object]:
+    yield {"configMap": {"name": names.config(cr)}}
+    yield pods.secret_file(slurm_key(cr), pods.KEY_FILE)
+    yield pods.secret_file(jwt_key(cr), pods.JWT_FILE)
+    yield from ({"configMap": {"name": name}} for name in extra_names(cr))
+    jwks = cr.spec.jwks_key_ref
+    if jwks:
+        yield pods.config_map_file(jwks.name, jwks.key, pods.JWKS_FILE)
+
+
+def extra_names(cr: Controller) -> list[str]:
+    """The ConfigMaps whose files stand beside slurm.conf, sorted, each once."""
+    pooled: tuple[tuple[LocalObjectReference, ...] | None, ...] = (
+        cr.spec.config_file_refs,
+        cr.spec.prolog_script_refs,
+        cr.spec.epilog_script_refs,
+        cr.spec.prolog_slurmctld_script_refs,
+        cr.spec.epilog_slurmctld_script_refs,
+    )
+    return sorted({ref.name for refs in pooled for ref in refs or ()})
+
+
+def _state_volume(cr: Controller) -> Object | None:
+    persistence = cr.spec.persistence
+    if cr.replicas > 1 and not (persistence.enabled and persistence.existing_claim):
+        raise InvalidSpec(
+            ("spec", "persistence", "existingClaim"),
+            "high availability needs an existing claim that all controllers can write to (ReadWriteMany)",
+        )
+    if not persistence.enabled:
+        return {"name": STATE_VOLUME, "emptyDir": {}}
+    if persistence.existing_claim:
+        return {"name": STATE_VOLUME, "persistentVolumeClaim": {"claimName": persistence.existing_claim}}
+    return None
+
+
+def _claim_templates(cr: Controller) -> list[Object]:
+    persistence = cr.spec.persistence
+    if not persistence.enabled or persistence.existing_claim:
+        return []
+    # Through JSON, since to_builtins leaves tuples, which never equal the lists that the API server returns.
+    spec: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(persistence))
+    spec = {key: value for key, value in spec.items() if key not in ("enabled", "existingClaim")}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": STATE_VOLUME, "namespace": cr.namespace},
+            "spec": spec,
+        }
+    ]
+
+
+def service_monitor(cr: Controller, refs: Refs) -> Object | None:
+    """The ServiceMonitor, when metrics are on and the Prometheus operator is there."""
+    wanted = cr.spec.metrics.service_monitor
+    if not (cr.spec.metrics.enabled and wanted and wanted.enabled and refs.serves_service_monitors):
+        return None
+    extra = Metadata(labels=wanted.labels, annotations=wanted.annotations)
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": metadata.child(cr, names.controller(cr), component_labels(cr), extra=extra),
+        "spec": {
+            "selector": {"matchLabels": _selector(cr)},
+            "namespaceSelector": {"matchNames": [cr.namespace]},
+            "endpoints": [_endpoint(each, wanted) for each in _endpoints(wanted)],
+        },
+    }
+
+
+def _endpoints(monitor: ServiceMonitor) -> tuple[Endpoint, ...]:
+    return monitor.endpoints or tuple(Endpoint(path=path) for path in METRICS_PATHS)
+
+
+def _endpoint(endpoint: Endpoint, monitor: ServiceMonitor) -> Object:
+    result: Object = {"path": endpoint.path, "port": labels.CONTROLLER.daemon, "scheme": "http"}
+    interval = endpoint.interval or monitor.interval
+    timeout = endpoint.scrape_timeout or monitor.scrape_timeout
+    if interval:
+        result["interval"] = interval
+    return {**result, "scrapeTimeout": timeout} if timeout else result

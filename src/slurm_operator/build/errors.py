@@ -1,0 +1,42 @@
+"""Why an object cannot be built.
+
+BuildError
+├── MissingReference   (Retryable) something that the resource names is not there yet
+└── InvalidSpec        (Terminal)  the resource says something that cannot be built
+"""
+
+from __future__ import annotations
+
+from slurm_operator.api.problem import FieldProblem, Path, format_path
+from slurm_operator.errors import OperatorError, Retryable, Terminal
+
+
+class BuildError(OperatorError):
+    """A resource that cannot be built, with the field that says why."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{format_path(path)}: {message}")
+        self.path = path
+        self.message = message
+
+    @property
+    def problem(self) -> FieldProblem:
+        """The same as a finding."""
+        return FieldProblem(self.path, self.message)
+
+
+class MissingReference(BuildError, Retryable):
+    """Something that the resource names is not there."""
+
+    reason = "ReferenceNotFound"
+
+    def __init__(self, path: Path, kind: str, name: str) -> None:
+        super().__init__(path, f"{kind} {name!r} is not in this namespace")
+        self.kind = kind
+        self.name = name
+
+
+class InvalidSpec(BuildError, Terminal):
+    """The resource says something that cannot be built."""
+
+    reason = "InvalidSpec"

@@ -1,0 +1,84 @@
+"""Every label, annotation, finalizer and taint key on the wire, and the label sets of each component.
+
+Pure text; the contract of scripts, dashboards and selectors that others have written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_operator.api.meta import GROUP
+
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+CLUSTER = f"{GROUP}/cluster"
+# The form of earlier releases, still on every pod for the selectors that use it.
+OLD_COMPONENT = f"{GROUP}/component"
+
+POD_NAME = f"nodeset.{GROUP}/pod-name"
+POD_INDEX = f"nodeset.{GROUP}/pod-index"
+POD_HOSTNAME = f"nodeset.{GROUP}/pod-hostname"
+POD_PROTECT = f"nodeset.{GROUP}/pod-protect"
+SCALING_MODE = f"nodeset.{GROUP}/scaling-mode"
+REVISION = "controller.kubernetes.io/hash"
+
+POD_CORDON = f"nodeset.{GROUP}/pod-cordon"
+OLD_POD_CORDON = f"{GROUP}/pod-cordon"
+POD_DELETION_COST = f"nodeset.{GROUP}/pod-deletion-cost"
+POD_DEADLINE = f"nodeset.{GROUP}/pod-deadline"
+NODE_CORDON_REASON = f"nodeset.{GROUP}/node-cordon-reason"
+HOSTNAME_OVERRIDE = f"nodeset.{GROUP}/hostname-override"
+TOPOLOGY = f"topology.{GROUP}/spec"
+FEATURES = f"features.{GROUP}/spec"
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+SLURM_KEY_HASH = f"{GROUP}/slurm-key-hash"
+JWT_KEY_HASH = f"{GROUP}/jwt-key-hash"
+CONFIG_HASH = f"{GROUP}/slurm-config-hash"
+SLURMDBD_CONF_HASH = f"{GROUP}/slurmdbd-conf-hash"
+SSHD_CONF_HASH = f"{GROUP}/sshd-conf-hash"
+SSSD_CONF_HASH = f"{GROUP}/sssd-conf-hash"
+SSH_HOST_KEYS_HASH = f"{GROUP}/ssh-host-keys-hash"
+
+WORKER_TAINT = f"nodeset.{GROUP}/worker"
+# Which workers are to go, chosen once: scale-in, update or deletion.
+CONDEMNED = f"nodeset.{GROUP}/condemned"
+FORCE_DELETE = f"nodeset.{GROUP}/force-delete"
+DRAIN_FINALIZER = f"nodeset.{GROUP}/drain"
+RESERVATION_FINALIZER = f"nodeset.{GROUP}/reservation"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A Slurm daemon as labels name it."""
+
+    daemon: str
+    role: str
+
+
+CONTROLLER = Component("slurmctld", "controller")
+ACCOUNTING = Component("slurmdbd", "accounting")
+RESTAPI = Component("slurmrestd", "restapi")
+LOGIN = Component("login", "login")
+WORKER = Component("slurmd", "worker")
+
+
+def selector(component: Component, instance: str) -> dict[str, str]:
+    """What selects the pods of one resource."""
+    return {NAME: component.daemon, INSTANCE: instance}
+
+
+def of(component: Component, instance: str) -> dict[str, str]:
+    """The labels of one resource's objects."""
+    return {**selector(component, instance), COMPONENT: component.role}
+
+
+def of_pod(component: Component, instance: str) -> dict[str, str]:
+    """The labels of one resource's pods."""
+    return {**of(component, instance), OLD_COMPONENT: component.daemon}
+
+
+def selector_text(component: Component, instance: str) -> str:
+    """The selector as the scale subresource shows it."""
+    return ",".join(f"{key}={value}" for key, value in sorted(selector(component, instance).items()))

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Prints what a daemon writes to its log file: the file is a pipe, so nothing piles up on disk.
+set -eu
+trap 'exit 0' TERM
+trap 'exit 1' INT HUP
+mkdir -p "$(dirname "$SOCKET")"
+if [ ! -p "$SOCKET" ]; then
+  rm -f "$SOCKET"
+  mkfifo -m 777 "$SOCKET"
+fi
+while true; do
+  cat "$SOCKET" || true
+  sleep 1 &
+  wait $!
+done

@@ -1,0 +1,201 @@
+"""`slurm-operator check`: everything that is wrong with a set of manifests, found without a cluster.
+
+In: a world of files. Out: findings of the reader, the rules of admission, the references and the slurm.conf linter,
+each led back to the file and line that a person wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from slurm_operator.admission import rules
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import SecretKeySelector
+from slurm_operator.api.partition import Partition
+from slurm_operator.api.problem import FieldProblem, Path
+from slurm_operator.build import images
+from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.partition import ACCEPTED
+from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import FILE, OWNED_KEYS, SlurmConf, slurm_conf
+from slurm_operator.cli import findings
+from slurm_operator.cli.findings import Finding
+from slurm_operator.cli.manifests import Manifest
+from slurm_operator.cli.render import render
+from slurm_operator.cli.world import Loaded, Namespace, World, text_data
+from slurm_operator.slurm import conf_lint
+from slurm_operator.slurm.conf import Finding as LintFinding
+
+EXTRA_HEADER = "### EXTRA CONFIG ###"
+# Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
+ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
+
+
+def check(world: World, version: str | None = None) -> list[Finding]:
+    """Everything that is wrong, by place."""
+    found = set(world.findings)
+    refs = {namespace: world.refs(namespace) for namespace in world.namespaces}
+    for loaded in world.loaded():
+        namespace = loaded.resource.namespace
+        found |= set(_resource(loaded, refs[namespace], world.namespaces[namespace], version))
+        if isinstance(loaded.resource, Partition):
+            found |= set(_partition(loaded, refs[namespace], world))
+    found |= _unbuildable(world, found)
+    return sorted(found)
+
+
+def _resource(loaded: Loaded, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
+    for problem in rules.check(loaded.resource, None, refs):
+        yield findings.of_field(loaded.manifest, problem, "Refused")
+    yield from _secrets(loaded, refs)
+    if isinstance(loaded.resource, Controller) and not loaded.resource.spec.external:
+        yield from _slurm_conf(loaded.resource, refs, here, version)
+
+
+def _unbuildable(world: World, found: set[Finding]) -> set[Finding]:
+    # What a rule already said of a field is not said again by the builder.
+    said = {(finding.file, finding.line, finding.path) for finding in found}
+    result = set()
+    for finding in render(world).findings:
+        if (finding.file, finding.line, finding.path) in said or _is_known_broken(finding, world):
+            continue
+        result.add(finding)
+    return result
+
+
+def _is_known_broken(finding: Finding, world: World) -> bool:
+    # A reference to a resource that is there but broken: its own findings say so.
+    return finding.code == "ReferenceNotFound" and any(
+        f"{kind} '{name}'" in finding.message for _, kind, name in world.broken
+    )
+
+
+def _partition(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
+    """A Partition's Controller: unlike the other kinds, a Partition is no object of its own that would miss it."""
+    resource = loaded.resource
+    name = resource.spec.controller_ref.name if isinstance(resource, Partition) else ""
+    if name and name not in refs.controllers and (resource.namespace, "Controller", name) not in world.broken:
+        problem = FieldProblem(("spec", "controllerRef", "name"), f"Controller {name!r} is not in this namespace")
+        yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
+
+
+def _secrets(loaded: Loaded, refs: Refs) -> Iterator[Finding]:
+    """References to Secrets that are not among the files: they may well be in the cluster, so only a warning."""
+    for path, ref in _secret_refs(loaded):
+        if not ref.name or ref.optional:
+            continue
+        if ref.name not in refs.secrets:
+            problem = FieldProblem((*path, "name"), f"Secret {ref.name!r} is not among the files", "warning")
+            yield findings.of_field(loaded.manifest, problem, "SecretNotGiven")
+        elif ref.key not in refs.secrets[ref.name]:
+            problem = FieldProblem((*path, "key"), f"Secret {ref.name!r} has no key {ref.key!r}")
+            yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
+
+
+def _secret_refs(loaded: Loaded) -> Iterator[tuple[Path, SecretKeySelector]]:
+    spec = getattr(loaded.resource, "spec", None)
+    for attribute, field in (
+        ("slurm_key_ref", "slurmKeyRef"),
+        ("jwt_key_ref", "jwtKeyRef"),
+        ("jwt_hs256_key_ref", "jwtHs256KeyRef"),
+        ("sssd_conf_ref", "sssdConfRef"),
+    ):
+        ref = getattr(spec, attribute, None)
+        if ref is not None:
+            yield ("spec", field), ref
+    storage = getattr(spec, "storage_config", None)
+    if storage is not None:
+        yield ("spec", "storageConfig", "passwordKeyRef"), storage.password_key_ref
+    ssh = getattr(spec, "ssh", None)
+    if ssh is not None and ssh.enabled and ssh.sssd_conf_ref is not None:
+        yield ("spec", "ssh", "sssdConfRef"), ssh.sssd_conf_ref
+
+
+def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
+    """What the linter says of the generated configuration, led back to where it was written."""
+    try:
+        conf = slurm_conf(cr, refs)
+    except BuildError:
+        return
+    origins = _Origins(cr, conf, here)
+    yield from _verdicts(conf, here)
+    files, owners = _files(cr, here, conf.text)
+    told = version or _version(cr)
+    for finding in conf_lint.lint(files, version=told, known_nodes=()):
+        if finding.file == FILE and finding.code not in ONLY_IN_EXTRA:
+            yield origins.finding(finding)
+        elif finding.file in owners:
+            problem = FieldProblem(("data", finding.file), _text(finding), finding.severity)
+            yield findings.of_field(owners[finding.file], problem, finding.code, finding.line)
+    for finding in conf_lint.lint({FILE: cr.spec.extra_conf or ""}, version=told, owned=OWNED_KEYS):
+        if finding.code in ONLY_IN_EXTRA:
+            yield origins.of_extra(finding, finding.line)
+
+
+def _version(cr: Controller) -> str | None:
+    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
+    return f"{version[0]}.{version[1]:02}" if version else None
+
+
+def _verdicts(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
+    for verdict in conf.partitions:
+        if verdict.reason != ACCEPTED:
+            manifest = here.resources[verdict.kind, verdict.resource].manifest
+            yield findings.of_field(manifest, FieldProblem(verdict.path, verdict.message), verdict.reason)
+
+
+def _files(cr: Controller, here: Namespace, text: str) -> tuple[dict[str, str], dict[str, Manifest]]:
+    files, owners = {FILE: text, CGROUP_FILE: CGROUP_CONF}, {}
+    for ref in cr.spec.config_file_refs or ():
+        manifest = here.config_maps.get(ref.name)
+        for name, content in text_data(manifest.value) if manifest else ():
+            if manifest and name != FILE:
+                files[name], owners[name] = content, manifest
+    return files, owners
+
+
+def _text(finding: LintFinding) -> str:
+    expected = f" (expected {finding.expected})" if finding.expected else ""
+    suggestion = f"; did you mean {finding.suggestion}?" if finding.suggestion else ""
+    return f"{finding.message}{expected}{suggestion}"
+
+
+@dataclass(slots=True)
+class _Origins:
+    """Where each line of a generated slurm.conf was written."""
+
+    controller: Manifest
+    first_extra: int
+    lines: dict[int, tuple[Manifest, Path]]
+
+    def __init__(self, cr: Controller, conf: SlurmConf, here: Namespace) -> None:
+        self.controller = here.resources["Controller", cr.name].manifest
+        self.first_extra = 0
+        self.lines = {}
+        by_line = {verdict.line: verdict for verdict in conf.partitions if verdict.line}
+        for number, line in enumerate(conf.text.split("\n"), start=1):
+            if line == EXTRA_HEADER and not self.first_extra:
+                self.first_extra = number + 1
+            elif line in by_line and not self.first_extra:
+                verdict = by_line[line]
+                path: Path = ("spec", "partition", "config") if verdict.kind == "NodeSet" else ("spec",)
+                self.lines[number] = (here.resources[verdict.kind, verdict.resource].manifest, path)
+
+    def finding(self, finding: LintFinding) -> Finding:
+        """A finding of the linter where its line was written."""
+        if finding.line in self.lines:
+            manifest, path = self.lines[finding.line]
+            return findings.of_field(manifest, FieldProblem(path, _text(finding), finding.severity), finding.code)
+        if self.first_extra and finding.line >= self.first_extra:
+            return self.of_extra(finding, finding.line - self.first_extra + 1)
+        problem = FieldProblem(("spec",), f"{_text(finding)} (in line {finding.line} of slurm.conf)", finding.severity)
+        return findings.of_field(self.controller, problem, finding.code)
+
+    def of_extra(self, finding: LintFinding, line: int) -> Finding:
+        """A finding on a line of extraConf."""
+        problem = FieldProblem(("spec", "extraConf"), _text(finding), finding.severity)
+        # A block of text starts on the line below its key; one quoted line stands on it.
+        text = self.controller.value["spec"].get("extraConf") or ""
+        return findings.of_field(self.controller, problem, finding.code, line if "\n" in text else 0)

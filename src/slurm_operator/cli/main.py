@@ -1,0 +1,131 @@
+"""The command line's front: commands and options, nothing else.
+
+In: arguments. Out: an exit code; 0 is well, 1 is findings, 2 is wrong usage. Each command imports what it needs when it
+runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_operator import __version__
+
+if TYPE_CHECKING:
+    from slurm_operator.cli.findings import Finding
+
+FILES = click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="Manifests to read; a folder is read whole, - is standard input. May be given again.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="slurm-operator")
+def main() -> None:
+    """Run Slurm on Kubernetes."""
+
+
+@main.command()
+@FILES
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only objects of this kind, or made by it.")
+@click.option("--slurm-conf", is_flag=True, help="Show only the text of slurm.conf.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def render(paths: tuple[str, ...], kinds: tuple[str, ...], slurm_conf: bool, output: str) -> None:
+    """Print every object and file that custom resources become; no cluster is needed."""
+    from slurm_operator.cli import render as rendering
+    from slurm_operator.cli.world import load
+
+    world = load(paths)
+    result = rendering.render(world)
+    if slurm_conf:
+        _print_slurm_confs(result.slurm_confs)
+    elif output == "json":
+        click.echo(rendering.as_json(result.of_kinds(kinds)), nl=False)
+    else:
+        for text in rendering.as_yaml(result.of_kinds(kinds), () if kinds else result.notes):
+            click.echo(text, nl=False)
+    _finish([*world.findings, *result.findings])
+
+
+def _print_slurm_confs(confs: dict[str, str]) -> None:
+    for name, text in confs.items():
+        if len(confs) > 1:
+            click.echo(f"# Controller {name}")
+        click.echo(text, nl=False)
+
+
+@main.command()
+@FILES
+@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option(
+    "--slurm", "version", metavar="VERSION", help="Slurm version, such as 25.11; told from images by default."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def check(paths: tuple[str, ...], strict: bool, version: str | None, output: str) -> None:
+    """Check manifests: fields, rules, references and the slurm.conf that they become; no cluster is needed."""
+    from slurm_operator.cli.check import check as checking
+    from slurm_operator.cli.world import load
+
+    world = load(paths)
+    found = checking(world, version)
+    if output == "text":
+        _print_findings(found)
+        click.echo(_summary(world.documents, found), err=True)
+    else:
+        _print_data([finding.as_json() for finding in found], output)
+    failed = any(strict or finding.severity == "error" for finding in found)
+    sys.exit(1 if failed else 0)
+
+
+def _print_findings(found: list[Finding]) -> None:
+    for finding in found:
+        click.secho(str(finding), fg="red" if finding.severity == "error" else "yellow")
+
+
+def _summary(documents: int, found: list[Finding]) -> str:
+    from slurm_operator.cli.findings import errors
+
+    wrong = errors(found)
+    return f"{documents} documents checked: {wrong} errors, {len(found) - wrong} warnings"
+
+
+def _print_data(data: object, output: str) -> None:
+    if output == "json":
+        import json
+
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        import yaml
+
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+@main.command()
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def crds(output: str) -> None:
+    """Print the CustomResourceDefinitions."""
+    from slurm_operator.api.crd import definitions
+    from slurm_operator.cli.render import as_json, as_yaml
+
+    texts = [as_json(definitions())] if output == "json" else as_yaml(definitions())
+    for text in texts:
+        click.echo(text, nl=False)
+
+
+def _finish(found: list[Finding]) -> None:
+    for finding in found:
+        click.secho(str(finding), fg="red", err=True)
+    if found:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Files as a world: which resources there are, and what each namespace holds for them to refer to.
+
+In: manifests. Out: typed resources with their places, one `Refs` for each namespace, and what could not be read. Used
+by `cli/render.py` and `cli/check.py`; no cluster is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from slurm_operator.api.accounting import Accounting
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP, Resource
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.partition import Partition
+from slurm_operator.api.problem import FieldProblem, shown
+from slurm_operator.api.validate import decode
+from slurm_operator.build import labels
+from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.refs import Refs
+from slurm_operator.cli import findings
+from slurm_operator.cli.findings import Finding
+from slurm_operator.cli.manifests import Manifest, Problem, read
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A resource and the manifest that it came from."""
+
+    resource: Resource
+    manifest: Manifest
+
+
+@dataclass(slots=True)
+class Namespace:
+    """What one namespace holds, while it is being read."""
+
+    resources: dict[tuple[str, str], Loaded] = field(default_factory=dict)
+    config_maps: dict[str, Manifest] = field(default_factory=dict)
+    secrets: dict[str, Manifest] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that was read."""
+
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    nodes: list[Worker] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    documents: int = 0
+    broken: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def refs(self, namespace: str) -> Refs:
+        """What the builders may look at in a namespace."""
+        here = self.namespaces[namespace]
+        by_kind = {kind: _of_kind(here, kind) for kind in (Controller, Accounting, NodeSet, Partition)}
+        return Refs(
+            controllers={each.name: each for each in by_kind[Controller] if isinstance(each, Controller)},
+            accountings={each.name: each for each in by_kind[Accounting] if isinstance(each, Accounting)},
+            nodesets=tuple(each for each in by_kind[NodeSet] if isinstance(each, NodeSet)),
+            partitions=tuple(each for each in by_kind[Partition] if isinstance(each, Partition)),
+            config_maps={name: dict(text_data(manifest.value)) for name, manifest in here.config_maps.items()},
+            secrets={name: dict(_secret_data(manifest.value)) for name, manifest in here.secrets.items()},
+            kubernetes_nodes=len(self.nodes),
+        )
+
+    def loaded(self) -> Iterator[Loaded]:
+        """Every resource, in an order that does not depend on the files."""
+        order = {kind: position for position, kind in enumerate(BY_NAME)}
+        for namespace in sorted(self.namespaces):
+            resources = self.namespaces[namespace].resources
+            for key in sorted(resources, key=lambda key: (order[key[0]], key[1])):
+                yield resources[key]
+
+
+def _of_kind(namespace: Namespace, kind: type[Resource]) -> list[Resource]:
+    loaded = (each.resource for each in namespace.resources.values() if isinstance(each.resource, kind))
+    return sorted(loaded, key=lambda resource: resource.name)
+
+
+def load(paths: Iterable[str], stdin: BinaryIO | None = None) -> World:
+    """Read files, folders or standard input."""
+    world = World()
+    for item in read(paths, stdin):
+        if isinstance(item, Problem):
+            world.findings.append(findings.of_problem(item))
+        else:
+            world.documents += 1
+            _add(world, item)
+    return world
+
+
+def _add(world: World, manifest: Manifest) -> None:
+    value = manifest.value
+    kind = value.get("kind")
+    if kind is not None and not isinstance(kind, str):
+        problem = FieldProblem(("kind",), f"must be a string, not {shown(kind)}")
+        world.findings.append(findings.of_field(manifest, problem, "InvalidField"))
+    elif str(value.get("apiVersion", "")).partition("/")[0] == GROUP or kind in BY_NAME:
+        _add_resource(world, manifest)
+    elif kind in ("ConfigMap", "Secret"):
+        _add_data(world, manifest)
+    elif kind == "Node":
+        world.nodes.append(_worker(value))
+
+
+def _add_resource(world: World, manifest: Manifest) -> None:
+    decoded = decode(_in_namespace(manifest.value))
+    world.findings += [findings.of_field(manifest, problem, "InvalidField") for problem in decoded.problems]
+    namespace, name = _key(manifest.value)
+    if decoded.resource is None:
+        # Others may refer to it: that it is broken is said once, here.
+        world.broken.add((namespace, str(manifest.value.get("kind")), name))
+        return
+    here = world.namespaces.setdefault(namespace, Namespace())
+    key = (type(decoded.resource).__name__, name)
+    if key in here.resources:
+        _report_twin(world, manifest, here.resources[key].manifest)
+    else:
+        here.resources[key] = Loaded(decoded.resource, manifest)
+
+
+def _add_data(world: World, manifest: Manifest) -> None:
+    namespace, name = _key(manifest.value)
+    here = world.namespaces.setdefault(namespace, Namespace())
+    table = here.config_maps if manifest.value["kind"] == "ConfigMap" else here.secrets
+    if name in table:
+        _report_twin(world, manifest, table[name])
+    else:
+        table[name] = manifest
+    world.findings += [
+        findings.of_field(manifest, problem, "InvalidField") for problem in _data_problems(manifest.value)
+    ]
+
+
+def _report_twin(world: World, manifest: Manifest, first: Manifest) -> None:
+    where = f"{first.source}:{first.places.line(('metadata', 'name'))}"
+    problem = FieldProblem(("metadata", "name"), f"{findings.title(manifest.value)} is there twice; first in {where}")
+    world.findings.append(findings.of_field(manifest, problem, "Duplicate"))
+
+
+def _key(value: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    return str(metadata.get("namespace") or DEFAULT_NAMESPACE), str(metadata.get("name") or "")
+
+
+def _in_namespace(value: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = value.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return {**value, "metadata": {"namespace": DEFAULT_NAMESPACE}} if metadata is None else dict(value)
+    return {**value, "metadata": {**metadata, "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}}
+
+
+def text_data(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The text entries of a ConfigMap."""
+    data = value.get("data")
+    if isinstance(data, Mapping):
+        yield from ((str(key), text) for key, text in data.items() if isinstance(text, str))
+
+
+def _secret_data(value: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    data, strings = value.get("data"), value.get("stringData")
+    if isinstance(data, Mapping):
+        yield from ((str(key), raw) for key, text in data.items() if (raw := _decoded(text)) is not None)
+    if isinstance(strings, Mapping):
+        yield from ((str(key), text.encode()) for key, text in strings.items() if isinstance(text, str))
+
+
+def _decoded(text: object) -> bytes | None:
+    # Kubernetes skips line breaks in base64, and only those.
+    try:
+        return b64decode(re.sub(r"[\r\n]", "", text), validate=True) if isinstance(text, str) else None
+    except (Base64Error, ValueError):
+        return None
+
+
+def _data_problems(value: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    for name in ("data", "stringData"):
+        entries = value.get(name)
+        if entries is None:
+            continue
+        if not isinstance(entries, Mapping):
+            yield FieldProblem((name,), "must be a mapping")
+            continue
+        for key, text in entries.items():
+            if not isinstance(text, str):
+                yield FieldProblem((name, str(key)), "must be a string; put it in quotes")
+            elif value["kind"] == "Secret" and name == "data" and _decoded(text) is None:
+                yield FieldProblem((name, str(key)), "is not base64; plain text belongs into stringData")
+
+
+def _worker(value: Mapping[str, Any]) -> Worker:
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    annotations = metadata.get("annotations")
+    annotations = annotations if isinstance(annotations, Mapping) else {}
+    override = annotations.get(labels.HOSTNAME_OVERRIDE)
+    return Worker(node=str(metadata.get("name")), hostname_override=str(override) if override else None)
