@@ -1,0 +1,241 @@
+"""A controller: one queue, a few workers, one reconcile function, and what to do with each way it can end.
+
+Watches call `add`; workers call `reconcile(key)`. A result may ask to be called again; `Retryable` comes
+again with backoff; `Terminal` waits for a change; anything unexpected is logged with its traceback once,
+counted, and retried with backoff. No exception leaves a worker, no key runs twice at once, and no reconcile
+outlives its time limit. Only what is not an `Exception` passes through (a simulated crash, a cancellation).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random as _random
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from slurm_operator.errors import OperatorError, Retryable, Terminal
+from slurm_operator.loop.clock import Clock, DeadlinePassedError, SystemClock, within
+from slurm_operator.loop.logs import log_fields
+from slurm_operator.loop.metrics import Metrics
+from slurm_operator.loop.queue import Backoff, Key, Queue, ShutDownError
+
+log = logging.getLogger(__name__)
+
+SHORTEST_REQUEUE = 0.1
+"""Seconds; a reconcile that asks for less, again and again, would be a hot loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A reconcile that did what could be done; `requeue_after` asks for another look in so many seconds."""
+
+    requeue_after: float | None = None
+
+
+Reconcile = Callable[[Key], Awaitable[Result]]
+
+
+class Outcome(Enum):
+    """How a reconcile ended; the values are the `result` label of the metric."""
+
+    OK = "ok"
+    REQUEUE = "requeue"
+    RETRY = "retry"
+    TERMINAL = "terminal"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+def classify(error: Exception) -> Outcome:
+    """What an exception asks for; a group is retried if any known part of it is worth retrying."""
+    leaves = list(_leaves(error))
+    if not all(isinstance(leaf, OperatorError) for leaf in leaves):
+        return Outcome.ERROR
+    if all(isinstance(leaf, Terminal) for leaf in leaves):
+        return Outcome.TERMINAL
+    return Outcome.RETRY
+
+
+def retry_after(error: Exception) -> float:
+    """The longest wait that a part of this error asks for (`retry_after`, from a server's Retry-After)."""
+    asked = (getattr(leaf, "retry_after", None) for leaf in _leaves(error) if isinstance(leaf, Retryable))
+    return max((float(seconds) for seconds in asked if isinstance(seconds, int | float)), default=0.0)
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
+
+
+class Controller:
+    """Turns changed keys into reconciles; see the module's opening."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        workers: int = 1,
+        kind: str | None = None,
+        time_limit: float = 120.0,
+        clock: Clock | None = None,
+        random: Callable[[], float] = _random.random,
+        backoff: Backoff | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        if workers < 1:
+            raise ValueError(f"controller {name}: workers must be at least 1, not {workers}")
+        self.name = name
+        self.kind = kind or name
+        self.workers = workers
+        self.time_limit = time_limit
+        self.clock: Clock = clock or SystemClock()
+        self.queue: Queue[Key] = Queue(self.clock, backoff=backoff, random=random)
+        self._reconcile = reconcile
+        self._metrics = metrics or Metrics()
+        self._metrics.watch_queue(self.kind, self.queue)
+        self._running: dict[Key, float] = {}
+        self._ids = itertools.count(1)
+        self._traced: dict[Key, str] = {}
+
+    @property
+    def running(self) -> Mapping[Key, float]:
+        """The keys that are worked on, and since when (monotonic time)."""
+        return MappingProxyType(self._running)
+
+    def add(self, key: Key) -> None:
+        """This object, or one that it depends on, has changed."""
+        self.queue.add(key)
+
+    async def run(self) -> None:
+        """Work until `stop`, with at most `workers` reconciles at once."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.workers):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+
+    def stop(self) -> None:
+        """Take no more keys; `run` returns once the running reconciles have ended."""
+        self.queue.shut_down()
+
+    async def step(self) -> bool:
+        """Work on one key to its end, in this task; False when no key is ready."""
+        key = self.queue.take()
+        if key is None:
+            return False
+        await self._process(key)
+        return True
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except ShutDownError:
+                return
+            await self._process(key)
+
+    async def _process(self, key: Key) -> None:
+        started = self._running[key] = self.clock.monotonic()
+        self._metrics.reconcile_started(self.kind)
+        outcome = Outcome.CANCELLED
+        try:
+            with log_fields(
+                kind=self.kind,
+                namespace=key.namespace,
+                name=key.name,
+                controller=self.name,
+                reconcile=f"{self.name}-{next(self._ids)}",
+            ):
+                outcome = await self._attempt(key)
+        finally:
+            del self._running[key]
+            self.queue.done(key)
+            self._metrics.reconcile_ended(self.kind, outcome.value, self.clock.monotonic() - started)
+
+    async def _attempt(self, key: Key) -> Outcome:
+        try:
+            result = await within(self.clock, self.time_limit, self._call(key))
+        except DeadlinePassedError:
+            return self._cut_off(key)
+        except Exception as error:
+            return self._failed(key, error)
+        self._traced.pop(key, None)
+        self.queue.forget(key)
+        if result.requeue_after is None:
+            return Outcome.OK
+        self.queue.add_after(key, max(SHORTEST_REQUEUE, result.requeue_after))
+        return Outcome.REQUEUE
+
+    async def _call(self, key: Key) -> Result:
+        try:
+            return await self._reconcile(key)
+        except DeadlinePassedError as error:
+            # A limit inside the reconcile is an ordinary failure, not the end of the whole reconcile's time.
+            raise InnerDeadlinePassed(str(error)) from error
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            # Nobody cancelled this reconcile: a task that it waited for was, and that must not end the worker.
+            raise InnerTaskCancelled("a task that the reconcile waited for was cancelled") from error
+
+    def _cut_off(self, key: Key) -> Outcome:
+        delay = self.queue.retry(key)
+        log.error("reconcile was cut off after %g s; again in %.3g s", self.time_limit, delay)
+        return Outcome.TIMEOUT
+
+    def _failed(self, key: Key, error: Exception) -> Outcome:
+        outcome = classify(error)
+        if outcome is Outcome.TERMINAL:
+            self.queue.give_up(key)
+            log.warning("%s; waiting for a change", _summary(error))
+            return outcome
+        delay = self.queue.retry(key, at_least=retry_after(error))
+        if outcome is Outcome.RETRY:
+            log.warning("%s; again in %.3g s", _summary(error), delay)
+        else:
+            self._log_unexpected(key, error, delay)
+        return outcome
+
+    def _log_unexpected(self, key: Key, error: Exception, delay: float) -> None:
+        print_ = _fingerprint(error)
+        seen = self._traced.get(key) == print_
+        self._traced[key] = print_
+        log.error(
+            "unexpected %s; again in %.3g s%s",
+            _summary(error),
+            delay,
+            " (traceback is above)" if seen else "",
+            exc_info=None if seen else error,
+        )
+
+
+class InnerDeadlinePassed(Retryable):
+    """Something inside a reconcile took too long."""
+
+    reason = "Timeout"
+
+
+class InnerTaskCancelled(Retryable):
+    """Something that a reconcile waited for was cancelled by somebody else."""
+
+    reason = "Cancelled"
+
+
+def _summary(error: Exception) -> str:
+    parts = [f"{getattr(leaf, 'reason', type(leaf).__name__)}: {leaf}" for leaf in _leaves(error)]
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _fingerprint(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__qualname__}@{where}"
