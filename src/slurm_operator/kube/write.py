@@ -1,0 +1,272 @@
+"""The one place where this program writes to Kubernetes; only the Lease that fences it is written apart.
+
+In: objects as the builders made them, and what the caches showed. Out: requests, and only those that change something.
+`reconcile/execute` is the only caller besides `events`. Two hooks see every write: crash tests stop the program in
+them, leadership fences in `before`, audit counts in `after`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, TypeVar, Unpack
+
+import msgspec
+
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.compare import Difference, differences
+from slurm_operator.kube.errors import Conflict, Invalid, NotFound
+from slurm_operator.kube.objects import BUILT_IN, KubeObject, RawObject, Resource, Scale, by_kind, resource_of
+from slurm_operator.kube.requests import DeleteOptions
+from slurm_operator.kube.store import Key, key_of
+
+FIELD_MANAGER: Final = "slurm-operator"
+
+R = TypeVar("R")
+
+
+class Look(Enum):
+    """What stands for a live object that nobody has read."""
+
+    FIRST = "read it before deciding"
+
+
+class Effect(Enum):
+    """What an apply did."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write, before it is sent."""
+
+    verb: str
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    subresource: str = ""
+    body: Any = field(default=None, repr=False)
+    why: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The object as it is now, and what that took."""
+
+    effect: Effect
+    object: RawObject
+    why: tuple[Difference, ...] = ()
+
+
+async def _before(_: Write) -> None:
+    return None
+
+
+async def _after(_: Write, __: BaseException | None) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes as one field manager."""
+
+    client: Client
+    resources: Sequence[Resource[Any]] = BUILT_IN
+    field_manager: str = FIELD_MANAGER
+    dry_run: bool = False
+    before: Callable[[Write], Awaitable[None]] = _before
+    after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _known: dict[tuple[str, str], Resource[Any]] = field(init=False)
+    # What the server writes in another form than we do, by object: (what we applied, how the answer differed).
+    _learnt: dict[tuple[str, str, Key], tuple[bytes, tuple[Difference, ...]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._known = by_kind(tuple(self.resources))
+
+    async def apply(
+        self, desired: Mapping[str, Any], live: RawObject | Look | None = Look.FIRST, *, subresource: str = ""
+    ) -> Applied:
+        """Make the live object say this, and own exactly this; no request when it already does.
+
+        `live` is the object as a raw cache has it, or None when it is known to be missing.
+        """
+        resource = resource_of(desired, self._known).raw()
+        namespace, name = _place(desired)
+        if isinstance(live, Look):
+            live = await self._read(resource, name, namespace)
+        why = self._differences(desired, live, subresource)
+        if live is not None and not why:
+            return Applied(Effect.UNCHANGED, live)
+        write = Write("apply", resource, namespace, name, subresource, _with_uid(desired, live), why)
+        answer = await self._do(write, lambda: self._send_apply(write))
+        self._learn(desired, answer, subresource)
+        return Applied(Effect.CREATED if live is None else Effect.CHANGED, answer, why)
+
+    async def status(self, desired: Mapping[str, Any], live: RawObject | Look | None = Look.FIRST) -> Applied:
+        """Apply a status; `desired` holds metadata and status alone. Conditions of others stay."""
+        return await self.apply(desired, live, subresource="status")
+
+    async def create(self, desired: Mapping[str, Any]) -> RawObject:
+        """Create an object of a computed name; `AlreadyExists` when it is there."""
+        resource = resource_of(desired, self._known).raw()
+        namespace, name = _place(desired)
+        write = Write("create", resource, namespace, name, body=desired)
+        return await self._do(
+            write,
+            lambda: self.client.create(
+                resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
+            ),
+        )
+
+    async def patch(
+        self,
+        resource: Resource[Any],
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        subresource: str = "",
+    ) -> RawObject:
+        """Merge a patch, only into the object that was seen when uid or resourceVersion are given."""
+        body = _conditional(patch, uid, resource_version)
+        write = Write("patch", resource.raw(), namespace, name, subresource, body)
+        try:
+            return await self._do(write, lambda: self._send_patch(write))
+        except Invalid as error:
+            # Another uid is "immutable" to a patch; to us it is another object.
+            if uid and any(cause.field == "metadata.uid" for cause in error.causes):
+                raise Conflict(str(error), status=error.status) from error
+            raise
+
+    async def scale(self, resource: Resource[Any], name: str, replicas: int, namespace: str = "") -> Scale:
+        """Set the number of replicas."""
+        write = Write("scale", resource, namespace, name, "scale", replicas)
+        return await self._do(
+            write, lambda: self.client.scale(resource, name, replicas, namespace, dry_run=self.dry_run)
+        )
+
+    async def evict(self, name: str, namespace: str, *, uid: str) -> None:
+        """Ask a pod to go, disruption budgets permitting."""
+        pods = self._known["v1", "Pod"]
+        write = Write("evict", pods, namespace, name, "eviction", uid)
+        await self._do(write, lambda: self.client.evict(name, namespace, uid=uid, dry_run=self.dry_run))
+
+    async def delete(
+        self, resource: Resource[Any], name: str, namespace: str = "", **options: Unpack[DeleteOptions]
+    ) -> bool:
+        """Delete the object that was seen, never its successor; False when it was gone already."""
+        if not options.get("uid"):
+            raise ValueError(f"delete of {resource.kind} {namespace}/{name} without a uid")
+        options["dry_run"] = self.dry_run
+        write = Write("delete", resource, namespace, name, body=options)
+        self._learnt.pop((resource.api_version, resource.kind, (namespace, name)), None)
+        try:
+            await self._do(write, lambda: self.client.delete(resource, name, namespace, **options))
+        except NotFound:
+            return False
+        return True
+
+    async def prune(
+        self, resource: Resource[Any], owner_uid: str, wanted: Container[Key], live: Iterable[KubeObject]
+    ) -> tuple[Key, ...]:
+        """Delete what that owner controls and nobody wants any more. Call it after all applies."""
+        gone = [item for item in live if is_leftover(item, owner_uid, wanted)]
+        for item in gone:
+            await self.delete(
+                resource, item.metadata.name, item.metadata.namespace, uid=item.metadata.uid, propagation="Background"
+            )
+        return tuple(key_of(item) for item in gone)
+
+    async def _do(self, write: Write, send: Callable[[], Awaitable[R]]) -> R:
+        await self.before(write)
+        self.counts[write.verb, write.resource.kind] += 1
+        try:
+            answer = await send()
+        except BaseException as error:
+            await self.after(write, error)
+            raise
+        await self.after(write, None)
+        return answer
+
+    async def _read(self, resource: Resource[RawObject], name: str, namespace: str) -> RawObject | None:
+        try:
+            return await self.client.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def _send_patch(self, write: Write) -> RawObject:
+        return await self.client.merge_patch(
+            write.resource,
+            write.name,
+            write.body,
+            write.namespace,
+            subresource=write.subresource,
+            field_manager=self.field_manager,
+            dry_run=self.dry_run,
+        )
+
+    async def _send_apply(self, write: Write) -> RawObject:
+        return await self.client.apply(
+            write.resource,
+            write.name,
+            write.body,
+            write.namespace,
+            field_manager=self.field_manager,
+            subresource=write.subresource,
+            dry_run=self.dry_run,
+        )
+
+    def _differences(
+        self, desired: Mapping[str, Any], live: RawObject | None, subresource: str
+    ) -> tuple[Difference, ...]:
+        if live is None:
+            return (Difference("", "missing"),)
+        found = differences(desired, live.content(), self.field_manager, subresource)
+        learnt = self._learnt.get(_identity(desired, subresource))
+        return () if found and learnt == (_digest(desired), found) else found
+
+    def _learn(self, desired: Mapping[str, Any], answer: RawObject, subresource: str) -> None:
+        found = differences(desired, answer.content(), self.field_manager, subresource)
+        if found and not self.dry_run:
+            self._learnt[_identity(desired, subresource)] = (_digest(desired), found)
+        else:
+            self._learnt.pop(_identity(desired, subresource), None)
+
+
+def is_leftover(item: KubeObject, owner_uid: str, wanted: Container[Key]) -> bool:
+    """Whether an object is controlled by that owner, not wanted, and not going already."""
+    owners = item.metadata.owner_references
+    ours = any(owner.uid == owner_uid and owner.controller for owner in owners)
+    return bool(owner_uid) and ours and key_of(item) not in wanted and not item.metadata.deletion_timestamp
+
+
+def _place(desired: Mapping[str, Any]) -> Key:
+    metadata = desired.get("metadata", {})
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _identity(desired: Mapping[str, Any], subresource: str) -> tuple[str, str, Key]:
+    return str(desired.get("apiVersion", "")), f"{desired.get('kind', '')}{subresource}", _place(desired)
+
+
+def _digest(desired: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(msgspec.json.encode(desired, order="deterministic")).digest()
+
+
+def _with_uid(desired: Mapping[str, Any], live: RawObject | None) -> Mapping[str, Any]:
+    """Name the object that was seen, so that an apply never brings back what somebody just deleted."""
+    return desired if live is None else _conditional(desired, live.metadata.uid, "")
+
+
+def _conditional(body: Mapping[str, Any], uid: str, resource_version: str) -> dict[str, Any]:
+    conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    return {**body, "metadata": {**body.get("metadata", {}), **conditions}} if conditions else dict(body)
