@@ -42,6 +42,8 @@ SSSD_CONF_HASH = f"{GROUP}/sssd-conf-hash"
 SSH_HOST_KEYS_HASH = f"{GROUP}/ssh-host-keys-hash"
 
 WORKER_TAINT = f"nodeset.{GROUP}/worker"
+# Which Kubernetes node a worker of DaemonSet mode was made for, before it is scheduled there.
+ASSIGNED_NODE = f"nodeset.{GROUP}/assigned-node"
 # Which workers are to go, chosen once: scale-in, update or deletion.
 CONDEMNED = f"nodeset.{GROUP}/condemned"
 FORCE_DELETE = f"nodeset.{GROUP}/force-delete"

@@ -31,6 +31,7 @@ CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
 TERMINATING = "slurm-operator: Pod is terminating"
 PRE_STOP = f"scontrol update nodename=$(hostname) state=down reason='{TERMINATING}';"
 EXTRA_CONF: Path = ("spec", "extraConf")
+HOSTNAME: Path = ("spec", "template", "spec", "hostname")
 FEATURES = "Features"
 
 _DAEMON_TAINTS = (
@@ -172,7 +173,9 @@ def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str
     hostname = worker.hostname(cr)
     problem = text.dns_label(hostname)
     if problem:
-        raise InvalidSpec(("metadata", "name"), f"the worker's host name {problem}")
+        # The name of a DaemonSet worker comes from its Kubernetes node, a numbered one has it from the NodeSet.
+        prefixed = worker.ordinal is not None and cr.spec.template.spec.get("hostname")
+        raise InvalidSpec(HOSTNAME if prefixed else ("metadata", "name"), f"the worker's host name {problem}")
     own = {labels.POD_NAME: worker.name(cr), labels.POD_HOSTNAME: hostname}
     if worker.ordinal is not None:
         own[labels.POD_INDEX] = names.ordinal(cr, worker.ordinal)
@@ -188,7 +191,7 @@ def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str
             "generateName": f"{cr.name}-",
             "namespace": cr.namespace,
             "labels": {**template["metadata"]["labels"], **own},
-            "annotations": dict(template["metadata"]["annotations"]),
+            "annotations": {**template["metadata"]["annotations"], **_assigned(worker)},
             "ownerReferences": [metadata.owner(cr)],
         },
         "spec": {
@@ -197,6 +200,10 @@ def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str
             "volumes": claims_.volumes(cr, worker.identity(cr), list(spec["volumes"])),
         },
     }
+
+
+def _assigned(worker: Worker) -> dict[str, str]:
+    return {labels.ASSIGNED_NODE: worker.node} if worker.node else {}
 
 
 def _on_node(name: str) -> Object:
@@ -307,7 +314,7 @@ def _volumes(cr: NodeSet, controller: Controller) -> list[Object]:
     if not cr.spec.ssh.enabled:
         return volumes
     if cr.spec.ssh.sssd_conf_ref is None:
-        raise InvalidSpec(("spec", "ssh", "sssdConfRef"), "is required when ssh is enabled")
+        raise InvalidSpec(("spec", "ssh", "sssdConfRef", "name"), "must name a Secret when ssh is enabled")
     config = pods.config_map_file(names.ssh_config(cr), sshd.FILE, sshd.FILE, 0o600)
     return [
         *volumes,

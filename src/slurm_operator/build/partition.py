@@ -194,7 +194,8 @@ def _words(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> Iter
     yield f"State={spec.state}"
     for attribute, key in _VALUES:
         value = getattr(spec, attribute)
-        if value is not None:
+        # An empty list names nobody; Slurm takes no empty value.
+        if value is not None and value != ():
             yield f"{key}={','.join(value) if isinstance(value, tuple) else value}"
     for attribute, key in _FLAGS:
         flag = getattr(spec, attribute)

@@ -7,7 +7,7 @@ runs.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -106,6 +106,51 @@ def _print_data(data: object, output: str) -> None:
         import yaml
 
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+@main.command()
+@click.option("--kubeconfig", default="", help="Kubeconfig file; by default KUBECONFIG, the pod's own, ~/.kube/config.")
+@click.option("--context", default="", help="Context within the kubeconfig.")
+@click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.")
+@click.option("--leader-elect", is_flag=True, help="Let only one of several operators write.")
+@click.option("--leader-elect-namespace", default="", help="Namespace of the Lease.")
+@click.option("--health-port", default=8081, show_default=True, help="Port of /healthz and /readyz; 0 turns it off.")
+@click.option("--metrics-port", default=8080, show_default=True, help="Port of /metrics; 0 turns it off.")
+@click.option("--bind", default="0.0.0.0", show_default=True, help="Address of both.")  # noqa: S104
+@click.option("--restapi-address", default="http://{service}.{namespace}:{port}", show_default=True)
+@click.option("--log-level", default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True)
+def run(
+    kubeconfig: str,
+    context: str,
+    namespaces: str,
+    leader_elect: bool,
+    leader_elect_namespace: str,
+    health_port: int,
+    metrics_port: int,
+    bind: str,
+    restapi_address: str,
+    log_level: str,
+    log_format: Literal["auto", "json", "console"],
+) -> None:
+    """Run the operator."""
+    from slurm_operator.cli.run import run_operator
+    from slurm_operator.loop.logs import setup_logging
+    from slurm_operator.settings import Settings
+
+    setup_logging(log_level, log_format)
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespaces=tuple(name for name in namespaces.split(",") if name),
+        leader_elect=leader_elect,
+        leader_elect_namespace=leader_elect_namespace,
+        health_port=health_port,
+        metrics_port=metrics_port,
+        bind=bind,
+        restapi_address=restapi_address,
+    )
+    sys.exit(run_operator(settings))
 
 
 @main.command()

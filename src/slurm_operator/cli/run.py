@@ -1,0 +1,64 @@
+"""`slurm-operator run`: the operator as a process.
+
+In: settings. Out: an exit code: 0 when it was asked to stop, 1 when it lost leadership or a part of it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from slurm_operator.errors import OperatorError
+from slurm_operator.kube import kubeconfig
+from slurm_operator.kube.client import Client
+from slurm_operator.loop.clock import SystemClock
+from slurm_operator.loop.health import health_app, metrics_app, serve, stuck_workers
+from slurm_operator.loop.metrics import Metrics
+from slurm_operator.loop.run import Ending
+from slurm_operator.reconcile.operator import Operator, assemble
+from slurm_operator.settings import Settings, cluster_domain
+
+log = logging.getLogger(__name__)
+RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+def run_operator(settings: Settings) -> int:
+    """Run until asked to stop."""
+    domain = cluster_domain(RESOLV_CONF.read_text()) if RESOLV_CONF.is_file() else settings.cluster_domain
+    try:
+        ending = asyncio.run(_run(replace(settings, cluster_domain=domain)))
+    except OperatorError as error:
+        log.error("%s", error)  # noqa: TRY400  # for people: the traceback says nothing more
+        return 1
+    log.info("ended: %s", ending.value)
+    return 0 if ending is Ending.ASKED else 1
+
+
+async def _run(settings: Settings) -> Ending:
+    clock, metrics = SystemClock(), Metrics()
+    target = kubeconfig.find(path=settings.kubeconfig, context=settings.context)
+    settings = replace(settings, leader_elect_namespace=settings.leader_elect_namespace or target.namespace)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client.to(target))
+        operator = assemble(client, settings, clock, metrics)
+        await _serve(stack, settings, operator, metrics)
+        log.info("watching %s", ", ".join(settings.namespaces) or "every namespace")
+        return await operator.run()
+
+
+async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, metrics: Metrics) -> None:
+    elector = operator.elector
+    if settings.health_port:
+        app = health_app(
+            healthy={"workers": stuck_workers(operator.controllers.values(), operator.clock)},
+            ready={"caches": lambda: ", ".join(operator.sources.unsynced()) or None},
+            leading=(lambda: elector.is_leader) if elector is not None else None,
+        )
+        server = await serve(app, settings.bind, settings.health_port)
+        stack.push_async_callback(server.close)
+    if settings.metrics_port:
+        server = await serve(metrics_app(metrics), settings.bind, settings.metrics_port)
+        stack.push_async_callback(server.close)

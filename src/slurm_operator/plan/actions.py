@@ -1,0 +1,165 @@
+"""What may be done: every write that this program can make, as data.
+
+Made by the planners, carried out by `reconcile/execute.py`. Each action names exactly what it was decided on (uid,
+resourceVersion), so that it never hits a successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slurm_operator.build.metadata import Object
+from slurm_operator.kube.objects import RawObject
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make an object say exactly this; no request when it already does."""
+
+    desired: Object = field(repr=False)
+    live: RawObject | None = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"apply {title(self.desired)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an object that must not be there yet; one that is there counts as made."""
+
+    desired: Object = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"create {title(self.desired)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the very object that was seen."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    why: str
+    resource_version: str = ""
+
+    def __str__(self) -> str:
+        return f"delete {self.kind} {self.namespace}/{self.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchMetadata:
+    """Set labels, annotations, finalizers or owners of the very object that was seen; None takes an entry away."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    finalizers: tuple[str, ...] | None = None
+    owners: tuple[Mapping[str, object], ...] | None = None
+    # A list is replaced whole: only on the version that was read.
+    resource_version: str = ""
+
+    def __str__(self) -> str:
+        return f"patch metadata of {self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPodConditions:
+    """Set the conditions of ours on a pod; others stay."""
+
+    namespace: str
+    name: str
+    uid: str
+    conditions: tuple[Mapping[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"conditions of Pod {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Let nodes take no new jobs."""
+
+    nodes: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"drain {','.join(self.nodes)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """Let nodes that we drained take jobs again."""
+
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"undrain {','.join(self.nodes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNode:
+    """Change fields of one Slurm node: comment, state, features, topology."""
+
+    node: str
+    changes: Mapping[str, object]
+    why: str
+
+    def __str__(self) -> str:
+        return f"update node {self.node}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Delete one Slurm node record."""
+
+    node: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"delete node record {self.node}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell people: an event about the resource."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"event {self.reason}: {self.message}"
+
+
+Action = Apply | Create | Delete | PatchMetadata | PatchPodConditions | Drain | Undrain | UpdateNode | DeleteNode | Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Stages in order; actions within a stage do not depend on each other."""
+
+    stages: tuple[tuple[Action, ...], ...] = ()
+    # When to look again though nothing has changed.
+    requeue_after: float | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions in order."""
+        return tuple(action for stage in self.stages for action in stage)
+
+    def __str__(self) -> str:
+        return "\n".join(str(action) for action in self.actions) or "nothing to do"
+
+
+def title(value: Object) -> str:
+    """An object as people name it."""
+    metadata = value["metadata"]
+    return f"{value['kind']} {metadata.get('namespace', '')}/{metadata['name']}"

@@ -1,0 +1,175 @@
+"""Worker pods as the planners see them: identity, health, age, and the order in which they would go.
+
+In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by `plan/nodeset.py` and
+`status/nodeset.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels
+from slurm_operator.kube.objects import Pod
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.model import Answer, Job, Known, Limit, Node, NodeView, Unknown, view
+
+SCALE_IN = "scale-in"
+UPDATE = "update"
+DELETION = "deletion"
+PLACEMENT = "placement"
+
+_COST = re.compile(r"^-?(0|[1-9][0-9]*)$")
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmWorld:
+    """Slurm's word in this turn, or why there is none."""
+
+    nodes: Answer[Node] | Unknown
+    jobs: tuple[Job, ...] | Unknown
+
+    def view(self, name: str) -> NodeView:
+        """What Slurm says about one node."""
+        return view(name, self.nodes)
+
+
+NO_SLURM = SlurmWorld(Unknown("Slurm was not asked"), Unknown("Slurm was not asked"))
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker pod and its Slurm node."""
+
+    pod: Pod
+    ordinal: int | None
+    hostname: str
+    view: NodeView
+    may_go: policy.Yes | policy.No
+    deadline: Limit
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.pod.metadata.name
+
+    @property
+    def node(self) -> Node | None:
+        """The Slurm node, when Slurm described it."""
+        return self.view.node if isinstance(self.view, Known) else None
+
+    @property
+    def condemned(self) -> str:
+        """Why it was chosen to go; empty when it was not."""
+        return self.pod.metadata.annotations.get(labels.CONDEMNED, "")
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether Kubernetes is already taking it down."""
+        return bool(self.pod.metadata.deletion_timestamp)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its containers have ended for good."""
+        return self.pod.status.phase in ("Failed", "Succeeded")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it runs and is ready."""
+        return self.pod.status.phase == "Running" and self.ready_since is not None
+
+    @property
+    def ready_since(self) -> datetime | None:
+        """Since when it has been ready."""
+        for condition in self.pod.status.conditions:
+            if condition.type == "Ready" and condition.status == "True":
+                return parse_time(condition.last_transition_time)
+        return None
+
+    def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
+        """Whether it has been ready for long enough."""
+        since = self.ready_since
+        return self.is_ready and since is not None and (now - since).total_seconds() >= min_ready_seconds
+
+    @property
+    def is_cordoned_by_user(self) -> bool:
+        """Whether somebody asked for its node to be drained."""
+        annotations = self.pod.metadata.annotations
+        return "true" in (annotations.get(labels.POD_CORDON), annotations.get(labels.OLD_POD_CORDON))
+
+    @property
+    def revision(self) -> str:
+        """The revision that it was made from."""
+        return self.pod.metadata.labels.get(labels.REVISION, "")
+
+    @property
+    def cost(self) -> int:
+        """What its deletion costs, as a user put it."""
+        written = self.pod.metadata.annotations.get(labels.POD_DELETION_COST, "")
+        return int(written) if _COST.match(written) and abs(int(written)) < 2**31 else 0
+
+
+def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld) -> list[Worker]:
+    """The workers of a NodeSet, by name."""
+    by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
+    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs) if not isinstance(slurm.jobs, Unknown) else {}
+    result = [_worker(cr, pod, slurm, by_name, ends) for pod in pods]
+    return sorted(result, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
+
+
+def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node], ends: Mapping[str, Limit]) -> Worker:
+    hostname = hostname_of(cr, pod)
+    seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
+    return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.may_remove(seen, slurm.jobs), ends.get(hostname))
+
+
+def hostname_of(cr: NodeSet, pod: Pod) -> str:
+    """The Slurm node name of a pod."""
+    if pod.spec.host_network and not cr.is_daemon:
+        return pod.spec.node_name
+    return pod.spec.hostname or pod.metadata.labels.get(labels.POD_HOSTNAME, "") or pod.metadata.name
+
+
+def ordinal_of(cr: NodeSet, pod: Pod) -> int | None:
+    """The number in a pod's name, in StatefulSet mode."""
+    prefix, _, number = pod.metadata.name.rpartition("-")
+    return int(number) if prefix == cr.name and number.isascii() and number.isdigit() else None
+
+
+def in_deletion_order(some: Iterable[Worker], now: datetime) -> list[Worker]:
+    """The workers that would go first, first."""
+    return sorted(some, key=lambda worker: _deletion_key(worker, now))
+
+
+def _deletion_key(worker: Worker, now: datetime) -> tuple[object, ...]:
+    since = worker.ready_since
+    return (
+        bool(worker.pod.spec.node_name),
+        _PHASES.get(worker.pod.status.phase, 2),
+        worker.is_ready,
+        worker.cost,
+        _deadline_key(worker.deadline),
+        not worker.is_cordoned_by_user,
+        -(worker.ordinal if worker.ordinal is not None else 0),
+        (now - since).total_seconds() if since else -1.0,
+        -(parse_time(worker.pod.metadata.creation_timestamp) or _LONG_AGO).timestamp(),
+    )
+
+
+def _deadline_key(deadline: Limit) -> float:
+    if deadline is None:
+        return 0.0
+    return float(deadline) if isinstance(deadline, int) else float("inf")
+
+
+def parse_time(text: str) -> datetime | None:
+    """A Kubernetes time, or None."""
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None

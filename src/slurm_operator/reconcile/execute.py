@@ -1,0 +1,171 @@
+"""All writing: the only caller of the writer and of Slurm's write.
+
+In: a plan. Out: what was done. Stages run in order, actions of a stage side by side with a bound; a stage that fails is
+the last. Crash tests, dry runs and audit hook in below, at the two writers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, assert_never
+
+from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
+from slurm_operator.kube.events import Recorder
+from slurm_operator.kube.objects import KubeObject, Resource
+from slurm_operator.kube.write import Effect, Writer
+from slurm_operator.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    DeleteNode,
+    Drain,
+    PatchMetadata,
+    PatchPodConditions,
+    Plan,
+    Tell,
+    Undrain,
+    UpdateNode,
+)
+from slurm_operator.reconcile.resources import ALL, OURS
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 64
+BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
+
+
+class SlurmWriter(Protocol):
+    """What is written to Slurm."""
+
+    async def drain(self, names: tuple[str, ...], why: str) -> object: ...
+
+    async def undrain(self, names: tuple[str, ...]) -> object: ...
+
+    async def update_node(self, name: str, changes: Mapping[str, object]) -> object: ...
+
+    async def delete_node(self, name: str) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Carries out plans."""
+
+    writer: Writer
+    recorder: Recorder
+
+    async def execute(self, plan: Plan, regarding: KubeObject, kind: str, slurm: SlurmWriter | None = None) -> None:
+        """Do everything in a plan, or raise what kept it from being done."""
+        bound = asyncio.Semaphore(AT_ONCE)
+
+        async def one(action: Action) -> None:
+            async with bound:
+                await self._do(action, regarding, kind, slurm)
+
+        for stage in plan.stages:
+            if len(stage) == 1:
+                await self._do(stage[0], regarding, kind, slurm)
+                continue
+            results = await asyncio.gather(*(one(action) for action in stage), return_exceptions=True)
+            failed = [result for result in results if isinstance(result, Exception)]
+            crashed = [result for result in results if isinstance(result, BaseException) and result not in failed]
+            if crashed:
+                raise crashed[0]
+            if failed:
+                raise failed[0] if len(failed) == 1 else ExceptionGroup("several actions failed", failed)
+
+    async def status(self, desired: Mapping[str, Any], live: Any) -> None:
+        """Write a status, when it differs."""
+        try:
+            await self.writer.status(desired, live)
+        except (NotFound, Conflict):
+            # Deleted or changed meanwhile: the next turn sees it.
+            log.debug("status of %s was overtaken", desired["metadata"]["name"])
+
+    async def _do(self, action: Action, regarding: KubeObject, kind: str, slurm: SlurmWriter | None) -> None:
+        if isinstance(action, Apply):
+            applied = await self.writer.apply(action.desired, action.live)
+            if applied.effect is not Effect.UNCHANGED:
+                log.info("%s: %s %s", action, applied.effect.value, ", ".join(map(str, applied.why[:3])))
+            return
+        log.info("%s", action)
+        match action:
+            case Create():
+                await self._create(action)
+            case Delete():
+                await self.writer.delete(
+                    BY_KIND[action.api_version, action.kind],
+                    action.name,
+                    action.namespace,
+                    uid=action.uid,
+                    resource_version=action.resource_version,
+                    propagation="Background",
+                )
+            case PatchMetadata():
+                await self._patch_metadata(action)
+            case PatchPodConditions():
+                await self._patch_conditions(action)
+            case Tell():
+                tell = self.recorder.warning if action.warning else self.recorder.normal
+                await tell(regarding, OURS[kind], action.reason, action.message)
+            case Drain() | Undrain() | UpdateNode() | DeleteNode():
+                await _slurm(action, slurm)
+            case _:
+                assert_never(action)
+
+    async def _create(self, action: Create) -> None:
+        try:
+            await self.writer.create(action.desired)
+        except AlreadyExists:
+            log.debug("%s was there already", action)
+
+    async def _patch_metadata(self, action: PatchMetadata) -> None:
+        metadata: dict[str, Any] = {}
+        if action.labels:
+            metadata["labels"] = dict(action.labels)
+        if action.annotations:
+            metadata["annotations"] = dict(action.annotations)
+        if action.finalizers is not None:
+            metadata["finalizers"] = list(action.finalizers)
+        if action.owners is not None:
+            metadata["ownerReferences"] = [dict(owner) for owner in action.owners]
+        try:
+            await self.writer.patch(
+                BY_KIND[action.api_version, action.kind],
+                action.name,
+                {"metadata": metadata},
+                action.namespace,
+                uid=action.uid,
+                resource_version=action.resource_version,
+            )
+        except NotFound:
+            log.debug("%s: it has gone", action)
+
+    async def _patch_conditions(self, action: PatchPodConditions) -> None:
+        desired = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": action.name, "namespace": action.namespace, "uid": action.uid},
+            "status": {"conditions": [dict(each) for each in action.conditions]},
+        }
+        try:
+            await self.writer.status(desired)
+        except NotFound:
+            log.debug("%s: it has gone", action)
+
+
+async def _slurm(action: Drain | Undrain | UpdateNode | DeleteNode, slurm: SlurmWriter | None) -> None:
+    if slurm is None:
+        raise RuntimeError(f"planned without Slurm: {action}")
+    match action:
+        case Drain():
+            await slurm.drain(action.nodes, action.reason)
+        case Undrain():
+            await slurm.undrain(action.nodes)
+        case UpdateNode():
+            await slurm.update_node(action.node, action.changes)
+        case DeleteNode():
+            await slurm.delete_node(action.node)

@@ -1,0 +1,28 @@
+"""ssh host keys, drawn.
+
+Out: private keys in OpenSSH's form and their public lines. Called once in a LoginSet's life,
+by `reconcile/loginset.py`.
+"""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+RSA_BITS = 4096
+
+
+def draw() -> dict[str, bytes]:
+    """A new set of host keys: RSA, ECDSA and Ed25519."""
+    keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey] = {
+        "rsa": rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS),
+        "ecdsa": ec.generate_private_key(ec.SECP256R1()),
+        "ed25519": ed25519.Ed25519PrivateKey.generate(),
+    }
+    result: dict[str, bytes] = {}
+    for kind, key in keys.items():
+        result[f"ssh_host_{kind}_key"] = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        result[f"ssh_host_{kind}_key.pub"] = (
+            key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
+        )
+    return result

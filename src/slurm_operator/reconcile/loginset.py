@@ -1,0 +1,44 @@
+"""One turn for a LoginSet.
+
+The ssh host keys are drawn once: while their Secret is there, whatever it holds, they are never drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from slurm_operator.api.loginset import LoginSet
+from slurm_operator.build import labels, loginset, names
+from slurm_operator.loop.clock import Clock
+from slurm_operator.plan.actions import Action, Create
+from slurm_operator.plan.objects import Identity
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import Owned, Report, World
+from slurm_operator.status import workload
+
+HostKeys = Callable[[], Mapping[str, bytes]]
+
+
+def reconcile(observer: Observer, executor: Executor, clock: Clock, draw: HostKeys) -> Owned[LoginSet]:
+    """The reconcile function of LoginSets; `draw` makes a new set of host keys."""
+
+    def once(world: World[LoginSet]) -> tuple[Action, ...]:
+        if names.ssh_host_keys(world.cr) in world.refs.secrets:
+            return ()
+        return (Create(loginset.host_keys(world.cr, draw())),)
+
+    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, once)
+
+
+def _report(world: World[LoginSet], owned: Mapping[Identity, dict[str, Any]]) -> Report:
+    cr = world.cr
+    deployment = owned.get(("apps/v1", "Deployment", cr.namespace, cr.name))
+    status = (deployment or {}).get("status") or {}
+    fields = {
+        "replicas": int(status.get("replicas") or 0),
+        "readyReplicas": int(status.get("readyReplicas") or 0),
+        "selector": labels.selector_text(labels.LOGIN, cr.name),
+    }
+    return Report(workload.rollout("login", deployment), fields)

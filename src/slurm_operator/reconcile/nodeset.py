@@ -1,0 +1,182 @@
+"""One turn for a NodeSet: observe pods, nodes and Slurm; plan; execute; report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slurm_operator.admission import rules
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import API_VERSION
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.problem import errors
+from slurm_operator.api.restapi import RestApi
+from slurm_operator.build import claims, labels, metadata, names, revision
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.refs import Refs
+from slurm_operator.errors import OperatorError
+from slurm_operator.kube.objects import Pod, RawObject
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.controller import Result
+from slurm_operator.loop.queue import Key
+from slurm_operator.plan.actions import PatchMetadata, Plan
+from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.reconcile.clusters import Cluster, Clusters
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.slurm.model import Unknown
+from slurm_operator.status import nodeset as status
+from slurm_operator.status import workload
+from slurm_operator.status.conditions import Statement, conditions
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSets:
+    """The reconcile function of NodeSets."""
+
+    observer: Observer
+    executor: Executor
+    clusters: Clusters
+    clock: Clock
+
+    async def __call__(self, key: Key) -> Result:
+        """One turn."""
+        raw = self.observer.get("NodeSet", key.namespace, key.name)
+        decoded = self.observer.resource("NodeSet", key.namespace, key.name)
+        if raw is None or decoded is None:
+            return Result()
+        cr = decoded.resource
+        if not isinstance(cr, NodeSet):
+            await self._say(raw, None, workload.refused(decoded.problems), {})
+            return Result()
+        return await self._turn(cr, raw)
+
+    async def _turn(self, cr: NodeSet, raw: RawObject) -> Result:
+        refs = self.observer.refs(cr.namespace)
+        controller = refs.controllers.get(cr.spec.controller_ref.name)
+        if controller is None:
+            return await self._without_controller(cr, raw)
+        found = errors(rules.check(cr, None, refs)) if not raw.metadata.deletion_timestamp else []
+        if found:
+            await self._say(raw, cr, workload.refused(found), {})
+            return Result()
+        cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
+        world = self._world(cr, raw, controller, refs, await _word(cluster))
+        return await self._act(world, raw, cluster)
+
+    async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
+        try:
+            plan = _with_adoption(plan_nodeset(world), world)
+            slurm = cluster if isinstance(cluster, Cluster) else None
+            await self.executor.execute(plan, raw, "NodeSet", slurm)
+            gone = release(world) if world.deleting else None
+            if gone is not None:
+                await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
+                return Result()
+        except BuildError as error:
+            await self._say(raw, world.cr, workload.refused([error.problem]), {})
+            return Result()
+        except OperatorError as error:
+            await self._say(raw, world.cr, workload.failed(error.reason, str(error)), {})
+            raise
+        await self._report(world, raw)
+        return Result(plan.requeue_after)
+
+    async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
+        everyone = world.workers
+        choice, newest = choose(world, everyone), revision_of(world)
+        fields = status.fields(world, everyone, newest)
+        await self._say(raw, world.cr, status.statements(world, everyone, choice, newest), fields)
+
+    async def _without_controller(self, cr: NodeSet, raw: RawObject) -> Result:
+        if raw.metadata.deletion_timestamp and labels.DRAIN_FINALIZER in cr.metadata.finalizers:
+            # No Controller, no Slurm to ask: the cluster has gone for good.
+            left = tuple(each for each in cr.metadata.finalizers if each != labels.DRAIN_FINALIZER)
+            patch = PatchMetadata(API_VERSION, "NodeSet", cr.namespace, cr.name, cr.metadata.uid, finalizers=left)
+            await self.executor.execute(Plan(((patch,),)), raw, "NodeSet")
+            return Result()
+        message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
+        await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
+        return Result()
+
+    def _world(
+        self, cr: NodeSet, raw: RawObject, controller: Controller, refs: Refs, slurm: SlurmWorld
+    ) -> NodeSetWorld:
+        pods = tuple(pod for pod in self.observer.worker_pods(cr.namespace, controller.name) if _is_ours(cr, pod))
+        nodes = self.observer.nodes.items() if self.observer.nodes is not None else ()
+        there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace)
+        return NodeSetWorld(
+            cr=cr,
+            controller=controller,
+            refs=refs,
+            pods=pods,
+            slurm=slurm,
+            now=self.clock.now(),
+            nodes={node.metadata.name: node for node in nodes},
+            live=self.observer.live(_wanted(cr, controller, pods)),
+            claims=frozenset(item.metadata.name for item in there),
+            deleting=bool(raw.metadata.deletion_timestamp),
+        )
+
+    async def _say(self, raw: RawObject, cr: NodeSet | None, said: list[Statement], fields: dict[str, object]) -> None:
+        generation = raw.metadata.generation
+        before = cr.status if cr is not None else None
+        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        content = {
+            "nodeSetHash": before.node_set_hash if before else "",
+            "selector": labels.selector_text(labels.WORKER, raw.metadata.name),
+            **fields,
+            "observedGeneration": generation,
+            "conditions": conditions(before.conditions if before else (), said, generation, now),
+        }
+        place = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
+        await self.executor.status(
+            {"apiVersion": API_VERSION, "kind": "NodeSet", "metadata": place, "status": content}, raw
+        )
+
+
+async def _word(cluster: Cluster | Unknown) -> SlurmWorld:
+    return SlurmWorld(cluster, cluster) if isinstance(cluster, Unknown) else await cluster.world()
+
+
+def _is_ours(cr: NodeSet, pod: Pod) -> bool:
+    controllers = [owner for owner in pod.metadata.owner_references if owner.controller]
+    if controllers:
+        return controllers[0].uid == cr.metadata.uid
+    return pod.metadata.labels.get(labels.INSTANCE) == cr.name and pod.metadata.name.startswith(f"{cr.name}-")
+
+
+def _with_adoption(plan: Plan, world: NodeSetWorld) -> Plan:
+    orphans = tuple(
+        PatchMetadata(
+            "v1",
+            "Pod",
+            pod.metadata.namespace,
+            pod.metadata.name,
+            pod.metadata.uid,
+            owners=(metadata.owner(world.cr),),
+            resource_version=pod.metadata.resource_version,
+        )
+        for pod in world.pods
+        if not any(owner.controller for owner in pod.metadata.owner_references) and not pod.metadata.deletion_timestamp
+    )
+    return Plan((orphans, *plan.stages), plan.requeue_after) if orphans and not world.deleting else plan
+
+
+def _wanted(cr: NodeSet, controller: Controller, pods: Iterable[Pod]) -> Iterable[Identity]:
+    namespace = cr.namespace
+    yield ("v1", "Service", namespace, names.workers_service(controller.name))
+    yield ("policy/v1", "PodDisruptionBudget", namespace, names.workers_pdb(controller.name))
+    yield ("v1", "ConfigMap", namespace, names.ssh_config(cr))
+    yield (
+        "apps/v1",
+        "ControllerRevision",
+        namespace,
+        names.revision(cr, revision.hash_of(cr, cr.status.collision_count)),
+    )
+    for pod in pods:
+        identity = pod.metadata.labels.get(labels.POD_INDEX) or pod.spec.hostname
+        for claim in claims.claims(cr, identity):
+            yield ("v1", "PersistentVolumeClaim", namespace, claim["metadata"]["name"])

@@ -1,0 +1,142 @@
+"""All reading: what the caches know, put together for one reconcile.
+
+In: caches. Out: frozen values: resources, `Refs` of a namespace, what a resource owns. Nobody reads anything later in a
+reconcile. Decoding is remembered by resourceVersion, since most of a namespace is the same at the next turn.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from slurm_operator.api.accounting import Accounting
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import Resource
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.partition import Partition
+from slurm_operator.api.validate import Decoded, decode
+from slurm_operator.build import names
+from slurm_operator.build.refs import Refs
+from slurm_operator.kube.cache import Cache
+from slurm_operator.kube.objects import Node, Pod, RawObject
+from slurm_operator.plan.objects import Identity
+
+BY_OWNER = "owner"
+BY_NAMESPACE = "namespace"
+
+R = TypeVar("R", bound=Resource)
+
+
+def owners(item: Any) -> Iterable[str]:
+    """Index function: the uids of an object's owners."""
+    return [reference.uid for reference in item.metadata.owner_references]
+
+
+def namespaces(item: Any) -> Iterable[str]:
+    """Index function: an object's namespace."""
+    return [item.metadata.namespace]
+
+
+@dataclass(slots=True)
+class Observer:
+    """Reads the caches of one operator."""
+
+    # By kind; several caches of one kind when only some namespaces are watched.
+    raw: Mapping[str, tuple[Cache[RawObject], ...]]
+    pods: tuple[Cache[Pod], ...]
+    nodes: Cache[Node] | None = None
+    domain: str = "cluster.local"
+    _decoded: dict[tuple[str, str], Decoded] = field(default_factory=dict)
+    _data: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+
+    def get(self, kind: str, namespace: str, name: str) -> RawObject | None:
+        """One object as it is."""
+        found = (cache.get(namespace, name) for cache in self.raw.get(kind, ()))
+        return next((item for item in found if item is not None), None)
+
+    def resource(self, kind: str, namespace: str, name: str) -> Decoded | None:
+        """One of our resources, decoded, or what is wrong with it."""
+        item = self.get(kind, namespace, name)
+        return None if item is None else self._decode(item)
+
+    def _decode(self, item: RawObject) -> Decoded:
+        key = (item.metadata.uid, item.metadata.resource_version)
+        if key not in self._decoded:
+            self._decoded[key] = decode(item.content())
+        return self._decoded[key]
+
+    def in_namespace(self, kind: str, namespace: str) -> Iterator[RawObject]:
+        """Every object of a kind in a namespace."""
+        for cache in self.raw.get(kind, ()):
+            yield from cache.by_index(BY_NAMESPACE, namespace)
+
+    def resources(self, kind: type[R], namespace: str) -> list[R]:
+        """Our resources of a kind that can be read, by name."""
+        decoded = (self._decode(item).resource for item in self.in_namespace(kind.__name__, namespace))
+        return sorted((each for each in decoded if isinstance(each, kind)), key=lambda each: each.name)
+
+    def owned(self, uid: str) -> dict[Identity, RawObject]:
+        """Every object that a resource controls."""
+        result: dict[Identity, RawObject] = {}
+        for caches in self.raw.values():
+            for cache in caches:
+                for item in cache.by_index(BY_OWNER, uid):
+                    if any(owner.uid == uid and owner.controller for owner in item.metadata.owner_references):
+                        result[_identity(cache, item)] = item
+        return result
+
+    def live(self, wanted: Iterable[Identity]) -> dict[Identity, RawObject]:
+        """The objects of these names that are there."""
+        found = ((key, self.get(key[1], key[2], key[3])) for key in wanted)
+        return {key: item for key, item in found if item is not None}
+
+    def refs(self, namespace: str) -> Refs:
+        """What the builders may look at."""
+        return Refs(
+            controllers={each.name: each for each in self.resources(Controller, namespace)},
+            accountings={each.name: each for each in self.resources(Accounting, namespace)},
+            nodesets=tuple(self.resources(NodeSet, namespace)),
+            partitions=tuple(self.resources(Partition, namespace)),
+            config_maps={item.metadata.name: self._texts(item) for item in self.in_namespace("ConfigMap", namespace)},
+            secrets={item.metadata.name: self._bytes(item) for item in self.in_namespace("Secret", namespace)},
+            domain=self.domain,
+            kubernetes_nodes=len(self.nodes) if self.nodes is not None else 0,
+            serves_service_monitors="ServiceMonitor" in self.raw,
+            governing_services=dict(self._governing(namespace)),
+        )
+
+    def _governing(self, namespace: str) -> Iterator[tuple[str, str]]:
+        for item in self.in_namespace("StatefulSet", namespace):
+            service = item.content().get("spec", {}).get("serviceName")
+            if service:
+                yield item.metadata.name, str(service)
+
+    def _texts(self, item: RawObject) -> Mapping[str, str]:
+        return self._remembered(item, lambda data: data)
+
+    def _bytes(self, item: RawObject) -> Mapping[str, bytes]:
+        return self._remembered(item, lambda data: {key: b64decode(value) for key, value in data.items()})
+
+    def _remembered(self, item: RawObject, convert: Any) -> Mapping[str, Any]:
+        key = (item.metadata.uid, item.metadata.resource_version)
+        if key not in self._data:
+            self._data[key] = convert(item.content().get("data") or {})
+        return self._data[key]
+
+    def forget(self, uid: str) -> None:
+        """Drop what was remembered of an object that has gone or changed."""
+        for table in (self._decoded, self._data):
+            for key in [key for key in table if key[0] == uid]:
+                del table[key]
+
+    def worker_pods(self, namespace: str, controller: str) -> list[Pod]:
+        """The worker pods of a cluster."""
+        service = names.workers_service(controller)
+        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
+        return [pod for pod in pods if pod.spec.subdomain == service]
+
+
+def _identity(cache: Cache[RawObject], item: RawObject) -> Identity:
+    return (cache.resource.api_version, cache.resource.kind, item.metadata.namespace, item.metadata.name)

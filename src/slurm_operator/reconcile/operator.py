@@ -1,0 +1,166 @@
+"""The operator put together: caches, reconcilers, watches, leadership, health.
+
+In: settings and a client. Out: a running operator. The same in a cluster, with a kubeconfig and in local mode;
+called by `cli/main.py`. The object holds no truth: dropping it and making a new one is always right.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.meta import GROUP
+from slurm_operator.api.restapi import RestApi
+from slurm_operator.build import labels, names
+from slurm_operator.kube.cache import Cache
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.events import Recorder
+from slurm_operator.kube.lease import LeaseObject
+from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject
+from slurm_operator.kube.write import Write, Writer
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.controller import Controller
+from slurm_operator.loop.leadership import Elector, LeaseRecord
+from slurm_operator.loop.metrics import Metrics
+from slurm_operator.loop.run import Ending, run
+from slurm_operator.loop.watches import SourceSet, Watch, to_itself, to_owner
+from slurm_operator.reconcile import accounting, controller, host_keys, loginset, restapi
+from slurm_operator.reconcile.clusters import Clusters
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.nodeset import NodeSets
+from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
+from slurm_operator.reconcile.resources import ALL, CHILDREN, OURS
+from slurm_operator.reconcile.token import Tokens
+from slurm_operator.reconcile.triggers import Triggers, node_changed, spec_changed
+from slurm_operator.settings import Settings
+
+LEASE = "slurm-operator"
+WORKERS = f"{labels.NAME}={labels.WORKER.daemon}"
+INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Everything that runs."""
+
+    observer: Observer
+    controllers: dict[str, Controller]
+    sources: SourceSet
+    source_names: tuple[str, ...]
+    clusters: Clusters
+    elector: Elector | None
+    clock: Clock
+
+    async def run(self) -> Ending:
+        """Run until asked to stop."""
+        self.sources.want(self.source_names)
+        try:
+            return await run(list(self.controllers.values()), self.sources, elector=self.elector, clock=self.clock)
+        finally:
+            await self.clusters.close()
+
+
+def assemble(client: Client, settings: Settings, clock: Clock, metrics: Metrics) -> Operator:
+    """Put an operator together; nothing runs yet."""
+    observer = _observer(client, settings)
+    elector = _elector(client, settings, clock)
+    writer = Writer(client, resources=ALL)
+    if elector is not None:
+        writer.before = _fence(elector)
+    executor = Executor(writer, Recorder(writer, instance=f"slurm-operator-{uuid.uuid4().hex[:8]}"))
+    clusters = Clusters(address=_address(settings))
+    reconcilers: dict[str, Any] = {
+        "Controller": controller.reconcile(observer, executor, clock),
+        "Accounting": accounting.reconcile(observer, executor, clock),
+        "RestApi": restapi.reconcile(observer, executor, clock),
+        "LoginSet": loginset.reconcile(observer, executor, clock, host_keys.draw),
+        "NodeSet": NodeSets(observer, executor, clusters, clock),
+        "Token": Tokens(observer, executor, clock, lambda: str(uuid.uuid4())),
+    }
+    controllers = {
+        kind: Controller(kind.lower(), turn, workers=settings.workers_of(kind), kind=kind, clock=clock, metrics=metrics)
+        for kind, turn in reconcilers.items()
+    }
+    _connect(observer, controllers)
+    caches = dict(_named_caches(observer))
+    sources = SourceSet({name: _same(cache) for name, cache in caches.items()}, clock=clock, metrics=metrics)
+    return Operator(observer, controllers, sources, tuple(caches), clusters, elector, clock)
+
+
+def _observer(client: Client, settings: Settings) -> Observer:
+    places = settings.namespaces or ("",)
+    raw: dict[str, tuple[Cache[RawObject], ...]] = {
+        resource.kind: tuple(Cache(client, resource, namespace=place, indexes=INDEXES) for place in places)
+        for resource in (*OURS.values(), *CHILDREN)
+    }
+    pods: tuple[Cache[Pod], ...] = tuple(
+        Cache(client, PODS, namespace=place, label_selector=WORKERS, indexes=INDEXES) for place in places
+    )
+    nodes: Cache[Node] = Cache(client, NODES)
+    return Observer(raw, pods, nodes, settings.cluster_domain)
+
+
+def _elector(client: Client, settings: Settings, clock: Clock) -> Elector | None:
+    if not settings.leader_elect:
+        return None
+    store = LeaseObject(client, settings.leader_elect_namespace or "default", LEASE, LeaseRecord)
+    return Elector(store, f"{LEASE}-{uuid.uuid4()}", clock=clock)
+
+
+def _fence(elector: Elector) -> Any:
+    async def before(_: Write) -> None:
+        elector.check()
+
+    return before
+
+
+def _address(settings: Settings) -> Any:
+    def address(cr: RestApi) -> str:
+        port = cr.spec.service.port or names.SLURMRESTD_PORT
+        return settings.restapi_address.format(service=names.restapi(cr), namespace=cr.namespace, port=port)
+
+    return address
+
+
+def _same(cache: Any) -> Any:
+    return lambda: cache
+
+
+def _named_caches(observer: Observer) -> Iterator[tuple[str, Any]]:
+    for kind, caches in observer.raw.items():
+        for cache in caches:
+            yield f"{kind}/{cache.namespace}", cache
+    for pods in observer.pods:
+        yield f"Pod/{pods.namespace}", pods
+    if observer.nodes is not None:
+        yield "Node/", observer.nodes
+
+
+def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
+    """Let every change that matters reach the resources that it matters to."""
+    triggers = Triggers(observer)
+    for kind in (kind.name for kind in KINDS if kind.name in controllers):
+        _watch(observer, kind, controllers[kind], to_itself, spec_changed)
+        for child in CHILDREN:
+            _watch(observer, child.kind, controllers[kind], to_owner(GROUP, kind))
+        for referred in ("Secret", "ConfigMap"):
+            _watch(observer, referred, controllers[kind], triggers.referrers(kind))
+    for member in ("NodeSet", "Partition"):
+        _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
+    _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
+    for member in ("NodeSet", "LoginSet", "RestApi"):
+        _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
+    _watch(observer, "RestApi", controllers["NodeSet"], triggers.members("NodeSet"), spec_changed)
+    for pods in observer.pods:
+        Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
+    if observer.nodes is not None:
+        Watch(observer.nodes, controllers["NodeSet"], triggers.everyone("NodeSet"), node_changed).connect()
+
+
+def _watch(observer: Observer, kind: str, target: Controller, mapping: Any, when: Any = None) -> None:
+    for cache in observer.raw.get(kind, ()):
+        watch = Watch(cache, target, mapping) if when is None else Watch(cache, target, mapping, when)
+        watch.connect()

@@ -1,0 +1,46 @@
+"""Where our kinds, and what they own, live in the Kubernetes API.
+
+Used by the caches, the writer and the planners' carrying out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.meta import GROUP, VERSION
+from slurm_operator.kube.objects import (
+    BUILT_IN,
+    CLAIMS,
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    RawObject,
+    Resource,
+)
+
+OURS: dict[str, Resource[RawObject]] = {
+    kind.name: Resource(GROUP, VERSION, kind.plural, kind.name, RawObject) for kind in KINDS
+}
+SERVICE_MONITORS: Resource[RawObject] = Resource(
+    "monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", RawObject
+)
+# What our resources own; kept whole, so that an apply can be compared without a read.
+CHILDREN: tuple[Resource[RawObject], ...] = tuple(
+    resource.raw()
+    for resource in (
+        SERVICES,
+        CONFIG_MAPS,
+        SECRETS,
+        STATEFUL_SETS,
+        DEPLOYMENTS,
+        DISRUPTION_BUDGETS,
+        CONTROLLER_REVISIONS,
+        CLAIMS,
+    )
+)
+ALL: tuple[Resource[Any], ...] = (*BUILT_IN, *OURS.values(), SERVICE_MONITORS)

@@ -1,0 +1,109 @@
+"""One turn for a Token: sign when needed, write the Secret, come back before it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from slurm_operator.admission import rules
+from slurm_operator.api.meta import API_VERSION
+from slurm_operator.api.problem import errors
+from slurm_operator.api.token import Token
+from slurm_operator.build import names, token
+from slurm_operator.build.refs import Refs
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.controller import Result
+from slurm_operator.loop.queue import Key
+from slurm_operator.plan.actions import Action, Apply, Create, Plan
+from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.slurm.token import mint
+from slurm_operator.status import workload
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, conditions, no, yes
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The reconcile function of Tokens."""
+
+    observer: Observer
+    executor: Executor
+    clock: Clock
+    new_id: Callable[[], str]
+
+    async def __call__(self, key: Key) -> Result:
+        """One turn."""
+        raw = self.observer.get("Token", key.namespace, key.name)
+        decoded = self.observer.resource("Token", key.namespace, key.name)
+        if raw is None or decoded is None or raw.metadata.deletion_timestamp:
+            return Result()
+        refs = self.observer.refs(key.namespace)
+        cr = decoded.resource
+        found = decoded.problems if not isinstance(cr, Token) else errors(rules.check(cr, None, refs))
+        if not isinstance(cr, Token) or found:
+            await self._say(raw, None, workload.refused(found), None)
+            return Result()
+        return await self._turn(cr, raw, refs)
+
+    async def _turn(self, cr: Token, raw: RawObject, refs: Refs) -> Result:
+        ref = cr.jwt_key_ref
+        key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
+        if not key:
+            message = f"Secret {ref.name!r} with key {ref.key!r} is not in this namespace" if ref else "no key"
+            await self._say(raw, cr, workload.failed("ReferenceNotFound", message), None)
+            return Result()
+        now = self.clock.now().timestamp()
+        secret = refs.secrets.get(names.token_secret(cr))
+        held = read((secret or {}).get(token.secret_key(cr), b"").decode("ascii", "replace"), key)
+        wanted = renewal(held, user=token.username(cr), refresh=cr.spec.refresh, exists=secret is not None, now=now)
+        if wanted.needed:
+            held = await self._issue(cr, raw, key, int(now))
+        await self._say(raw, cr, _statements(held, wanted), held)
+        if wanted.needed and cr.spec.refresh:
+            return Result(token.lifetime(cr) * RENEW_AT)
+        return Result(wanted.wait)
+
+    async def _issue(self, cr: Token, raw: RawObject, key: bytes, now: int) -> Held | None:
+        user, life = token.username(cr), int(token.lifetime(cr))
+        jwt = mint(key, user=user, now=now, life=life, token_id=self.new_id())
+        secret = token.secret(cr, jwt)
+        live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
+        action: Action = Apply(secret, live) if cr.spec.refresh else Create(secret)
+        await self.executor.execute(Plan(((action,),)), raw, "Token")
+        return read(jwt, key)
+
+    async def _say(self, raw: RawObject, cr: Token | None, said: list[Statement], held: Held | None) -> None:
+        generation = raw.metadata.generation
+        before = cr.status.conditions if cr is not None else ()
+        status: dict[str, object] = {
+            "observedGeneration": generation,
+            "conditions": conditions(before, said, generation, _text(self.clock.now())),
+        }
+        if held is not None:
+            status["issuedAt"] = _text(datetime.fromtimestamp(held.issued, UTC))
+            status["expiresAt"] = _text(datetime.fromtimestamp(held.ends, UTC))
+        place = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
+        desired = {"apiVersion": API_VERSION, "kind": "Token", "metadata": place, "status": status}
+        await self.executor.status(desired, raw)
+
+
+def _statements(held: Held | None, wanted: Renewal) -> list[Statement]:
+    if held is None:
+        return [
+            no(READY, "KeyChanged", wanted.why),
+            no(PROGRESSING, "Settled", "delete the Secret to get a new token"),
+            yes(DEGRADED, "KeyChanged", wanted.why),
+        ]
+    message = "the token in the Secret is signed by the present key"
+    return [
+        yes(READY, "Issued", message),
+        no(PROGRESSING, "Settled", message),
+        no(DEGRADED, "AsExpected", message),
+    ]
+
+
+def _text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

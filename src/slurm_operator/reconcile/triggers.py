@@ -1,0 +1,107 @@
+"""Which resources a change concerns.
+
+In: a changed object. Out: the keys of the resources whose turn it is. Every reference counts: a Secret or ConfigMap
+that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition that stands in slurm.conf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.loop.queue import Key
+from slurm_operator.reconcile.observe import Observer
+
+KeysOf = Callable[[Any], Iterable[Key]]
+
+
+@dataclass(slots=True)
+class Triggers:
+    """Maps changes to keys, by what the caches hold."""
+
+    observer: Observer
+    _names: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+
+    def referrers(self, kind: str) -> KeysOf:
+        """Resources of a kind that name the changed object anywhere in a reference."""
+
+        def keys(changed: Any) -> Iterator[Key]:
+            for item in self.observer.in_namespace(kind, changed.metadata.namespace):
+                if changed.metadata.name in self._referenced(item):
+                    yield _key(item)
+
+        return keys
+
+    def named_controller(self, changed: RawObject) -> Iterator[Key]:
+        """The Controller that the changed resource belongs to."""
+        reference = (changed.content().get("spec") or {}).get("controllerRef") or {}
+        if isinstance(reference, dict) and reference.get("name"):
+            yield Key(changed.metadata.namespace, str(reference["name"]))
+
+    def members(self, kind: str) -> KeysOf:
+        """Resources of a kind that belong to the same Controller as the changed one."""
+
+        def keys(changed: RawObject) -> Iterator[Key]:
+            wanted = {key.name for key in self.named_controller(changed)}
+            for item in self.observer.in_namespace(kind, changed.metadata.namespace):
+                if wanted & {key.name for key in self.named_controller(item)}:
+                    yield _key(item)
+
+        return keys
+
+    def everyone(self, kind: str) -> KeysOf:
+        """All resources of a kind: for changes of Kubernetes nodes."""
+
+        def keys(_: Any) -> Iterator[Key]:
+            for cache in self.observer.raw.get(kind, ()):
+                yield from (_key(item) for item in cache.items())
+
+        return keys
+
+    def _referenced(self, item: RawObject) -> frozenset[str]:
+        key = (item.metadata.uid, item.metadata.resource_version)
+        if key not in self._names:
+            self._names[key] = frozenset(referenced_names(item.content().get("spec") or {}))
+        return self._names[key]
+
+
+def referenced_names(value: Any) -> Iterator[str]:
+    """The names in every field whose own name ends in Ref or Refs."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key.endswith(("Ref", "Refs")):
+                yield from _names(item)
+            yield from referenced_names(item)
+
+
+def _names(value: Any) -> Iterator[str]:
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            yield item["name"]
+
+
+def spec_changed(old: Any, new: Any) -> bool:
+    """Whether more than the status changed."""
+    before, after = old.metadata, new.metadata
+    return bool(
+        before.generation != after.generation
+        or before.labels != after.labels
+        or before.annotations != after.annotations
+        or before.finalizers != after.finalizers
+        or before.deletion_timestamp != after.deletion_timestamp
+    )
+
+
+def node_changed(old: Any, new: Any) -> bool:
+    """Whether a node changed in a way that concerns workers: not by its heartbeat."""
+    return bool(
+        old.spec != new.spec
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+    )
+
+
+def _key(item: RawObject) -> Key:
+    return Key(item.metadata.namespace, item.metadata.name)

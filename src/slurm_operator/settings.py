@@ -1,0 +1,41 @@
+"""How the operator process is to run: flags, environment, files.
+
+Made by `cli/main.py`; read by `reconcile/operator.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be set from outside."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespaces: tuple[str, ...] = ()
+    leader_elect: bool = False
+    leader_elect_namespace: str = ""
+    health_port: int = 8081
+    metrics_port: int = 8080
+    bind: str = "0.0.0.0"  # noqa: S104  # a pod's probes come from outside of it
+    workers: dict[str, int] = field(default_factory=dict)
+    cluster_domain: str = "cluster.local"
+    # How slurmrestd is reached; {service}, {namespace} and {port} are filled in.
+    restapi_address: str = "http://{service}.{namespace}:{port}"
+
+    def workers_of(self, kind: str) -> int:
+        """How many resources of a kind are worked on at once."""
+        return self.workers.get(kind.lower(), 4)
+
+
+def cluster_domain(resolv_conf: str) -> str:
+    """The cluster's DNS domain out of the search list that the kubelet wrote."""
+    for line in resolv_conf.splitlines():
+        words = line.split()
+        if words[:1] == ["search"]:
+            for word in words[1:]:
+                if word.startswith("svc."):
+                    return word.removeprefix("svc.").rstrip(".")
+    return "cluster.local"

@@ -1,0 +1,77 @@
+"""Conditions: true statements with a reason, in the form that the Kubernetes API conventions ask for.
+
+In: what a kind's status module found. Out: the `conditions` list, where a time moves only when a status changes. Every
+reason that is written here has a section in docs/reference/conditions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from slurm_operator.api.meta import Condition
+
+READY = "Ready"
+PROGRESSING = "Progressing"
+DEGRADED = "Degraded"
+SLURM_REACHABLE = "SlurmReachable"
+CONFIG_VALID = "ConfigValid"
+CONFIG_PUBLISHED = "ConfigPublished"
+
+LONGEST_MESSAGE = 2048
+
+
+class Truth(Enum):
+    """What is known of a statement."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A condition before it gets its time and generation."""
+
+    type: str
+    truth: Truth
+    reason: str
+    message: str
+
+
+def yes(type_: str, reason: str, message: str) -> Statement:
+    """It is so."""
+    return Statement(type_, Truth.TRUE, reason, message)
+
+
+def no(type_: str, reason: str, message: str) -> Statement:
+    """It is not so."""
+    return Statement(type_, Truth.FALSE, reason, message)
+
+
+def unknown(type_: str, reason: str, message: str) -> Statement:
+    """Nobody can say now."""
+    return Statement(type_, Truth.UNKNOWN, reason, message)
+
+
+def conditions(
+    before: Iterable[Condition], statements: Iterable[Statement], generation: int, now: str
+) -> list[dict[str, Any]]:
+    """The conditions to write, sorted by type."""
+    known = {condition.type: condition for condition in before}
+    written = (_written(statement, known.get(statement.type), generation, now) for statement in statements)
+    return sorted(written, key=lambda condition: str(condition["type"]))
+
+
+def _written(statement: Statement, before: Condition | None, generation: int, now: str) -> dict[str, Any]:
+    same = before is not None and before.status == statement.truth.value
+    return {
+        "type": statement.type,
+        "status": statement.truth.value,
+        "reason": statement.reason,
+        "message": statement.message[:LONGEST_MESSAGE],
+        "lastTransitionTime": before.last_transition_time if before and same else now,
+        "observedGeneration": generation,
+    }

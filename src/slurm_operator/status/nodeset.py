@@ -1,0 +1,132 @@
+"""What is true of a NodeSet: counts, and whether it is as it should be.
+
+In: the world of one turn, what was chosen in it, and the newest revision. Out: the status. Pure; written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slurm_operator.build import labels
+from slurm_operator.plan.nodeset import Choice, NodeSetWorld, still_named
+from slurm_operator.plan.workers import Worker
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.model import Absent, Unknown
+from slurm_operator.status.conditions import (
+    DEGRADED,
+    PROGRESSING,
+    READY,
+    SLURM_REACHABLE,
+    Statement,
+    no,
+    unknown,
+    yes,
+)
+
+
+def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict[str, Any]:
+    """The counts of a NodeSet's status."""
+    cr = world.cr
+    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in everyone)
+    desired = len(world.nodes) if cr.is_daemon else cr.spec.replicas
+    there = sum(bool(worker.pod.status.phase) for worker in everyone)
+    result = {
+        "replicas": there,
+        "updatedReplicas": sum(worker.revision == newest and not worker.is_terminating for worker in everyone),
+        "readyReplicas": sum(worker.is_ready for worker in everyone),
+        "availableReplicas": available,
+        "unavailableReplicas": max((desired if cr.is_daemon else there) - available, 0),
+        "desired": desired,
+        "nodeSetHash": newest,
+        "selector": labels.selector_text(labels.WORKER, cr.name),
+        **_slurm_counts(world, everyone),
+    }
+    pins = _pins(world, everyone)
+    return {**result, "ordinalToNode": pins} if pins else result
+
+
+def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, int]:
+    if isinstance(world.slurm.nodes, Unknown):
+        # The last word stands until there is a new one; Ready says that it is old.
+        before = world.cr.status
+        return {
+            "slurmIdle": before.slurm_idle,
+            "slurmAllocated": before.slurm_allocated,
+            "slurmDown": before.slurm_down,
+            "slurmDrain": before.slurm_drain,
+        }
+    states = [worker.node.states for worker in everyone if worker.node is not None]
+    return {
+        "slurmIdle": sum("IDLE" in each for each in states),
+        "slurmAllocated": sum(bool({"ALLOCATED", "MIXED"} & each) for each in states),
+        "slurmDown": sum("DOWN" in each for each in states),
+        "slurmDrain": sum("DRAIN" in each for each in states),
+    }
+
+
+def _pins(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, str]:
+    if not world.cr.spec.pin_to_node or world.cr.is_daemon:
+        return {}
+    pins = {key: node for key, node in (world.cr.status.ordinal_to_node or {}).items() if node in world.nodes}
+    for worker in everyone:
+        if worker.ordinal is not None and worker.pod.status.phase == "Running" and worker.pod.spec.node_name:
+            pins.setdefault(str(worker.ordinal), worker.pod.spec.node_name)
+    return pins
+
+
+def statements(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> list[Statement]:
+    """The conditions of a NodeSet."""
+    return [_reachable(world), *_state(world, everyone, choice, newest)]
+
+
+def _reachable(world: NodeSetWorld) -> Statement:
+    for answer in (world.slurm.nodes, world.slurm.jobs):
+        if isinstance(answer, Unknown):
+            return no(SLURM_REACHABLE, "SlurmUnreachable", f"{answer.why}; no worker is removed meanwhile")
+    return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
+
+
+def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> list[Statement]:
+    message = _waiting(world, everyone, choice, newest)
+    if world.deleting:
+        why = message or still_named(world) or "its objects are being deleted"
+        return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
+    if isinstance(world.slurm.nodes, Unknown):
+        why = f"Slurm cannot be asked: {world.slurm.nodes.why}"
+        going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
+        return [unknown(READY, "SlurmUnreachable", why), going, yes(DEGRADED, "SlurmUnreachable", why)]
+    broken = _broken(everyone)
+    degraded = yes(DEGRADED, "WorkersDown", broken) if broken else no(DEGRADED, "AsExpected", "no worker is down")
+    if message:
+        return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
+    said = f"{len(choice.staying)} workers are ready and registered"
+    return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
+
+
+def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> str:
+    """What is still to come, in one sentence; empty when nothing is."""
+    parts: list[str] = []
+    blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
+    if blocked:
+        parts.append(f"{len(blocked)} workers wait to go: {blocked[0]}")
+    if not world.cr.is_daemon and not world.deleting:
+        ready = sum(worker.is_ready and worker.name not in choice.going for worker in everyone)
+        if ready < world.cr.spec.replicas:
+            parts.append(f"{ready} of {world.cr.spec.replicas} workers are ready")
+    unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
+    if unregistered:
+        parts.append(f"{len(unregistered)} are not registered in Slurm yet: {unregistered[0]}")
+    old = sum(worker.revision != newest for worker in choice.staying)
+    if old and world.cr.spec.update_strategy.type == "RollingUpdate":
+        parts.append(f"{old} still run an older template")
+    return "; ".join(parts)
+
+
+def _broken(everyone: Sequence[Worker]) -> str:
+    down = [worker for worker in everyone if worker.node is not None and {"DOWN", "FAIL"} & worker.node.states]
+    if not down:
+        return ""
+    first = down[0]
+    reason = first.node.reason if first.node else ""
+    return f"{len(down)} workers are down in Slurm: {first.hostname} ({reason or 'no reason given'})"

@@ -1,0 +1,68 @@
+"""Readiness of the daemons behind a StatefulSet or Deployment.
+
+In: the workload as it is, or None. Out: Ready, Progressing and Degraded. Used by every kind whose daemons Kubernetes
+itself keeps running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slurm_operator.api.problem import FieldProblem
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
+
+
+def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
+    """What a workload's own status says."""
+    if workload is None:
+        return _waiting("NotCreatedYet", f"{daemon} has not been created yet")
+    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    wanted = int(spec.get("replicas", 1))
+    ready = int(status.get("readyReplicas") or 0)
+    updated = int(status.get("updatedReplicas") or 0)
+    if int(status.get("observedGeneration") or 0) < int((workload.get("metadata") or {}).get("generation") or 0):
+        return _waiting("RolloutNotSeen", f"Kubernetes has not acted on the newest {daemon} yet")
+    if updated < wanted:
+        return _waiting("RollingOut", f"{updated} of {wanted} {daemon} pods are up to date, {ready} are ready")
+    if ready < wanted:
+        return _waiting("WaitingForPods", f"{ready} of {wanted} {daemon} pods are ready")
+    message = f"{ready} of {wanted} {daemon} pods are ready"
+    return [
+        yes(READY, "AllReady", message),
+        no(PROGRESSING, "Settled", message),
+        no(DEGRADED, "AsExpected", message),
+    ]
+
+
+def elsewhere(daemon: str) -> list[Statement]:
+    """A daemon that runs outside Kubernetes."""
+    message = f"{daemon} runs outside Kubernetes; its health is not watched from here"
+    return [
+        yes(READY, "External", message),
+        no(PROGRESSING, "Settled", message),
+        no(DEGRADED, "AsExpected", message),
+    ]
+
+
+def refused(problems: Iterable[FieldProblem]) -> list[Statement]:
+    """A resource that says something which cannot be done; what runs is left as it is."""
+    message = "; ".join(str(problem) for problem in problems)
+    return [
+        no(READY, "InvalidSpec", message),
+        no(PROGRESSING, "InvalidSpec", "waiting for the resource to change"),
+        yes(DEGRADED, "InvalidSpec", message),
+    ]
+
+
+def failed(reason: str, message: str) -> list[Statement]:
+    """A turn that did not come to its end; it is tried again."""
+    return [
+        unknown(READY, reason, message),
+        yes(PROGRESSING, reason, "trying again"),
+        yes(DEGRADED, reason, message),
+    ]
+
+
+def _waiting(reason: str, message: str) -> list[Statement]:
+    return [no(READY, reason, message), yes(PROGRESSING, reason, message), no(DEGRADED, "AsExpected", message)]
