@@ -32,6 +32,7 @@ from slurm_operator.reconcile.clusters import Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
+from slurm_operator.reconcile.partition import Partitions
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OURS
 from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, node_changed, spec_changed
@@ -78,6 +79,7 @@ def assemble(client: Client, settings: Settings, clock: Clock, metrics: Metrics)
         "RestApi": restapi.reconcile(observer, executor, clock),
         "LoginSet": loginset.reconcile(observer, executor, clock, host_keys.draw),
         "NodeSet": NodeSets(observer, executor, clusters, clock),
+        "Partition": Partitions(observer, executor, clusters, clock),
         "Token": Tokens(observer, executor, clock, lambda: str(uuid.uuid4())),
     }
     controllers = {
@@ -151,9 +153,11 @@ def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
     for member in ("NodeSet", "Partition"):
         _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
     _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
-    for member in ("NodeSet", "LoginSet", "RestApi"):
+    for member in ("NodeSet", "LoginSet", "RestApi", "Partition"):
         _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
-    _watch(observer, "RestApi", controllers["NodeSet"], triggers.members("NodeSet"), spec_changed)
+    for member in ("NodeSet", "Partition"):
+        _watch(observer, "RestApi", controllers[member], triggers.members(member), spec_changed)
+    _watch(observer, "NodeSet", controllers["Partition"], triggers.members("Partition"), spec_changed)
     for pods in observer.pods:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
     if observer.nodes is not None:
