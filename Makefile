@@ -25,7 +25,7 @@ install: $(STAMP) ## Make the virtual environment
 demo: $(STAMP) ## Render and check every example
 	@for file in $(EXAMPLES); do \
 	  printf '%-40s' "$$file"; \
-	  $(BIN)/slurm-operator render -f $$file -o json | $(BIN)/python -c 'import json,sys; print(f"{len(json.load(sys.stdin)[\"items\"]):3} objects", end="  ")' || exit 1; \
+	  $(BIN)/slurm-operator render -f $$file -o json | $(BIN)/python -c 'import json,sys; items = json.load(sys.stdin)["items"]; print(f"{len(items):3} objects", end="  ")' || exit 1; \
 	  $(BIN)/slurm-operator check -f $$file || exit 1; \
 	done
 	@echo; echo "slurm.conf of examples/partitions.yaml:"; echo
@@ -59,7 +59,7 @@ golden: $(STAMP) ## Write generated and golden files anew
 	@$(BIN)/python -m pytest -q -n 0 tests/golden --update-golden
 
 docs: $(STAMP) ## Build the documentation
-	@$(BIN)/mkdocs build --strict -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
 
 bench: $(STAMP) ## Run the benchmarks
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
