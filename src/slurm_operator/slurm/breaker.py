@@ -1,0 +1,50 @@
+"""The circuit breaker in front of slurmctld. In: what calls and pings met. Out: go, ping first, or fail at once.
+
+slurmrestd lets a caller wait ten seconds for a dead slurmctld, but answers a ping in a millisecond. So a call goes
+through only on the strength of a recent answer; after a failure all calls fail at once for a short time, then one
+ping decides. No I/O; the clock is handed in. Used by `client.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slurm_operator.slurm.errors import SlurmUnreachable
+
+TRUST_SECONDS = 1.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 10.0
+
+
+class Breaker:
+    """Closed while answers are recent; open after a failure; half-open when the pause is over."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._trusted_until = float("-inf")
+        self._open_until = float("-inf")
+        self._pause = FIRST_PAUSE
+        self._why = ""
+
+    def needs_ping(self, call: str) -> bool:
+        """Whether a ping must go first; raises while the breaker is open."""
+        now = self._monotonic()
+        if now < self._open_until:
+            wait = self._open_until - now
+            raise SlurmUnreachable(f"not asked again for {wait:.1f} s, since {self._why}", call=call)
+        return now >= self._trusted_until
+
+    def good(self) -> None:
+        """slurmctld answered."""
+        self._trusted_until = self._monotonic() + TRUST_SECONDS
+        self._open_until = float("-inf")
+        self._pause = FIRST_PAUSE
+
+    def bad(self, why: str) -> None:
+        """slurmctld did not answer."""
+        now = self._monotonic()
+        self._trusted_until = float("-inf")
+        if now >= self._open_until:
+            self._open_until = now + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._why = why

@@ -1,0 +1,460 @@
+"""The client of slurmrestd: everything that this program reads from Slurm or changes in it goes through here.
+
+In: an address, a token source. Out: model values, or a `SlurmError` that says what happens next. Called by
+`reconcile/` (reads by observe, writes by execute). All writes pass `SlurmClient.write`: the one seam for crash tests,
+dry runs and audit. Nothing is cached but the REST version; `poll.py` watches for changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from slurm_operator.slurm import errors, requests, wire
+from slurm_operator.slurm.breaker import Breaker
+from slurm_operator.slurm.errors import (
+    SlurmBadAnswer,
+    SlurmError,
+    SlurmNotFound,
+    SlurmUnauthorized,
+    SlurmUnreachable,
+    SlurmUnsupported,
+)
+from slurm_operator.slurm.model import (
+    Absent,
+    Answer,
+    Association,
+    Diag,
+    Job,
+    Node,
+    NodeView,
+    Partition,
+    Ping,
+    Qos,
+    Reservation,
+    Unchanged,
+    Unknown,
+    view,
+)
+from slurm_operator.slurm.requests import (
+    Feature,
+    JobSubmission,
+    NodeChange,
+    NodeCreation,
+    PartitionChange,
+    PartitionState,
+    Request,
+    ReservationChange,
+)
+from slurm_operator.slurm.token import TokenSource
+from slurm_operator.slurm.transport import Endpoint, Http, Sending, Transport
+from slurm_operator.slurm.versions import NEWEST_FIRST, Adapter
+from slurm_operator.slurm.wire import Reply
+
+T = TypeVar("T")
+E = TypeVar("E", bound=wire.Envelope)
+Reader = Callable[[Reply, str], T]
+
+PING = requests.read("ping")
+DIAG = requests.read("diag")
+PARTITION_STATES: tuple[PartitionState, ...] = ("UP", "DOWN", "DRAIN", "INACTIVE")
+NOT_FOUND_JOB = 2017
+ALREADY_DONE = 2021
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """How long to wait for each kind of call."""
+
+    ping: float = 3.0
+    call: float = 12.0
+    large: float = 30.0
+    diagnosis: float = 1.0
+    patience: float = 1.0
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """One finished call, for metrics: `outcome` is "ok" or the reason of the error."""
+
+    call: str
+    outcome: str
+    seconds: float
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The answer to a write, and what Slurm warned about."""
+
+    reply: Reply
+    warnings: tuple[str, ...] = ()
+
+
+class SlurmClient:
+    """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`."""
+
+    def __init__(
+        self,
+        address: str,
+        token: TokenSource,
+        *,
+        tls: ssl.SSLContext | None = None,
+        transport: Transport | None = None,
+        seconds: Seconds | None = None,
+        observe: Callable[[Observation], None] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport = transport or Http(Endpoint.parse(address), tls=tls)
+        self._token = token
+        self._seconds = seconds or Seconds()
+        self._observe = observe
+        self._monotonic = monotonic
+        self._breaker = Breaker(monotonic)
+        self._adapter: Adapter | None = None
+        self._server = wire.Server()
+        self._getting_ready = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back connections; a later call opens them again."""
+        await self._transport.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    async def version(self) -> str:
+        """The REST version in use, the newest in common."""
+        return (await self._ready(PING)).version
+
+    async def offers(self, feature: Feature) -> bool:
+        """Whether the server has that call."""
+        return feature in (await self._ready(PING)).offers
+
+    async def release(self) -> str:
+        """The Slurm release of the server, such as 26.05.5."""
+        await self._ready(PING)
+        return self._server.release
+
+    async def ping(self) -> tuple[Ping, ...]:
+        """How each slurmctld answers slurmrestd; asked for in any state of the breaker."""
+        _, found = await self._ping()
+        return found
+
+    async def nodes(self, since: int | None = None) -> Answer[Node] | Unchanged:
+        """All nodes; with `since` (a `last_update`), Unchanged when nothing happened after it."""
+        return await self._list("nodes", wire.nodes, since)
+
+    async def all_nodes(self) -> Answer[Node]:
+        """All nodes, without condition."""
+        return await self._whole("nodes", wire.nodes)
+
+    async def node(self, name: str) -> NodeView:
+        """One node by Slurm's own word. Never raises for a line that is down: that is Unknown."""
+        request = requests.read_one("node", name)
+        try:
+            return await self._call(request, lambda reply, call: wire.one_node(reply, name, call))
+        except SlurmError as problem:
+            return Unknown(str(problem))
+
+    async def node_views(self, names: Iterable[str]) -> dict[str, NodeView]:
+        """What Slurm says about each of these nodes.
+
+        A name that the list lacks is asked for once more by itself: an emptied or halved list is never an absence.
+        """
+        try:
+            answer: Answer[Node] | Unknown = await self.all_nodes()
+        except SlurmError as problem:
+            answer = Unknown(str(problem))
+        views = {name: view(name, answer) for name in names}
+        for name, seen in views.items():
+            if isinstance(seen, Absent):
+                views[name] = await self.node(name)
+        return views
+
+    async def jobs(self, since: int | None = None) -> Answer[Job] | Unchanged:
+        """All jobs; with `since`, Unchanged when nothing happened after it."""
+        return await self._list("jobs", wire.jobs, since)
+
+    async def all_jobs(self) -> Answer[Job]:
+        """All jobs, without condition."""
+        return await self._whole("jobs", wire.jobs)
+
+    async def job(self, job_id: int) -> Job | None:
+        """One job, None when Slurm has no record of it."""
+        try:
+            found = await self._call(requests.read_one("job", str(job_id)), wire.jobs)
+        except SlurmNotFound:
+            return None
+        return next((job for job in found.items if job.job_id == job_id), None)
+
+    async def partitions(self, since: int | None = None) -> Answer[Partition] | Unchanged:
+        """All partitions; with `since`, Unchanged when nothing happened after it."""
+        return await self._list("partitions", wire.partitions, since)
+
+    async def all_partitions(self) -> Answer[Partition]:
+        """All partitions, without condition."""
+        return await self._whole("partitions", wire.partitions)
+
+    async def reservations(self, since: int | None = None) -> Answer[Reservation] | Unchanged:
+        """All reservations; with `since`, Unchanged when nothing happened after it."""
+        return await self._list("reservations", wire.reservations, since)
+
+    async def all_reservations(self) -> Answer[Reservation]:
+        """All reservations, without condition."""
+        return await self._whole("reservations", wire.reservations)
+
+    async def diag(self) -> Diag:
+        """slurmctld's own statistics."""
+        return await self._call(DIAG, wire.diag)
+
+    async def conf(self) -> dict[str, Any]:
+        """The configuration that slurmctld runs with."""
+        found = await self._call(requests.read("conf", needs=Feature.CONF), _read_as(wire.Conf))
+        if found.slurm_conf is None:
+            raise SlurmBadAnswer("the answer has no slurm_conf", call="GET conf")
+        return found.slurm_conf
+
+    async def associations(self) -> tuple[Association, ...]:
+        """Who may charge which account, from slurmdbd."""
+        return await self._call(requests.read_accounting("associations"), wire.associations)
+
+    async def qos(self) -> tuple[Qos, ...]:
+        """The qualities of service, from slurmdbd."""
+        return await self._call(requests.read_accounting("qos"), wire.qos)
+
+    # --- writing -----------------------------------------------------------------------------------------------
+
+    async def write(self, request: Request) -> Written:
+        """The one door for changes. Sent once: repeated only where the server refused it unread (token, version)."""
+        return await self._call(request, _written)
+
+    async def update_nodes(self, names: Iterable[str], change: NodeChange) -> Written:
+        """Change many nodes in one call; SlurmNotFound when one is missing, but the others are changed."""
+        return await self.write(requests.update_nodes(names, change))
+
+    async def drain(self, names: Iterable[str], why: str) -> Written:
+        """Take nodes out of service, with a reason that is recognised as ours."""
+        return await self.update_nodes(names, NodeChange(state="DRAIN", reason=why))
+
+    async def undrain(self, names: Iterable[str]) -> Written:
+        """Put nodes back into service. Whose drain it is has been checked by the plan."""
+        return await self.update_nodes(names, NodeChange(state="UNDRAIN"))
+
+    async def create_node(self, node: NodeCreation) -> Written:
+        """Make a node record (REST v0.0.44)."""
+        return await self.write(requests.create_node(node))
+
+    async def delete_node(self, name: str) -> Written:
+        """Remove a node record; SlurmBusy while jobs run on it. A suspended job does not stop Slurm: see policy."""
+        return await self.write(requests.delete_node(name))
+
+    async def set_partition(self, change: PartitionChange) -> Written:
+        """Create or change a partition live (REST v0.0.45)."""
+        return await self.write(requests.set_partition(change))
+
+    async def delete_partition(self, name: str) -> Written:
+        """Remove a partition live (REST v0.0.45); SlurmBusy while it is in use."""
+        return await self.write(requests.delete_partition(name))
+
+    async def set_reservation(self, change: ReservationChange) -> Written:
+        """Create or change a reservation (REST v0.0.43)."""
+        return await self.write(requests.set_reservation(change))
+
+    async def delete_reservation(self, name: str) -> Written:
+        """Remove a reservation (REST v0.0.43)."""
+        return await self.write(requests.delete_reservation(name))
+
+    async def submit(self, job: JobSubmission) -> int:
+        """Submit a batch job; gives its id."""
+        written = await self.write(requests.submit_job(job))
+        return wire.read(written.reply, wire.Submitted, call="POST job/submit").job_id
+
+    async def cancel(self, job_id: int) -> None:
+        """Cancel a job. One that is over already, or unknown, is as good as cancelled."""
+        written = await self.write(requests.cancel_job(job_id))
+        for status in wire.read(written.reply, wire.Cancelled, call="DELETE job").status:
+            if status.error.code not in {0, NOT_FOUND_JOB, ALREADY_DONE}:
+                raise errors.from_number(status.error.code, status.error.message, call="DELETE job", status=200)
+
+    async def reconfigure(self) -> Written:
+        """Make slurmctld read its files again. Pending jobs stall afterwards: see `wake_scheduler`."""
+        return await self.write(requests.reconfigure())
+
+    async def wake_scheduler(self, partition: Partition) -> Written:
+        """Say again what the partition's state is: a change of nothing that makes Slurm look at its queue now."""
+        state = next((known for known in PARTITION_STATES if known in partition.states), None)
+        return await self.set_partition(PartitionChange(name=partition.name, state=state))
+
+    # --- the way of one call -----------------------------------------------------------------------------------
+
+    async def _whole(self, what: str, reader: Reader[Answer[T]]) -> Answer[T]:
+        return await self._call(requests.read(what), reader)
+
+    async def _list(self, what: str, reader: Reader[Answer[T]], since: int | None) -> Answer[T] | Unchanged:
+        if since is None:
+            return await self._whole(what, reader)
+        request = requests.read(what, since=since)
+        try:
+            return await self._call(request, lambda reply, call: _changes(reply, reader, call))
+        except SlurmError as problem:
+            if self._adapter is None or problem.number not in self._adapter.ask_for_all_on:
+                raise
+        return await self._whole(what, reader)
+
+    async def _call(self, request: Request, reader: Reader[T]) -> T:
+        """Ready, ask, and once more where the server turned out to be another one."""
+        adapter = await self._ready(request)
+        try:
+            return await self._ask(adapter, request, reader)
+        except SlurmUnsupported as problem:
+            if problem.status != 404 or await self._negotiate() == adapter:
+                raise
+        return await self._ask(await self._ready(request), request, reader)
+
+    async def _ready(self, request: Request) -> Adapter:
+        """The adapter to use, once slurmctld is known to answer; at most one caller finds out at a time."""
+        async with self._getting_ready:
+            if request.service == "slurm" and self._breaker.needs_ping(request.label):
+                await self._check_controller()
+            return self._adapter or await self._negotiate()
+
+    async def _ping(self) -> tuple[Adapter, tuple[Ping, ...]]:
+        """A ping in the version that the server speaks now: it may have been up- or downgraded."""
+        adapter = self._adapter or await self._negotiate()
+        try:
+            server, found = await self._ask(adapter, PING, wire.pings)
+            same = server.release == self._server.release
+        except SlurmUnsupported:
+            same, found = False, ()
+        if not same:
+            adapter = await self._negotiate()
+            _, found = await self._ask(adapter, PING, wire.pings)
+        return adapter, found
+
+    async def _check_controller(self) -> None:
+        adapter, found = await self._ping()
+        if any(ping.responding for ping in found):
+            self._breaker.good()
+            return
+        said = "; ".join(f"{ping.hostname} {ping.status}".strip() for ping in found) or "no controller named"
+        if not adapter.ping_tells_why or "authentication" in said.lower():
+            await self._diagnose(adapter)
+        else:
+            self._fail(SlurmUnreachable(f"slurmctld does not answer ({said})", call=PING.label))
+
+    async def _diagnose(self, adapter: Adapter) -> None:
+        """A ping with a refused token looks like a dead controller: another call tells them apart."""
+        try:
+            await self._ask(adapter, DIAG, wire.diag, seconds=self._seconds.diagnosis)
+        except SlurmUnauthorized:
+            raise
+        except SlurmError as problem:
+            self._fail(SlurmUnreachable(f"slurmctld does not answer ({problem.text})", call=PING.label))
+        else:
+            self._breaker.good()
+
+    def _fail(self, problem: SlurmUnreachable) -> None:
+        self._breaker.bad(problem.text)
+        raise problem
+
+    async def _negotiate(self) -> Adapter:
+        """Find the newest version in common, newest first: a ping under an unknown version costs a millisecond."""
+        self._adapter = None
+        for adapter in NEWEST_FIRST:
+            try:
+                self._server, _ = await self._ask(adapter, PING, wire.pings)
+            except SlurmUnsupported as problem:
+                if problem.status != 404:
+                    raise
+                continue
+            self._adapter = adapter
+            return adapter
+        spoken = f"{NEWEST_FIRST[-1].version} to {NEWEST_FIRST[0].version}"
+        raise SlurmUnsupported(
+            f"the server has none of REST {spoken}: Slurm {NEWEST_FIRST[-1].slurm} or newer is needed"
+        )
+
+    async def _ask(self, adapter: Adapter, request: Request, reader: Reader[T], *, seconds: float | None = None) -> T:
+        """Send and read; with a new token once more when the first was refused."""
+        sending = self._sending(adapter, request, seconds)
+        try:
+            return await self._exchange(sending, request, reader)
+        except SlurmUnauthorized:
+            self._token.discard()
+        return await self._exchange(sending, request, reader)
+
+    async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
+        began, outcome = self._monotonic(), "ok"
+        try:
+            return reader(await self._patiently(sending, request), request.label)
+        except SlurmError as problem:
+            outcome = problem.reason
+            if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
+                self._breaker.bad(problem.text)
+            raise
+        except BaseException as problem:
+            outcome = type(problem).__name__
+            raise
+        finally:
+            self._observe(Observation(request.label, outcome, self._monotonic() - began))
+
+    async def _patiently(self, sending: Sending, request: Request) -> Reply:
+        """Wait as long as slurmctld is alive: slurmrestd would wait ten seconds for one that died meanwhile."""
+        call = asyncio.ensure_future(self._transport.send(sending, self._token.current()))
+        try:
+            if request in (PING, DIAG) or request.service != "slurm":
+                return await call
+            while not (await asyncio.wait({call}, timeout=self._seconds.patience))[0]:
+                if await self._is_dead():
+                    raise SlurmUnreachable("slurmctld died during the call; it may still be done", call=request.label)
+            return await call
+        finally:
+            call.cancel()
+
+    async def _is_dead(self) -> bool:
+        """Only a ping that says so counts; without an answer the call's own time limit decides."""
+        if self._adapter is None:
+            return False
+        sending = self._sending(self._adapter, PING, None)
+        try:
+            _, found = wire.pings(await self._transport.send(sending, self._token.current()), PING.label)
+        except SlurmError:
+            return False
+        return not any(ping.responding for ping in found)
+
+    def _sending(self, adapter: Adapter, request: Request, seconds: float | None) -> Sending:
+        usual = self._seconds.large if request.large else self._seconds.call
+        return Sending(
+            method=request.method,
+            path=adapter.path(request),
+            label=request.label,
+            query=request.query,
+            body=None if request.body is None else msgspec.json.encode(request.body),
+            seconds=seconds or (self._seconds.ping if request is PING else usual),
+        )
+
+
+def _changes(reply: Reply, reader: Reader[Answer[T]], call: str) -> Answer[T] | Unchanged:
+    """304 means unchanged; for jobs Slurm says it with an empty list of the year 1970."""
+    if reply.status == 304:
+        return Unchanged()
+    answer = reader(reply, call)
+    return Unchanged() if not answer.items and answer.last_update == 0 else answer
+
+
+def _read_as(shape: type[E]) -> Reader[E]:
+    return lambda reply, call: wire.read(reply, shape, call=call)
+
+
+def _written(reply: Reply, call: str) -> Written:
+    answer = wire.read(reply, wire.Envelope, call=call)
+    return Written(reply, tuple(errors.shorten(warning.text()) for warning in answer.warnings))

@@ -1,0 +1,205 @@
+"""What Slurm said, as frozen values. In: answers decoded by `wire.py`. Out: nodes, jobs, partitions for the rest.
+
+Three things are told apart that must never be mixed up: a node that Slurm described (`Known`), a node that Slurm
+said it does not have (`Absent`), and a node of which nothing is known now (`Unknown`, with the reason).
+States are sets of words as Slurm spells them; a word that this program has never seen is kept, never an error.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+UNLIMITED: Literal["UNLIMITED"] = "UNLIMITED"
+Limit = int | Literal["UNLIMITED"] | None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One node record. Times are seconds since 1970, 0 when Slurm has none; memory is in MiB."""
+
+    name: str
+    states: frozenset[str] = frozenset()
+    reason: str = ""
+    reason_by: str = ""
+    features: tuple[str, ...] = ()
+    active_features: tuple[str, ...] = ()
+    comment: str = ""
+    extra: str = ""
+    topology: str = ""
+    partitions: tuple[str, ...] = ()
+    cpus: int = 0
+    alloc_cpus: int = 0
+    real_memory: int = 0
+    alloc_memory: int = 0
+    gres: str = ""
+    gres_used: str = ""
+    address: str = ""
+    hostname: str = ""
+    port: int = 0
+    reservation: str = ""
+    weight: int = 0
+    last_busy: int = 0
+    boot_time: int = 0
+    slurmd_start_time: int = 0
+    version: str = ""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job record; `nodes` are the names that it holds or held, `time_limit` is in minutes."""
+
+    job_id: int
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    states: frozenset[str] = frozenset()
+    state_reason: str = ""
+    nodes: tuple[str, ...] = ()
+    start_time: int = 0
+    end_time: int = 0
+    time_limit: Limit = None
+    reservation: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition; times are in minutes. `nodes` is the expanded list, `node_sets` what it was declared with."""
+
+    name: str
+    states: frozenset[str] = frozenset()
+    flags: frozenset[str] | None = None
+    nodes: str = ""
+    node_sets: str = ""
+    total_nodes: int = 0
+    max_time: Limit = None
+    default_time: Limit = None
+    grace_time: int = 0
+    max_nodes: Limit = None
+    min_nodes: int = 0
+    max_cpus_per_node: Limit = None
+    over_time_limit: Limit = None
+    priority_tier: int = 0
+    priority_job_factor: int = 0
+    preempt_mode: tuple[str, ...] | None = None
+    oversubscribe: str | None = None
+    exclusive: str | None = None
+    allowed_accounts: str = ""
+    denied_accounts: str = ""
+    allowed_groups: str = ""
+    allowed_qos: str = ""
+    denied_qos: str = ""
+    qos: str = ""
+    alternate: str = ""
+    allowed_alloc_nodes: str = ""
+    memory_per_cpu: Limit = None
+    memory_per_node: Limit = None
+    max_memory_per_cpu: Limit = None
+    max_memory_per_node: Limit = None
+    billing_weights: str = ""
+    job_defaults: str = ""
+    topology: str = ""
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """One reservation."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partition: str = ""
+    start_time: int = 0
+    end_time: int = 0
+
+
+class Ping(msgspec.Struct, frozen=True, kw_only=True):
+    """How one slurmctld answered slurmrestd; latency in microseconds."""
+
+    hostname: str
+    responding: bool
+    primary: bool
+    latency: int = 0
+    status: str = ""
+
+
+class Diag(msgspec.Struct, frozen=True, kw_only=True):
+    """A few of slurmctld's own statistics."""
+
+    server_threads: int = 0
+    agent_queue: int = 0
+    dbd_queue: int = 0
+    jobs_running: int = 0
+    jobs_pending: int = 0
+    jobs_submitted: int = 0
+    jobs_completed: int = 0
+    since: int = 0
+
+
+class Association(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may charge which account."""
+
+    account: str
+    user: str = ""
+    cluster: str = ""
+    partition: str = ""
+    parent: str = ""
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+
+
+class Qos(msgspec.Struct, frozen=True, kw_only=True):
+    """One quality of service."""
+
+    name: str
+    description: str = ""
+    priority: int = 0
+    flags: frozenset[str] = frozenset()
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True):
+    """A list out of one answer. Only where `complete` does a missing item mean that Slurm has none."""
+
+    items: tuple[T, ...]
+    complete: bool
+    last_update: int = 0
+
+
+class Unchanged(msgspec.Struct, frozen=True):
+    """Nothing changed since the time that was asked for."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Slurm described the node."""
+
+    node: Node
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """Slurm answered, and has no such node."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Slurm could not be asked, or its answer cannot be used."""
+
+    why: str
+
+
+NodeView = Known | Absent | Unknown
+
+
+def view(name: str, answer: Answer[Node] | Unknown) -> NodeView:
+    """What one list answer says about one node."""
+    if isinstance(answer, Unknown):
+        return answer
+    for node in answer.items:
+        if node.name == name:
+            return Known(node)
+    if answer.complete:
+        return Absent()
+    return Unknown(f"Slurm's answer was incomplete and does not name {name}")

@@ -1,0 +1,145 @@
+"""What Slurm's words mean for a worker: busy, drained, ours, free to go. Pure; called by `plan/` and `status/`.
+
+Two rules stand above all: what is not proven idle is busy, and what is not known is not removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from slurm_operator.slurm.model import UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+
+REASON_PREFIX = "slurm-operator: "
+LONGEST_REASON = 256
+
+QUIET_STATES = frozenset({"IDLE", "DOWN", "FUTURE"})
+BUSY_STATES = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+FINISHED_STATES = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
+        *("OUT_OF_MEMORY", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
+    }
+)
+
+
+class Yes(msgspec.Struct, frozen=True):
+    """The worker may go."""
+
+
+class No(msgspec.Struct, frozen=True):
+    """The worker stays, and why."""
+
+    why: str
+
+
+def is_busy(node: Node) -> bool:
+    """Whether the node has work, or has not been proven to have none."""
+    if node.states & BUSY_STATES or node.alloc_cpus > 0 or node.alloc_memory > 0:
+        return True
+    return not node.states & QUIET_STATES
+
+
+def is_draining(node: Node) -> bool:
+    """Whether the node takes no new jobs."""
+    return "DRAIN" in node.states
+
+
+def is_drained(node: Node) -> bool:
+    """Whether the node takes no new jobs and has none. A suspended job does not show here: see `may_remove`."""
+    return is_draining(node) and not is_busy(node)
+
+
+def is_responding(node: Node) -> bool:
+    """Whether slurmctld hears from the node's slurmd."""
+    return "NOT_RESPONDING" not in node.states and "DOWN" not in node.states
+
+
+def drain_is_ours(reason: str) -> bool:
+    """Whether this program set that drain reason; only then may it lift the drain."""
+    return reason.startswith(REASON_PREFIX)
+
+
+def drain_reason(text: str) -> str:
+    """A reason that is recognised as ours: one line, printable, of bounded length."""
+    printable = "".join(c if c.isprintable() else " " for c in text.removeprefix(REASON_PREFIX))
+    return REASON_PREFIX + " ".join(printable.split())[:LONGEST_REASON]
+
+
+def occupies(job: Job, node: str) -> bool:
+    """Whether the job holds that node: running, suspended, completing, or in a state never heard of."""
+    return node in job.nodes and not is_over(job) and not job.states <= {"PENDING"}
+
+
+def is_over(job: Job) -> bool:
+    """Whether the job has ended and its nodes are cleaned up."""
+    return bool(job.states & FINISHED_STATES) and "COMPLETING" not in job.states
+
+
+def may_remove(view: NodeView, jobs: Iterable[Job] | Unknown) -> Yes | No:
+    """Whether Slurm's own word lets the worker go.
+
+    The jobs are needed beside the node: Slurm shows a node whose only job is suspended as idle.
+    """
+    if isinstance(view, Unknown):
+        return No(f"Slurm's word on the node is missing: {view.why}")
+    if isinstance(view, Absent):
+        return Yes()
+    if isinstance(jobs, Unknown):
+        return No(f"Slurm's word on the jobs is missing: {jobs.why}")
+    return _may_remove_known(view, jobs)
+
+
+def _may_remove_known(view: Known, jobs: Iterable[Job]) -> Yes | No:
+    node = view.node
+    holders = sorted(job.job_id for job in jobs if occupies(job, node.name))
+    if holders:
+        return No(f"node {node.name} has jobs: {_some(holders)}")
+    if is_busy(node):
+        return No(f"node {node.name} is busy ({state_text(node)})")
+    if not is_draining(node):
+        return No(f"node {node.name} is not drained ({state_text(node)})")
+    return Yes()
+
+
+def state_text(node: Node) -> str:
+    """The states as one word, the base state first, as `scontrol` shows them."""
+    base = (QUIET_STATES | BUSY_STATES) - {"COMPLETING"}
+    return "+".join(sorted(node.states, key=lambda s: (s not in base, s))) or "no state"
+
+
+def deadlines(jobs: Iterable[Job]) -> dict[str, Limit]:
+    """For each node that a job holds, when the last of its jobs must be over (UNLIMITED: no end)."""
+    latest: dict[str, Limit] = {}
+    for job in jobs:
+        end = _end(job)
+        for node in job.nodes:
+            if occupies(job, node):
+                latest[node] = _later(latest.get(node), end)
+    return latest
+
+
+def deadline(node: str, jobs: Iterable[Job]) -> Limit:
+    """When the last job on that node must be over; None when it has none."""
+    return deadlines(job for job in jobs if node in job.nodes).get(node)
+
+
+def _end(job: Job) -> Limit:
+    # A suspended job's clock stands still: nobody can say when it ends.
+    if job.time_limit is None or job.time_limit == UNLIMITED or "SUSPENDED" in job.states:
+        return UNLIMITED
+    return job.start_time + job.time_limit * 60
+
+
+def _later(one: Limit, other: Limit) -> Limit:
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, str) or isinstance(other, str):
+        return UNLIMITED
+    return max(one, other)
+
+
+def _some(job_ids: list[int], most: int = 5) -> str:
+    shown = ", ".join(map(str, job_ids[:most]))
+    return shown if len(job_ids) <= most else f"{shown} and {len(job_ids) - most} more"

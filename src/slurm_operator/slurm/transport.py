@@ -1,0 +1,143 @@
+"""The line to slurmrestd: TCP, TLS or a unix socket. In: method, path and body. Out: status, content type and bytes.
+
+No meaning is read here (that is `wire.py`), except that an unbounded answer is cut off, a silent server is not waited
+for, and every failure of the line becomes a typed error without headers in it. One `Http` serves one `client.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from slurm_operator.slurm import connection
+from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmRejected, SlurmTimeout, SlurmUnreachable
+from slurm_operator.slurm.wire import Reply
+
+CONNECT_SECONDS = 3.0
+LARGEST_ANSWER = 256 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP request; the token is put in at the last moment and is not part of it."""
+
+    method: str
+    path: str
+    label: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    seconds: float = 12.0
+
+
+class Transport(Protocol):
+    """The seam between the client and the line."""
+
+    async def send(self, sending: Sending, token: str) -> Reply:
+        """One request, one reply; raises SlurmUnreachable, SlurmTimeout or SlurmBadAnswer."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections."""
+        ...
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where slurmrestd listens: a base URL, and a socket path when it is a unix socket."""
+
+    base: str
+    socket: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Endpoint:
+        """From `http://host:6820`, `https://host:6820` or `unix:///run/slurmrestd.sock`."""
+        parts = urlsplit(text)
+        if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+            return cls("http://localhost", parts.path)
+        clean = not (parts.username or parts.password or parts.query or parts.fragment) and parts.path in {"", "/"}
+        if parts.scheme in {"http", "https"} and parts.hostname and clean:
+            return cls(f"{parts.scheme}://{parts.netloc}")
+        raise SlurmRejected("a slurmrestd address is http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+
+
+class Http:
+    """A transport over aiohttp. It follows no redirect, keeps no cookie and obeys no proxy variable."""
+
+    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, largest: int = LARGEST_ANSWER) -> None:
+        self._endpoint = endpoint
+        self._tls = tls
+        self._largest = largest
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, sending: Sending, token: str) -> Reply:
+        """One request, one reply."""
+        try:
+            return await self._exchange(sending, token)
+        # The causes are left out: an aiohttp error may carry the request's headers.
+        except TimeoutError:
+            raise SlurmTimeout(f"no answer within {sending.seconds:g} s", call=sending.label) from None
+        except aiohttp.ClientPayloadError as problem:
+            raise SlurmBadAnswer(f"the answer was cut off ({_kind(problem)})", call=sending.label) from None
+        except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as problem:
+            raise SlurmBadAnswer(f"not an HTTP answer ({_kind(problem)})", call=sending.label) from None
+        except aiohttp.ClientConnectorError as problem:
+            why = problem.os_error.strerror or _kind(problem.os_error)
+            raise SlurmUnreachable(f"cannot connect to slurmrestd: {why}", call=sending.label) from None
+        except (aiohttp.ClientError, OSError) as problem:
+            raise SlurmUnreachable(
+                f"the connection to slurmrestd broke ({_kind(problem)})", call=sending.label
+            ) from None
+
+    async def _exchange(self, sending: Sending, token: str) -> Reply:
+        headers = {"X-SLURM-USER-TOKEN": token, "Accept": "application/json"}
+        if sending.body is not None:
+            headers["Content-Type"] = "application/json"
+        async with self._open_session().request(
+            sending.method,
+            self._endpoint.base + sending.path,
+            params=sending.query or None,
+            data=sending.body,
+            headers=headers,
+            allow_redirects=False,
+            ssl=self._tls if self._tls is not None else True,
+            timeout=aiohttp.ClientTimeout(total=sending.seconds, sock_connect=CONNECT_SECONDS),
+        ) as response:
+            content = await self._read(response, sending.label)
+            return Reply(response.status, response.headers.get("Content-Type", ""), content)
+
+    async def _read(self, response: aiohttp.ClientResponse, label: str) -> bytes:
+        parts, size = [], 0
+        async for part in response.content.iter_chunked(_CHUNK):
+            size += len(part)
+            if size > self._largest:
+                raise SlurmBadAnswer(f"the answer is larger than {self._largest} bytes", call=label)
+            parts.append(part)
+        return b"".join(parts)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            connector: aiohttp.BaseConnector
+            if self._endpoint.socket:
+                connector = aiohttp.UnixConnector(self._endpoint.socket, limit=16)
+            else:
+                connector = aiohttp.TCPConnector(limit=16, ttl_dns_cache=10)
+            connection.use_in(connector)
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close every connection, and wait until they are."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            await asyncio.sleep(0)
+
+
+def _kind(problem: BaseException) -> str:
+    return type(problem).__name__

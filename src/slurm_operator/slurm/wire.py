@@ -1,0 +1,572 @@
+"""Slurm's JSON, read with care. In: status, content type and bytes of one reply. Out: model values, or a typed error.
+
+Only what is used is described, so a new field costs nothing. Lists are read item by item: one item that cannot be
+read makes the answer incomplete, it does not take the others with it. Called by `client.py`; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from slurm_operator.slurm import errors, hostlist, model
+from slurm_operator.slurm.errors import SlurmBadAnswer
+
+T = TypeVar("T")
+E = TypeVar("E", bound="Envelope")
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came over the line."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A number that may be unset or unlimited."""
+
+    set: bool = False  # Slurm's word
+    infinite: bool = False
+    number: int | float = 0
+
+    def seconds(self) -> int:
+        """A time, 0 when there is none."""
+        return int(self.number) if self.set and not self.infinite else 0
+
+    def limit(self) -> model.Limit:
+        """A limit."""
+        if self.infinite:
+            return model.UNLIMITED
+        return int(self.number) if self.set else None
+
+
+NOT_SET = Number()
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One entry of errors[] or warnings[]."""
+
+    description: str = ""
+    error: str = ""
+    error_number: int = 0
+
+    def text(self) -> str:
+        """What to show: Slurm's description and its own word for the number."""
+        return ": ".join(part for part in (self.description, self.error) if part)
+
+
+class Server(msgspec.Struct, frozen=True):
+    """Which Slurm answered."""
+
+    release: str = ""
+    cluster: str = ""
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """The part of every answer that proves that slurmrestd made it."""
+
+    slurm: Server = Server()
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What every answer has."""
+
+    meta: Meta = Meta()
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+    last_update: Number = NOT_SET
+
+    @property
+    def is_absence(self) -> bool:
+        """Slurm's way to say "no such object": an error with the number 0."""
+        return bool(self.errors) and all(e.error_number == errors.NO_ERROR for e in self.errors)
+
+
+class _Nodes(Envelope, frozen=True):
+    nodes: list[msgspec.Raw] | None = None
+
+
+class _Jobs(Envelope, frozen=True):
+    jobs: list[msgspec.Raw] | None = None
+
+
+class _Partitions(Envelope, frozen=True):
+    partitions: list[msgspec.Raw] | None = None
+
+
+class _Reservations(Envelope, frozen=True):
+    reservations: list[msgspec.Raw] | None = None
+
+
+class _Pings(Envelope, frozen=True):
+    pings: list[msgspec.Raw] | None = None
+
+
+class _Associations(Envelope, frozen=True):
+    associations: list[msgspec.Raw] | None = None
+
+
+class _QosList(Envelope, frozen=True):
+    qos: list[msgspec.Raw] | None = None
+
+
+class Conf(Envelope, frozen=True):
+    """The running configuration."""
+
+    slurm_conf: dict[str, Any] | None = None
+
+
+class Submitted(Envelope, frozen=True):
+    """The answer to a job submission."""
+
+    job_id: int = 0
+
+
+class _StatusError(msgspec.Struct, frozen=True):
+    code: int = 0
+    message: str = ""
+
+
+class _JobStatus(msgspec.Struct, frozen=True):
+    error: _StatusError = _StatusError()
+
+
+class Cancelled(Envelope, frozen=True):
+    """The answer to a job cancel: refusals come in `status`, not in `errors`."""
+
+    status: list[_JobStatus] = []
+
+
+class _Statistics(msgspec.Struct, frozen=True):
+    server_thread_count: int = 0
+    agent_queue_size: int = 0
+    dbd_agent_queue_size: int = 0
+    jobs_running: int = 0
+    jobs_pending: int = 0
+    jobs_submitted: int = 0
+    jobs_completed: int = 0
+    req_time_start: Number = NOT_SET
+
+
+class _Diag(Envelope, frozen=True):
+    statistics: _Statistics | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    name: str
+    state: list[str]
+    reason: str = ""
+    reason_set_by_user: str = ""
+    features: list[str] = []
+    active_features: list[str] = []
+    comment: str = ""
+    extra: str = ""
+    topology: str = ""
+    partitions: list[str] = []
+    cpus: int = 0
+    alloc_cpus: int = 0
+    real_memory: int = 0
+    alloc_memory: int = 0
+    gres: str = ""
+    gres_used: str = ""
+    address: str = ""
+    hostname: str = ""
+    port: int = 0
+    reservation: str = ""
+    weight: int = 0
+    last_busy: Number = NOT_SET
+    boot_time: Number = NOT_SET
+    slurmd_start_time: Number = NOT_SET
+    version: str = ""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    job_id: int
+    job_state: list[str]
+    name: str = ""
+    user_name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    state_reason: str = ""
+    nodes: str = ""
+    start_time: Number = NOT_SET
+    end_time: Number = NOT_SET
+    time_limit: Number = NOT_SET
+    resv_name: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """The nested texts and numbers of a partition, all groups in one."""
+
+    configured: str = ""
+    total: int = 0
+    allowed_allocation: str = ""
+    allowed: str = ""
+    deny: str = ""
+    assigned: str = ""
+    billing_weights: str = ""
+    time: Number = NOT_SET
+    job: str = ""
+    partition_memory_per_cpu: Number = NOT_SET
+    partition_memory_per_node: Number = NOT_SET
+    state: list[str] = []
+    exclusive: str | None = None
+    oversubscribe: Any = None
+    cpus_per_node: Number = NOT_SET
+    over_time_limit: Number = NOT_SET
+    nodes: Number | int = NOT_SET
+    tier: int = 0
+    job_factor: int = 0
+
+
+NO_FIELDS = _Fields()
+
+
+class _Partition(msgspec.Struct, frozen=True):
+    name: str
+    nodes: _Fields = NO_FIELDS
+    accounts: _Fields = NO_FIELDS
+    groups: _Fields = NO_FIELDS
+    qos: _Fields = NO_FIELDS
+    tres: _Fields = NO_FIELDS
+    defaults: _Fields = NO_FIELDS
+    maximums: _Fields = NO_FIELDS
+    minimums: _Fields = NO_FIELDS
+    priority: _Fields = NO_FIELDS
+    partition: _Fields = NO_FIELDS
+    alternate: str = ""
+    grace_time: int = 0
+    node_sets: str = ""
+    topology: str = ""
+    flags: list[str] | None = None
+    preempt_mode: list[str] | None = None
+
+
+class _Reservation(msgspec.Struct, frozen=True):
+    name: str
+    node_list: str = ""
+    flags: list[str] = []
+    users: str = ""
+    accounts: str = ""
+    partition: str = ""
+    start_time: Number = NOT_SET
+    end_time: Number = NOT_SET
+
+
+class _Ping(msgspec.Struct, frozen=True):
+    hostname: str
+    responding: bool
+    primary: bool = False
+    latency: int = 0
+    status: str = ""
+    pinged: str = ""
+
+
+class _Default(msgspec.Struct, frozen=True):
+    qos: str = ""
+
+
+class _Association(msgspec.Struct, frozen=True):
+    account: str
+    user: str = ""
+    cluster: str = ""
+    partition: str = ""
+    parent_account: str = ""
+    qos: list[str] = []
+    default: _Default = _Default()
+
+
+class _Qos(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    priority: Number = NOT_SET
+    flags: list[str] = []
+
+
+def read(reply: Reply, shape: type[E], *, call: str) -> E:
+    """The answer in that shape; raises what the reply means otherwise."""
+    if reply.status in {401, 511}:
+        raise errors.from_status(reply.status, _said(reply), call=call)
+    if not _is_json(reply):
+        raise _no_json(reply, call)
+    try:
+        answer = msgspec.json.decode(reply.body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise _unreadable(reply, str(problem), call) from None
+    _raise_errors(reply, answer, call)
+    return answer
+
+
+def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
+    real = [e for e in answer.errors if e.error_number != errors.NO_ERROR]
+    if reply.status in {502, 503, 504}:
+        raise errors.from_status(reply.status, real[0].text() if real else "", call=call)
+    if real:
+        raise errors.from_number(real[0].error_number, real[0].text(), call=call, status=reply.status)
+    if reply.status != 200:
+        text = answer.errors[0].text() if answer.errors else ""
+        raise errors.from_status(reply.status, text, call=call)
+    if not answer.meta.slurm.release:
+        raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
+
+
+def _is_json(reply: Reply) -> bool:
+    return reply.content_type.split(";")[0].strip().lower() == "application/json"
+
+
+def _no_json(reply: Reply, call: str) -> errors.SlurmError:
+    if reply.status != 200:
+        return errors.from_status(reply.status, _said(reply), call=call)
+    kind = errors.shorten(reply.content_type) or "nothing"
+    return SlurmBadAnswer(f"expected application/json, got {kind}", call=call, status=reply.status)
+
+
+def _unreadable(reply: Reply, problem: str, call: str) -> errors.SlurmError:
+    if reply.status != 200:
+        return errors.from_status(reply.status, "", call=call)
+    return SlurmBadAnswer(
+        f"unreadable JSON of {len(reply.body)} bytes: {errors.shorten(problem)}", call=call, status=reply.status
+    )
+
+
+def _said(reply: Reply) -> str:
+    text = reply.body[:1000].decode("utf-8", "replace")
+    return "" if text.lstrip()[:1] in {"<", "{"} else text
+
+
+def nodes(reply: Reply, call: str) -> model.Answer[model.Node]:
+    """The list of nodes."""
+    answer = read(reply, _Nodes, call=call)
+    return _list(answer, answer.nodes, _node, call)
+
+
+def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
+    """What Slurm says about one node, by its own word."""
+    answer = read(reply, _Nodes, call=call)
+    if answer.is_absence and not answer.nodes:
+        return model.Absent()
+    return model.view(name, model.Answer(_list(answer, answer.nodes, _node, call).items, complete=False))
+
+
+def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
+    """The list of jobs."""
+    answer = read(reply, _Jobs, call=call)
+    return _list(answer, answer.jobs, _job, call)
+
+
+def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
+    """The list of partitions."""
+    answer = read(reply, _Partitions, call=call)
+    return _list(answer, answer.partitions, _partition, call)
+
+
+def reservations(reply: Reply, call: str) -> model.Answer[model.Reservation]:
+    """The list of reservations."""
+    answer = read(reply, _Reservations, call=call)
+    return _list(answer, answer.reservations, _reservation, call)
+
+
+def pings(reply: Reply, call: str) -> tuple[Server, tuple[model.Ping, ...]]:
+    """Who answered, and how each controller did."""
+    answer = read(reply, _Pings, call=call)
+    return answer.meta.slurm, _list(answer, answer.pings, _ping, call).items
+
+
+def diag(reply: Reply, call: str) -> model.Diag:
+    """slurmctld's statistics."""
+    found = read(reply, _Diag, call=call).statistics
+    if found is None:
+        raise SlurmBadAnswer("the answer has no statistics", call=call)
+    return model.Diag(
+        server_threads=found.server_thread_count,
+        agent_queue=found.agent_queue_size,
+        dbd_queue=found.dbd_agent_queue_size,
+        jobs_running=found.jobs_running,
+        jobs_pending=found.jobs_pending,
+        jobs_submitted=found.jobs_submitted,
+        jobs_completed=found.jobs_completed,
+        since=found.req_time_start.seconds(),
+    )
+
+
+def associations(reply: Reply, call: str) -> tuple[model.Association, ...]:
+    """The associations of slurmdbd."""
+    answer = read(reply, _Associations, call=call)
+    return _list(answer, answer.associations, _association, call).items
+
+
+def qos(reply: Reply, call: str) -> tuple[model.Qos, ...]:
+    """The qualities of service of slurmdbd."""
+    answer = read(reply, _QosList, call=call)
+    return _list(answer, answer.qos, _one_qos, call).items
+
+
+def _list(
+    answer: Envelope, found: list[msgspec.Raw] | None, convert: Callable[[msgspec.Raw], T], call: str
+) -> model.Answer[T]:
+    if found is None:
+        raise SlurmBadAnswer("the answer has no list", call=call)
+    items: list[T] = []
+    for raw in found:
+        try:
+            items.append(convert(raw))
+        except (msgspec.DecodeError, hostlist.HostListError):
+            continue
+    last = answer.last_update.seconds()
+    whole = len(items) == len(found) and last > 0 and not answer.errors
+    return model.Answer(tuple(items), complete=whole, last_update=last)
+
+
+def _node(raw: msgspec.Raw) -> model.Node:
+    n = msgspec.json.decode(raw, type=_Node)
+    return model.Node(
+        name=n.name,
+        states=frozenset(n.state),
+        reason=n.reason,
+        reason_by=n.reason_set_by_user,
+        features=tuple(n.features),
+        active_features=tuple(n.active_features),
+        comment=n.comment,
+        extra=n.extra,
+        topology=n.topology,
+        partitions=tuple(n.partitions),
+        cpus=n.cpus,
+        alloc_cpus=n.alloc_cpus,
+        real_memory=n.real_memory,
+        alloc_memory=n.alloc_memory,
+        gres=n.gres,
+        gres_used=n.gres_used,
+        address=n.address,
+        hostname=n.hostname,
+        port=n.port,
+        reservation=n.reservation,
+        weight=n.weight,
+        last_busy=n.last_busy.seconds(),
+        boot_time=n.boot_time.seconds(),
+        slurmd_start_time=n.slurmd_start_time.seconds(),
+        version=n.version,
+    )
+
+
+def _job(raw: msgspec.Raw) -> model.Job:
+    j = msgspec.json.decode(raw, type=_Job)
+    return model.Job(
+        job_id=j.job_id,
+        name=j.name,
+        user=j.user_name,
+        account=j.account,
+        partition=j.partition,
+        qos=j.qos,
+        states=frozenset(j.job_state),
+        state_reason=j.state_reason,
+        nodes=tuple(hostlist.expand(j.nodes)),
+        start_time=j.start_time.seconds(),
+        end_time=j.end_time.seconds(),
+        time_limit=j.time_limit.limit(),
+        reservation=j.resv_name,
+        comment=j.comment,
+        admin_comment=j.admin_comment,
+    )
+
+
+def _partition(raw: msgspec.Raw) -> model.Partition:
+    p = msgspec.json.decode(raw, type=_Partition)
+    shared = p.partition.oversubscribe
+    return model.Partition(
+        name=p.name,
+        states=frozenset(p.partition.state),
+        flags=None if p.flags is None else frozenset(p.flags),
+        nodes=p.nodes.configured,
+        node_sets=p.node_sets,
+        total_nodes=p.nodes.total,
+        max_time=p.maximums.time.limit(),
+        default_time=p.defaults.time.limit(),
+        grace_time=p.grace_time,
+        max_nodes=_count(p.maximums.nodes),
+        min_nodes=p.minimums.nodes if isinstance(p.minimums.nodes, int) else 0,
+        max_cpus_per_node=p.maximums.cpus_per_node.limit(),
+        over_time_limit=p.maximums.over_time_limit.limit(),
+        priority_tier=p.priority.tier,
+        priority_job_factor=p.priority.job_factor,
+        preempt_mode=None if p.preempt_mode is None else tuple(p.preempt_mode),
+        oversubscribe=shared if isinstance(shared, str) else None,
+        exclusive=p.partition.exclusive,
+        allowed_accounts=p.accounts.allowed,
+        denied_accounts=p.accounts.deny,
+        allowed_groups=p.groups.allowed,
+        allowed_qos=p.qos.allowed,
+        denied_qos=p.qos.deny,
+        qos=p.qos.assigned,
+        alternate=p.alternate,
+        allowed_alloc_nodes=p.nodes.allowed_allocation,
+        memory_per_cpu=p.defaults.partition_memory_per_cpu.limit(),
+        memory_per_node=p.defaults.partition_memory_per_node.limit(),
+        max_memory_per_cpu=p.maximums.partition_memory_per_cpu.limit(),
+        max_memory_per_node=p.maximums.partition_memory_per_node.limit(),
+        billing_weights=p.tres.billing_weights,
+        job_defaults=p.defaults.job,
+        topology=p.topology,
+    )
+
+
+def _count(value: Number | int) -> model.Limit:
+    return value.limit() if isinstance(value, Number) else value
+
+
+def _reservation(raw: msgspec.Raw) -> model.Reservation:
+    r = msgspec.json.decode(raw, type=_Reservation)
+    return model.Reservation(
+        name=r.name,
+        nodes=tuple(hostlist.expand(r.node_list)),
+        flags=frozenset(r.flags),
+        users=_comma_list(r.users),
+        accounts=_comma_list(r.accounts),
+        partition=r.partition,
+        start_time=r.start_time.seconds(),
+        end_time=r.end_time.seconds(),
+    )
+
+
+def _comma_list(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _ping(raw: msgspec.Raw) -> model.Ping:
+    p = msgspec.json.decode(raw, type=_Ping)
+    return model.Ping(
+        hostname=p.hostname,
+        responding=p.responding,
+        primary=p.primary,
+        latency=p.latency,
+        status=p.status or p.pinged,
+    )
+
+
+def _association(raw: msgspec.Raw) -> model.Association:
+    a = msgspec.json.decode(raw, type=_Association)
+    return model.Association(
+        account=a.account,
+        user=a.user,
+        cluster=a.cluster,
+        partition=a.partition,
+        parent=a.parent_account,
+        qos=tuple(a.qos),
+        default_qos=a.default.qos,
+    )
+
+
+def _one_qos(raw: msgspec.Raw) -> model.Qos:
+    q = msgspec.json.decode(raw, type=_Qos)
+    return model.Qos(
+        name=q.name,
+        description=q.description,
+        priority=q.priority.seconds(),
+        flags=frozenset(q.flags),
+    )

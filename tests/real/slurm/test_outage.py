@@ -1,0 +1,109 @@
+"""slurmctld or slurmrestd dies in the middle: everything is Unknown, nothing is Absent, nobody waits ten seconds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.real.slurm.cluster import NODES, Cluster, eventually
+
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.client import Observation, SlurmClient
+from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.model import Absent, Answer, Known, Node, Unknown
+from slurm_operator.slurm.poll import Poll
+from slurm_operator.slurm.requests import JobSubmission, NodeChange
+from slurm_operator.slurm.token import TokenSource
+
+pytestmark = pytest.mark.real_slurm
+
+SLEEP = "#!/bin/bash\nsleep 300\n"
+
+
+async def answers(client: SlurmClient) -> bool:
+    return isinstance(await client.node("n0"), Known)
+
+
+async def test_a_dead_controller_makes_every_node_unknown(client: SlurmClient, slurm: Cluster) -> None:
+    await client.nodes()
+    slurm.kill_controller()
+    try:
+        views = await client.node_views([*NODES, "nosuch"])
+        assert {type(view) for view in views.values()} == {Unknown}
+        assert isinstance(policy.may_remove(views["n0"], ()), policy.No)
+        with pytest.raises(SlurmUnreachable):
+            await client.all_jobs()
+        with pytest.raises(SlurmUnreachable):
+            await client.drain(["n0"], "x")
+        with pytest.raises(SlurmUnreachable):
+            await client.partitions()
+        assert not any(ping.responding for ping in await client.ping())
+    finally:
+        slurm.start_controller()
+    await eventually(lambda: answers(client))
+    assert await client.node("nosuch") == Absent()
+
+
+async def test_calls_to_a_dead_controller_fail_at_once(slurm: Cluster) -> None:
+    seen: list[Observation] = []
+    token = TokenSource(lambda: slurm.jwt_key)
+    slurm.kill_controller()
+    try:
+        async with SlurmClient(f"unix://{slurm.socket}", token, observe=seen.append) as client:
+            for _ in range(20):
+                assert isinstance(await client.node("n0"), Unknown)
+    finally:
+        slurm.start_controller()
+    assert "GET node" not in {observation.call for observation in seen}
+    assert len(seen) < 20
+
+
+async def test_a_drain_and_a_job_outlive_the_controller(client: SlurmClient, slurm: Cluster) -> None:
+    job_id = await client.submit(JobSubmission(script=SLEEP, name="outliving", required_nodes=("n1",)))
+    slurm.wait_job(job_id)
+    await client.drain(["n1"], "before the crash")
+    slurm.wait_saved("before the crash")
+    slurm.wait_saved("outliving", "job_state")
+    slurm.kill_controller()
+    slurm.start_controller()
+    await eventually(lambda: answers(client))
+    view = await client.node("n1")
+    assert isinstance(view, Known)
+    assert view.node.reason == "slurm-operator: before the crash"
+    assert isinstance(policy.may_remove(view, (await client.all_jobs()).items), policy.No)
+
+
+async def test_a_restarted_slurmrestd_is_found_again(client: SlurmClient, slurm: Cluster) -> None:
+    await client.nodes()
+    slurm.kill_rest()
+    assert isinstance(await client.node("n0"), Unknown)
+    slurm.start_rest()
+    await eventually(lambda: answers(client))
+
+
+async def test_polling_sees_changes_and_the_outage_and_the_return(client: SlurmClient, slurm: Cluster) -> None:
+    told: list[Answer[Node] | Unknown] = []
+    poll = Poll(client.nodes, told.append)
+    await poll.step()
+    await client.update_nodes(["n0"], NodeChange(comment="polled"))
+    await poll.step()
+    assert isinstance(told[-1], Answer)
+    assert {node.name: node.comment for node in told[-1].items}["n0"] == "polled"
+    slurm.kill_controller()
+    try:
+
+        async def unknown() -> bool:
+            await poll.step()
+            return isinstance(poll.latest, Unknown)
+
+        await eventually(unknown)
+    finally:
+        slurm.start_controller()
+
+    async def back() -> bool:
+        await poll.step()
+        return isinstance(poll.latest, Answer)
+
+    await eventually(back)
+    assert isinstance(told[-2], Unknown)
+    assert isinstance(told[-1], Answer)
+    assert {node.name for node in told[-1].items} >= set(NODES)
+    await client.update_nodes(["n0"], NodeChange(comment=""))

@@ -1,0 +1,63 @@
+"""A slurmrestd made of answers recorded from real daemons (`recorded/<release>/*.json`), for the client's tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from slurm_operator.slurm.wire import Reply
+
+RECORDED = Path(__file__).parent / "recorded"
+VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
+KEY = b"k" * 32
+Answering = Callable[[web.Request], web.StreamResponse]
+
+
+def load(release: str, name: str) -> Reply:
+    """One recorded answer, as it came over the line."""
+    kept = json.loads((RECORDED / release / f"{name}.json").read_text())
+    body = json.dumps(kept["json"]).encode() if "json" in kept else kept["text"].encode()
+    return Reply(kept["status"], kept["content_type"], body)
+
+
+def respond(reply: Reply) -> web.Response:
+    """That answer, given by a server."""
+    headers = {"Content-Type": reply.content_type} if reply.content_type else {}
+    return web.Response(status=reply.status, body=reply.body, headers=headers)
+
+
+@dataclass
+class Replay:
+    """A slurmrestd made of recorded answers: `on` says what to answer to "METHOD /path after the version"."""
+
+    release: str
+    answers: dict[str, Answering] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
+
+    def on(self, call: str, *names: str) -> None:
+        """Answer that call with these recordings in turn, the last one for ever."""
+        replies = [load(self.release, name) for name in names]
+        self.on_call(call, lambda _: respond(replies.pop(0) if len(replies) > 1 else replies[0]))
+
+    def on_call(self, call: str, answering: Answering) -> None:
+        """Answer that call with what a function makes."""
+        self.answers[call] = answering
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer like slurmrestd: an unknown version or path is a 404 in plain text."""
+        _, service, version, *rest = request.path.split("/")
+        call = f"{request.method} {'slurmdb ' if service == 'slurmdb' else ''}/{'/'.join(rest)}"
+        self.seen.append(call if version == VERSIONS[self.release] else f"{call} {version}")
+        self.tokens.append(request.headers.get("X-SLURM-USER-TOKEN", ""))
+        self.bodies.append(json.loads(await request.read() or b"null"))
+        answering = self.answers.get(call)
+        if version != VERSIONS[self.release] or answering is None:
+            return respond(load(self.release, "unknown_version"))
+        return answering(request)
