@@ -1,0 +1,589 @@
+"""Create, update, patch and delete: decode, decide, admit, check, commit.
+
+    body -> decode -> strategy (what the server decides) -> mutating webhooks -> managedFields
+         -> validation -> validating webhooks -> store
+
+`handlers` calls the five verbs; `subresources` builds its own steps on `change`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import addresses, cel_rules, crds, deletion, errors, names, present, protobuf, rules, selectors
+from .apply import ApplyConflict, ApplyInvalid, ManagedFieldsInPatch, apply_patch, track_update
+from .decode import check_identity, check_metadata_shape, check_place, complete, normalize, read_object
+from .patch import PatchFailed, PatchMalformed, json_patch, merge_patch
+from .pod_warnings import pod_warnings
+from .problems import BLOCKING, ROOT, FieldProblem
+from .registry import Kind
+from .request import Request, Response, Target, decode_body, encode, json_response
+from .state import State
+from .store import Changed, Row, make_row
+from .strategic import strategic_merge
+from .strategy import CRD_RESOURCE, STATUS_ON_CREATE, prepare_create, prepare_update
+from .webhooks import Admission, Webhooks
+
+Object = dict[str, Any]
+Build = Callable[[Object], Object]
+
+RULES_NOT_CHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+APPLY_TYPE = "application/apply-patch+yaml"
+_PATCH_TYPES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    APPLY_TYPE: "apply",
+}
+_FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
+_RETRIES = 5
+_ATTEMPTS_AT_NAMES = 8
+_NO_UNCONDITIONAL_UPDATE = frozenset(
+    {
+        "leases.coordination.k8s.io",
+        "poddisruptionbudgets.policy",
+        CRD_RESOURCE,
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
+_CREATE_ON_UPDATE = frozenset(
+    {"endpoints", "events", "limitranges", "services", "leases.coordination.k8s.io"}
+    | {f"{name}.rbac.authorization.k8s.io" for name in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")}
+)
+_RETURNS_DELETED = frozenset(
+    {
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+        "services",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write on its way: who asks, and for what."""
+
+    request: Request
+    target: Target
+
+    @property
+    def kind(self) -> Kind:
+        """The kind that is written."""
+        return self.target.kind
+
+
+class Writes:
+    """The verbs that change something."""
+
+    def __init__(self, state: State, webhooks: Webhooks) -> None:
+        self.state = state
+        self.webhooks = webhooks
+
+    # --- create -------------------------------------------------------------------------------------------------
+
+    async def create(self, request: Request, target: Target) -> Response:
+        """POST on a collection."""
+        check_options(request, "CreateOptions")
+        step = Step(request, target)
+        obj = read_object(self.state, request, target)
+        row = await self.store_new(step, obj, track=True)
+        return self._answer(step, row, 201)
+
+    async def store_new(self, step: Step, obj: Object, *, track: bool) -> Row:
+        """Admits, checks and stores an object that does not exist yet."""
+        self._check_namespace(step)
+        generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
+        versioned = step.request.method == "POST" and bool(obj["metadata"].get("resourceVersion"))
+        attempts = _ATTEMPTS_AT_NAMES if generated else 1
+        while True:
+            attempts -= 1
+            made = await self._admit_new(step, copy.deepcopy(obj), track=track)
+            if versioned and not step.request.dry_run:
+                raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            if step.request.dry_run:
+                return self._dry_create(step, made, obj["metadata"].get("resourceVersion", ""))
+            try:
+                return self.state.store.put(step.kind.resource, present.to_stored(step.kind, made), expected=0)
+            except Changed:
+                if attempts <= 0:
+                    raise self._taken(step, made["metadata"]["name"]) from None
+
+    async def _admit_new(self, step: Step, obj: Object, *, track: bool) -> Object:
+        kind = step.kind
+        self._identify(obj["metadata"])
+        self._dedupe_owners(step, obj["metadata"])
+        # Fields belong to whoever sent them: neither the server's own nor a webhook's additions are anybody's.
+        if track:
+            status = obj.get("status") if kind.resource in STATUS_ON_CREATE else None
+            obj = self._tracked(step, None, _own_part(step, obj))
+            obj |= {"status": status} if status is not None else {}
+        prepare_create(kind, obj)
+        obj = await self._mutate(step, "CREATE", None, obj)
+        addresses.allocate(self.state, kind, obj)
+        if kind.resource == CRD_RESOURCE:
+            crds.establish(obj, self.state.now())
+        self._validate(step, obj, None)
+        step.request.warnings.extend(pod_warnings(kind.resource, obj))
+        await self.webhooks.validate(self._admission(step, "CREATE", None, obj))
+        return obj
+
+    def _identify(self, metadata: Object) -> None:
+        for key in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(key, None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            base = metadata["generateName"][: names.GENERATED_BASE_LIMIT]
+            metadata["name"] = f"{base}{self.state.new_suffix()}"
+        metadata["uid"] = self.state.new_uid()
+        metadata["creationTimestamp"] = self.state.now()
+
+    def _check_namespace(self, step: Step) -> None:
+        namespace = step.target.namespace
+        if not namespace:
+            return
+        row = self.state.store.get("namespaces", "", namespace)
+        if row is None:
+            raise errors.not_found("", "namespaces", namespace)
+        if row.load()["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise errors.forbidden(step.kind.group, step.kind.plural, step.target.name, why, [cause])
+
+    # --- update and patch ---------------------------------------------------------------------------------------
+
+    async def update(self, request: Request, target: Target) -> Response:
+        """PUT on an object, or on its status."""
+        check_options(request, "UpdateOptions")
+        step = Step(request, target)
+        sent = read_object(self.state, request, target)
+        if self._find(target) is None and target.kind.resource in _CREATE_ON_UPDATE:
+            if sent["metadata"].get("uid"):
+                raise _other_uid(target, sent["metadata"]["uid"], "")
+            _refuse_status_of_nothing(target, sent)
+            _check_number(sent["metadata"].get("resourceVersion"))
+            row = await self.store_new(step, sent, track=True)
+            return self._answer(step, row, 201)
+        row = await self.change(step, lambda _: copy.deepcopy(sent))
+        return self._answer(step, row, 200)
+
+    async def patch(self, request: Request, target: Target) -> Response:
+        """PATCH with one of the four kinds of patches."""
+        form = _PATCH_TYPES.get(request.content_type)
+        if form is None and not target.kind.custom:
+            raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        if form is None or (form == "strategic" and target.kind.custom):
+            known = [one for one in _PATCH_TYPES if not (target.kind.custom and "strategic" in one)]
+            raise errors.unsupported_media_type(", ".join(known))
+        check_options(request, "PatchOptions", applying=form == "apply")
+        step = Step(request, target)
+        if form == "apply":
+            return await self._apply(step, decode_body(request, expected=target.kind.kind))
+        if self._find(target) is None:
+            raise errors.not_found(target.kind.group, target.kind.plural, target.name)
+        body = decode_body(request, expected=target.kind.kind)
+        row = await self.change(step, lambda live: self.patched(step, form, live, body))
+        return self._answer(step, row, 200)
+
+    def patched(self, step: Step, form: str, live: Object, patch: Any) -> Object:
+        """`live` after a patch, as an object of its kind."""
+        made = patch_document(form, live, patch, lambda: self.state.schema(step.kind))
+        return normalize(self.state, step.request, step.target, made)
+
+    async def _apply(self, step: Step, body: Any) -> Response:
+        state, target = self.state, step.target
+        applied = self._applied(step, body)
+        if self._find(target) is None:
+            _refuse_status_of_nothing(target, applied)
+            if target.subresource:
+                raise errors.not_found(step.kind.group, step.kind.plural, target.name)
+            merged = self._merge_applied(step, None, applied)
+            row = await self.store_new(step, complete(state, step.kind, merged), track=False)
+            return self._answer(step, row, 201)
+        row = await self.change(
+            step, lambda live: complete(state, step.kind, self._merge_applied(step, live, applied)), track=False
+        )
+        return self._answer(step, row, 200)
+
+    def _applied(self, step: Step, body: Any) -> Object:
+        if not isinstance(body, dict):
+            raise errors.bad_request("error decoding YAML: the applied configuration is not an object")
+        if not body.get("kind"):
+            raise errors.bad_request("Object 'Kind' is missing")
+        if not body.get("apiVersion"):
+            raise errors.bad_request(f"invalid object type: /, Kind={body['kind']}")
+        # Unknown fields and a wrong name are refused after the merge.
+        check_identity(self.state, step.kind, body)
+        return _own_part(step, body)
+
+    def _merge_applied(self, step: Step, live: Object | None, applied: Object) -> Object:
+        request = step.request
+        schema, now = self.state.schema(step.kind), self.state.now()
+        force = request.flag("force")
+        try:
+            merged = apply_patch(live, applied, request.manager, force, schema, now, step.target.subresource)
+        except ApplyConflict as conflict:
+            raise errors.apply_conflict(str(conflict), conflict.conflicts) from conflict
+        except ManagedFieldsInPatch as problem:
+            raise errors.bad_request(str(problem)) from problem
+        except ApplyInvalid as problem:
+            raise errors.ApiError(500, "", str(problem)) from problem
+        check_place(step.target, merged.setdefault("metadata", {}))
+        return merged
+
+    async def change(self, step: Step, build: Build, *, track: bool = True, rules_apply: bool = True) -> Row:
+        """Reads, builds the new object, admits and commits it; starts over when somebody else was faster."""
+        for _ in range(_RETRIES):
+            row = self._find(step.target)
+            if row is None:
+                raise errors.not_found(step.kind.group, step.kind.plural, step.target.name)
+            old = present.to_version(step.kind, row.load())
+            new = build(copy.deepcopy(old))
+            self._check_preconditions(step, row, new)
+            new = await self._admit_change(step, old, new, track=track, rules_apply=rules_apply)
+            if _without_times(new) == _without_times(old):
+                return row
+            if step.request.dry_run:
+                return self._dry_row(step, new, row.revision)
+            try:
+                return deletion.commit(self.state.store, row, present.to_stored(step.kind, new)).row
+            except Changed:
+                continue
+        raise errors.conflict(step.kind.group, step.kind.plural, step.target.name)
+
+    def _check_preconditions(self, step: Step, row: Row, new: Object) -> None:
+        kind, metadata = step.kind, new["metadata"]
+        version = metadata.get("resourceVersion")
+        uid = metadata.get("uid")
+        if uid and uid != row.uid:
+            raise _other_uid(step.target, uid, row.uid)
+        if not version and (kind.custom or kind.resource in _NO_UNCONDITIONAL_UPDATE):
+            problem = FieldProblem("metadata.resourceVersion", "Invalid", "must be specified for an update", 0)
+            raise errors.invalid(kind.group, kind.plural, row.name, [problem])
+        _check_number(version)
+        if version and version != str(row.revision):
+            raise errors.conflict(kind.group, kind.plural, row.name)
+        metadata["resourceVersion"] = str(row.revision)
+
+    async def _admit_change(self, step: Step, old: Object, new: Object, *, track: bool, rules_apply: bool) -> Object:
+        kind, subresource = step.kind, step.target.subresource
+        self._dedupe_owners(step, new["metadata"])
+        prepare_update(kind, old, new, subresource)
+        if track:
+            new = self._tracked(step, old, new)
+        new = await self._mutate(step, "UPDATE", old, new)
+        addresses.allocate(self.state, kind, new, old)
+        if kind.resource == CRD_RESOURCE and subresource != "status":
+            crds.establish(new, self.state.now())
+        self._validate(step, new, old, rules_apply=rules_apply)
+        if kind.resource != "pods" and not subresource:
+            step.request.warnings.extend(pod_warnings(kind.resource, new))
+        await self.webhooks.validate(self._admission(step, "UPDATE", old, new))
+        return new
+
+    def _dedupe_owners(self, step: Step, metadata: Object) -> None:
+        owners = metadata.get("ownerReferences") or []
+        kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+        if len(kept) == len(owners):
+            return
+        metadata["ownerReferences"] = kept
+        twice = dict.fromkeys(o.get("uid", "") for i, o in enumerate(owners) if o in owners[:i])
+        when = " after mutating admission happens" if step.request.method == "PATCH" else ""
+        step.request.warnings.append(
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, "
+            "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            + ", ".join(twice)
+        )
+
+    # --- delete -------------------------------------------------------------------------------------------------
+
+    async def delete(self, request: Request, target: Target) -> Response:
+        """DELETE on an object."""
+        options = self._delete_options(request)
+        step = Step(request, target)
+        for _ in range(_RETRIES):
+            row = self._find(target)
+            if row is None:
+                raise errors.not_found(target.kind.group, target.kind.plural, target.name)
+            try:
+                outcome = await self._delete_row(step, row, options)
+            except Changed:
+                continue
+            return self._deleted(step, outcome)
+        raise errors.conflict(target.kind.group, target.kind.plural, target.name)
+
+    def _delete_options(self, request: Request) -> deletion.DeleteOptions:
+        body = decode_body(request, expected="DeleteOptions")
+        body = body if isinstance(body, dict) else {}
+        check_options(request, "DeleteOptions", body)
+        return deletion.parse_options(request.query, body)
+
+    async def _delete_row(self, step: Step, row: Row, options: deletion.DeleteOptions) -> deletion.Deleted:
+        deletion.check_preconditions(step.kind, row, options)
+        old = present.to_version(step.kind, row.load())
+        await self.webhooks.validate(self._admission(step, "DELETE", old, None))
+        store = deletion.DryRun() if _is_dry(step.request) else self.state.store
+        return deletion.delete(store, step.kind, row, options, self.state.clock())
+
+    def _deleted(self, step: Step, outcome: deletion.Deleted) -> Response:
+        if not outcome.gone or step.kind.resource in _RETURNS_DELETED:
+            return self._answer(step, outcome.row, 200)
+        kind = step.kind
+        details = {"name": outcome.row.name, "group": kind.group, "kind": kind.plural, "uid": outcome.row.uid}
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        status["details"] = {key: value for key, value in details.items() if value}
+        return json_response(status)
+
+    async def delete_collection(self, request: Request, target: Target) -> Response:
+        """DELETE on a collection: every selected object, one by one."""
+        options = self._delete_options(request)
+        selector = selectors.from_query(request.query, target.kind)
+        namespace = target.namespace or None
+        rows = [row for row in self.state.store.rows(target.kind.resource, namespace) if selector.matches(row)]
+        step = Step(request, target)
+        for row in rows:
+            current = self.state.store.get(row.resource, row.namespace, row.name)
+            if current is not None:
+                await self._delete_row(step, current, options)
+        now, revision = self.state.clock(), self.state.store.revision
+        form = present.negotiate(request, target.kind)
+        body = present.many(target.kind, rows, form, now, revision=revision, token="", remaining=None)
+        return json_response(body)
+
+    # --- parts --------------------------------------------------------------------------------------------------
+
+    def _find(self, target: Target) -> Row | None:
+        return self.state.store.get(target.kind.resource, target.namespace, target.name)
+
+    async def _mutate(self, step: Step, operation: str, old: Object | None, new: Object) -> Object:
+        mutated = await self.webhooks.mutate(self._admission(step, operation, old, new))
+        if mutated is new:
+            return new
+        check_metadata_shape(step.kind, mutated)
+        return complete(self.state, step.kind, mutated)
+
+    def _admission(self, step: Step, operation: str, old: Object | None, new: Object | None) -> Admission:
+        name = ((new or old or {}).get("metadata") or {}).get("name", "")
+        return Admission(
+            target=step.target,
+            name=name,
+            operation=operation,
+            old=old,
+            new=new,
+            user=step.request.user,
+            dry_run=_is_dry(step.request),
+            warnings=step.request.warnings,
+        )
+
+    def _tracked(self, step: Step, old: Object | None, new: Object) -> Object:
+        kind, schema = step.kind, self.state.schema(step.kind)
+        if old is None and not kind.custom:
+            old = protobuf.empty(kind.api_version, kind.kind)
+        subresource = step.target.subresource if step.target.subresource in {"status", "scale"} else ""
+        tracked: Object = track_update(old, new, step.request.manager, schema, self.state.now(), subresource)
+        if subresource != "scale" or old is None:
+            return tracked
+        if not _anyone_owns(kind, old):
+            return {**new, "metadata": {**new["metadata"], "managedFields": _managed(old)}}
+        if not crds.replicas(kind, new):
+            tracked = _without_scale_owner(tracked, step.request.manager)
+        return _scale_tracked(old, tracked)
+
+    def _validate(self, step: Step, new: Object, old: Object | None, *, rules_apply: bool = True) -> None:
+        kind = step.kind
+        problems = names.check_changed_metadata(new["metadata"]) if old is not None else []
+        problems += names.check_metadata(kind, new["metadata"])
+        problems += self._schema_problems(step, new, old, blocked=any(one.reason in BLOCKING for one in problems))
+        if not problems and rules_apply:
+            problems += rules.check(kind.resource, new, old)
+        if kind.resource == CRD_RESOURCE and not problems:
+            problems += crds.check(new)
+        if old is not None:
+            problems += rules.finalizers_added_late(old, new)
+        if problems:
+            raise errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), problems)
+
+    def _schema_problems(self, step: Step, new: Object, old: Object | None, *, blocked: bool) -> list[FieldProblem]:
+        schema = self.state.schema(step.kind)
+        found = schema.validate(new, old)
+        scale = crds.scale_problems(step.kind, new, status_only=step.target.subresource == "status")
+        noted = [problem for problem in found if problem.path == ROOT]
+        if blocked and not noted and cel_rules.contains_rules(schema.structural_schema):
+            noted = [FieldProblem(ROOT, "Invalid", RULES_NOT_CHECKED, None)]
+        # The note that rules were not tried comes last.
+        return [*(problem for problem in found if problem.path != ROOT), *scale, *noted]
+
+    def _taken(self, step: Step, name: str) -> errors.ApiError:
+        row = self.state.store.get(step.kind.resource, step.target.namespace, name)
+        dying = row is not None and bool(row.load()["metadata"].get("deletionTimestamp"))
+        return errors.already_exists(step.kind.group, step.kind.plural, name, dying=dying)
+
+    def _dry_create(self, step: Step, made: Object, version: str) -> Row:
+        name = made["metadata"]["name"]
+        if self.state.store.get(step.kind.resource, step.target.namespace, name):
+            raise self._taken(step, name)
+        # As the real server: a version that came with the object is echoed, since none was given out.
+        return self._dry_row(step, made, int(version) if version.isdigit() else 0)
+
+    def _dry_row(self, step: Step, obj: Object, revision: int = 0) -> Row:
+        row = make_row(step.kind.resource, present.to_stored(step.kind, obj), revision)
+        if revision:
+            return row
+        plain = row.load()
+        del plain["metadata"]["resourceVersion"]
+        return Row(row.resource, row.namespace, row.name, row.uid, 0, row.labels, encode(plain))
+
+    def _answer(self, step: Step, row: Row, code: int) -> Response:
+        form = present.negotiate(step.request, step.kind)
+        return json_response(present.one(step.kind, row, form, self.state.clock()), code)
+
+
+def _other_uid(target: Target, wanted: str, found: str) -> errors.ApiError:
+    kind = target.kind
+    parts = (kind.group if kind.custom else "", kind.plural, target.namespace, target.name)
+    key = "/".join(part for part in parts if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    )
+    return errors.conflict(kind.group, kind.plural, target.name, why)
+
+
+def _check_number(version: str | None) -> None:
+    if version and not version.isdigit():
+        raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+
+
+def _refuse_status_of_nothing(target: Target, sent: Object) -> None:
+    """A status of an object that is not there; a Service may be created by it, and so is judged as one."""
+    if not target.subresource:
+        return
+    if target.kind.resource == "services":
+        missing = "spec.clusterIPs" if (sent.get("spec") or {}).get("ports") else "spec.ports"
+        problem = FieldProblem(missing, "Required")
+        raise errors.invalid(target.kind.group, target.kind.kind, target.name, [problem])
+    raise errors.not_found(target.kind.group, target.kind.plural, target.name)
+
+
+def _own_part(step: Step, applied: Object) -> Object:
+    """An applier of the object cannot own its status, and one of the status nothing else."""
+    if step.target.subresource == "status":
+        part: Object = {key: applied[key] for key in ("apiVersion", "kind", "metadata", "status") if key in applied}
+        if step.kind.custom:
+            kept = ("name", "namespace", "uid", "resourceVersion", "managedFields")
+            part["metadata"] = {key: value for key, value in applied["metadata"].items() if key in kept}
+        return part
+    if step.kind.has_status:
+        return {key: value for key, value in applied.items() if key != "status"}
+    return applied
+
+
+def patch_document(form: str, live: Object, patch: Any, schema: Callable[[], Any]) -> Any:
+    """Plain data after a JSON, merge or strategic patch."""
+    try:
+        if form == "json":
+            return json_patch(live, patch)
+        if not isinstance(patch, dict):
+            raise errors.bad_request("the patch is not an object")
+        if form == "merge":
+            return merge_patch(live, patch)
+        return strategic_merge(live, patch, schema())
+    except PatchMalformed as problem:
+        raise errors.bad_request(str(problem)) from problem
+    except PatchFailed as problem:
+        raise errors.unprocessable() from problem
+
+
+def check_options(request: Request, kind: str, body: Object | None = None, *, applying: bool = False) -> None:
+    """The options that every write has: dryRun and fieldManager."""
+    problems: list[FieldProblem] = []
+    values = (body or {}).get("dryRun") or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
+    if any(value != "All" for value in values):
+        problems.append(FieldProblem("dryRun", "NotSupported", 'supported values: "All"', list(values)))
+    if kind != "DeleteOptions":
+        problems += _manager_problems(request, applying=applying)
+    if problems:
+        raise errors.invalid("meta.k8s.io", kind, "", problems)
+
+
+def _manager_problems(request: Request, *, applying: bool) -> list[FieldProblem]:
+    problems: list[FieldProblem] = []
+    manager, validation = request.query.get("fieldManager", ""), request.query.get("fieldValidation", "")
+    if applying and not manager:
+        problems.append(FieldProblem("fieldManager", "Required", "is required for apply patch"))
+    if len(manager) > 128:
+        problems.append(FieldProblem("fieldManager", "TooLong", "may not be more than 128 bytes"))
+    if validation not in _FIELD_VALIDATION:
+        words = ", ".join(f'"{one}"' for one in _FIELD_VALIDATION)
+        problems.append(FieldProblem("fieldValidation", "NotSupported", f"supported values: {words}", validation))
+    return problems
+
+
+def _is_dry(request: Request) -> bool:
+    if request.dry_run:
+        return True
+    body = request.body
+    return request.method == "DELETE" and bool(body) and "All" in (_dry_run_of(request) or ())
+
+
+def _dry_run_of(request: Request) -> list[str]:
+    body = decode_body(request, expected="DeleteOptions")
+    return list(body.get("dryRun") or []) if isinstance(body, dict) else []
+
+
+def _scale_tracked(old: Object, new: Object) -> Object:
+    """Who owns replicas by scaling is kept without a time, as the real server does."""
+    times = {_owner(entry): entry.get("time") for entry in old["metadata"].get("managedFields") or ()}
+    for entry in new["metadata"].get("managedFields") or ():
+        if entry.get("subresource") == "scale" and not times.get(_owner(entry)):
+            entry.pop("time", None)
+    return new
+
+
+def _managed(obj: Object) -> list[Object]:
+    return list(obj["metadata"].get("managedFields") or [])
+
+
+def _anyone_owns(kind: Kind, obj: Object) -> bool:
+    """Whether replicas have an owner: scaling takes ownership over, it does not found it."""
+    path = kind.scale.spec if kind.scale else ()
+    for entry in _managed(obj):
+        fields: Any = entry.get("fieldsV1")
+        for part in path:
+            fields = fields.get(f"f:{part}") if isinstance(fields, dict) else None
+        if fields is not None:
+            return True
+    return False
+
+
+def _without_scale_owner(new: Object, manager: str) -> Object:
+    """Zero replicas are not written in a Scale, so nobody comes to own them."""
+    entries = new["metadata"].get("managedFields") or []
+    kept = [one for one in entries if not (one.get("subresource") == "scale" and one.get("manager") == manager)]
+    return {**new, "metadata": {**new["metadata"], "managedFields": kept}}
+
+
+def _owner(entry: Object) -> tuple[str, ...]:
+    return tuple(str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion", "subresource"))
+
+
+def _without_times(obj: Object) -> Object:
+    metadata = obj["metadata"]
+    entries = metadata.get("managedFields")
+    if not entries:
+        return obj
+    timeless = [{key: value for key, value in entry.items() if key != "time"} for entry in entries]
+    return {**obj, "metadata": {**metadata, "managedFields": timeless}}
