@@ -8,7 +8,7 @@ WORKERS ?= 2
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format golden docs bench coverage clean kube-tools differential
+.PHONY: help install demo test test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -31,12 +31,16 @@ demo: $(STAMP) ## Render and check every example
 	@echo; echo "slurm.conf of examples/partitions.yaml:"; echo
 	@$(BIN)/slurm-operator render -f examples/partitions.yaml --slurm-conf
 
-test: $(STAMP) lint ## Lint, type-check and run all tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= tests
+test: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
+	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= --ignore=tests/real tests
 	@$(MAKE) --no-print-directory coverage
 
-quick: $(STAMP) ## Run the tests that need nothing but Python
-	@$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/real tests
+test-slurm: $(STAMP) ## Run the tests on real Slurm from Debian (needs root)
+	@$(BIN)/python -m pytest -n 0 tests/real/slurm tests/real/local
+
+test-kube: kube-tools ## Run the tests on a real kube-apiserver and with kubectl (needs Go)
+	@$(BIN)/python -m pytest -n 0 tests/real/kube tests/real/kubectl
+	@$(BIN)/python -m pytest -n 0 -m real_kube tests/kube tests/local
 
 coverage: $(STAMP) ## Hold the pure core at its coverage
 	@$(BIN)/python tools/coverage_bar.py
@@ -66,6 +70,9 @@ bench: $(STAMP) ## Run the benchmarks
 
 kube-tools: $(STAMP) ## Build a real kube-apiserver for the tests (needs Go; once)
 	@$(BIN)/python tests/real/kube/tools.py
+
+differential: kube-tools ## Hold the embedded API server against the real one, 300 sequences of 60 requests
+	@$(BIN)/python -m tests.real.kube.differential.campaign --sequences 300
 
 clean: ## Remove what the other targets made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* site
