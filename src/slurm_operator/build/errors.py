@@ -30,8 +30,8 @@ class MissingReference(BuildError, Retryable):
 
     reason = "ReferenceNotFound"
 
-    def __init__(self, path: Path, kind: str, name: str) -> None:
-        super().__init__(path, f"{kind} {name!r} is not in this namespace")
+    def __init__(self, path: Path, kind: str, name: str, message: str | None = None) -> None:
+        super().__init__(path, message or f"{kind} {name!r} is not in this namespace")
         self.kind = kind
         self.name = name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?$")
 _BINARY: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
@@ -39,6 +40,7 @@ def mebibytes(text: str | int | float | None) -> int:
     return int(value / 2**20) if value else 0
 
 
+@lru_cache(maxsize=1024, typed=True)
 def canonical(text: str | int | float) -> str:
     """The quantity as Kubernetes writes it: the largest suffix that leaves a whole number."""
     value = parse(text)

@@ -59,7 +59,7 @@ class Refs:
         if name not in self.secrets:
             raise MissingReference((*path, "name"), "Secret", name)
         if key not in self.secrets[name]:
-            raise MissingReference((*path, "key"), f"key of Secret {name!r}", key)
+            raise MissingReference((*path, "key"), "Secret key", key, f"Secret {name!r} has no key {key!r}")
         return self.secrets[name][key]
 
     def nodesets_of(self, controller: Controller) -> tuple[NodeSet, ...]:

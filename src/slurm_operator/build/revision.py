@@ -93,14 +93,19 @@ def data(cr: NodeSet) -> Object:
 
 def hash_of(cr: NodeSet, collisions: int | None = None) -> str:
     """The revision's hash, as it stands in names and labels."""
+    return _hash(data(cr), collisions)
+
+
+def _hash(content: Object, collisions: int | None) -> str:
     # A NodeSet that never met a collision counts as one with none: Go always adds the digit.
-    raw = go_json(data(cr)).encode() + str(collisions or 0).encode()
+    raw = go_json(content).encode() + str(collisions or 0).encode()
     return safe_encode(str(fnv32(raw)))
 
 
 def controller_revision(cr: NodeSet, number: int, collisions: int | None = None) -> Object:
     """The ControllerRevision of a NodeSet as it is now."""
-    hash_ = hash_of(cr, collisions)
+    content = data(cr)
+    hash_ = _hash(content, collisions)
     template_labels = cr.spec.template.metadata.labels or {}
     mine = {**template_labels, **labels.of(labels.WORKER, cr.name), labels.REVISION: hash_}
     return {
@@ -108,7 +113,7 @@ def controller_revision(cr: NodeSet, number: int, collisions: int | None = None)
         "kind": "ControllerRevision",
         "metadata": metadata.child(cr, names.revision(cr, hash_), mine),
         "revision": number,
-        "data": data(cr),
+        "data": content,
     }
 
 
@@ -146,7 +151,7 @@ def _pruned_item(item: Any, within: str) -> Any:
 
 
 def _vanishes(key: str, value: Any) -> bool:
-    if value is None or value == "" or value == []:
+    if value is None or value in ("", []):
         return True
     if value == {}:
         return key in _MAPS

@@ -6,7 +6,7 @@ each led back to the file and line that a person wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_operator.admission import rules
@@ -31,38 +31,45 @@ from slurm_operator.slurm.conf import Finding as LintFinding
 EXTRA_HEADER = "### EXTRA CONFIG ###"
 # Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
 ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
+# Lines of the operator's own that are there because a field asks for them.
+ASKED_FOR: dict[str, Path] = {"MetricsType": ("spec", "metrics", "enabled")}
 
 
 def check(world: World, version: str | None = None) -> list[Finding]:
     """Everything that is wrong, by place."""
-    found = set(world.findings)
     refs = {namespace: world.refs(namespace) for namespace in world.namespaces}
+    found = set(world.findings)
     for loaded in world.loaded():
-        namespace = loaded.resource.namespace
-        found |= set(_resource(loaded, refs[namespace], world.namespaces[namespace], version))
-        if isinstance(loaded.resource, Partition):
-            found |= set(_partition(loaded, refs[namespace], world))
-    found |= _unbuildable(world, found)
+        found |= set(_resource(loaded, refs[loaded.resource.namespace], world))
+    found |= set(_unsaid(_configurations(world, refs, version), found))
+    unbuildable = (finding for finding in render(world).findings if not _is_known_broken(finding, world))
+    found |= set(_unsaid(unbuildable, found))
     return sorted(found)
 
 
-def _resource(loaded: Loaded, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
+def _unsaid(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
+    """What is new: an error that a rule already found in a field is not said again by the linter or the builder."""
+    # A Secret that is not among the files is no error of the builder's either: it may be in the cluster.
+    said = {
+        (each.file, each.line, each.path) for each in found if each.severity == "error" or each.code == "SecretNotGiven"
+    }
+    return (each for each in new if (each.file, each.line, each.path) not in said)
+
+
+def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
     for problem in rules.check(loaded.resource, None, refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
     yield from _secrets(loaded, refs)
-    if isinstance(loaded.resource, Controller) and not loaded.resource.spec.external:
-        yield from _slurm_conf(loaded.resource, refs, here, version)
+    if isinstance(loaded.resource, Partition):
+        yield from _partition(loaded, refs, world)
 
 
-def _unbuildable(world: World, found: set[Finding]) -> set[Finding]:
-    # What a rule already said of a field is not said again by the builder.
-    said = {(finding.file, finding.line, finding.path) for finding in found}
-    result = set()
-    for finding in render(world).findings:
-        if (finding.file, finding.line, finding.path) in said or _is_known_broken(finding, world):
-            continue
-        result.add(finding)
-    return result
+def _configurations(world: World, refs: Mapping[str, Refs], version: str | None) -> Iterator[Finding]:
+    for loaded in world.loaded():
+        resource = loaded.resource
+        if isinstance(resource, Controller) and not resource.spec.external:
+            here = world.namespaces[resource.namespace]
+            yield from _slurm_conf(resource, refs[resource.namespace], here, version)
 
 
 def _is_known_broken(finding: Finding, world: World) -> bool:
@@ -182,6 +189,8 @@ class _Origins:
                 verdict = by_line[line]
                 path: Path = ("spec", "partition", "config") if verdict.kind == "NodeSet" else ("spec",)
                 self.lines[number] = (here.resources[verdict.kind, verdict.resource].manifest, path)
+            elif line.partition("=")[0] in ASKED_FOR and not self.first_extra:
+                self.lines[number] = (self.controller, ASKED_FOR[line.partition("=")[0]])
 
     def finding(self, finding: LintFinding) -> Finding:
         """A finding of the linter where its line was written."""

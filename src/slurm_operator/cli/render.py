@@ -68,7 +68,7 @@ def _one(result: Rendered, loaded: Loaded, refs: Refs, world: World) -> None:
     resource = loaded.resource
     kind = type(resource).__name__
     if isinstance(resource, NodeSet):
-        built = nodeset.objects(resource, refs, world.nodes)
+        built = nodeset.objects(resource, refs, sorted(set(world.nodes), key=lambda worker: str(worker.node)))
     elif kind in BUILDERS:
         built = BUILDERS[kind](resource, refs)
     else:

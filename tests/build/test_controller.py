@@ -1,0 +1,178 @@
+"""Controllers: what they own, where their state lives, and when a change restarts them. Whole objects: tests/golden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.build.resources import JWT_KEY, SLURM_KEY, controller, external_controller, nodeset, refs, resource
+
+from slurm_operator.api.controller import Controller
+from slurm_operator.build import controller as build
+from slurm_operator.build import labels
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.metadata import Object
+
+NO_STATE: dict[str, Any] = {"persistence": {"enabled": False}}
+MONITORED: dict[str, Any] = {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True}}}
+
+
+def stateful_set(cr: Controller, **more: Any) -> Object:
+    return next(each for each in build.objects(cr, refs(cr, **more)) if each["kind"] == "StatefulSet")
+
+
+def kinds(cr: Controller, **more: Any) -> list[str]:
+    return [each["kind"] for each in build.objects(cr, refs(cr, **more))]
+
+
+@pytest.mark.parametrize(
+    ("cr", "more", "expected"),
+    [
+        pytest.param(controller(), {}, ["Service", "Service", "ConfigMap", "StatefulSet"], id="in Kubernetes"),
+        pytest.param(external_controller(), {}, ["ConfigMap"], id="elsewhere"),
+        pytest.param(
+            controller(**MONITORED),
+            {},
+            ["Service", "Service", "ConfigMap", "StatefulSet", "ServiceMonitor"],
+            id="monitored",
+        ),
+        pytest.param(
+            controller(**MONITORED),
+            {"serves_service_monitors": False},
+            ["Service", "Service", "ConfigMap", "StatefulSet"],
+            id="monitored, but nobody serves ServiceMonitors",
+        ),
+    ],
+)
+def test_what_a_controller_owns(cr: Controller, more: dict[str, Any], expected: list[str]) -> None:
+    assert kinds(cr, **more) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "managed"),
+    [
+        pytest.param({}, True, id="no file of the user's"),
+        pytest.param({"gres.conf": "x"}, True, id="another file"),
+        pytest.param({"cgroup.conf": "CgroupPlugin=cgroup/v2"}, True, id="cgroup v2"),
+        pytest.param({"cgroup.conf": "CgroupPlugin=disabled"}, False, id="disabled"),
+        pytest.param({"cgroup.conf": "a=b\n cgroupplugin = Disabled # why\n"}, False, id="disabled, spelled freely"),
+        pytest.param({"cgroup.conf": "#CgroupPlugin=disabled"}, True, id="in a comment"),
+    ],
+)
+def test_who_manages_cgroups(files: dict[str, str], managed: bool) -> None:
+    cr = controller(configFileRefs=[{"name": "files"}])
+    assert build.manages_cgroups(cr, refs(config_maps={"files": files})) is managed
+
+
+def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:
+    cr = controller(configFileRefs=[{"name": "files"}], **NO_STATE)
+    world = refs(cr, config_maps={"files": {"cgroup.conf": "x"}})
+    config = next(each for each in build.objects(cr, world) if each["kind"] == "ConfigMap")
+    assert list(config["data"]) == ["slurm.conf"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "volume", "claims"),
+    [
+        pytest.param({"enabled": False}, {"emptyDir": {}}, 0, id="none"),
+        pytest.param(
+            {"enabled": True, "existingClaim": "c"}, {"persistentVolumeClaim": {"claimName": "c"}}, 0, id="existing"
+        ),
+        pytest.param({"enabled": True, "accessModes": ["ReadWriteOnce"]}, None, 1, id="its own claim"),
+    ],
+)
+def test_where_the_state_lives(spec: dict[str, Any], volume: Any, claims: int) -> None:
+    built = stateful_set(controller(persistence=spec))["spec"]
+    found = [each for each in built["template"]["spec"]["volumes"] if each["name"] == "statesave"]
+    assert found == ([{"name": "statesave", **volume}] if volume else [])
+    assert len(built.get("volumeClaimTemplates", ())) == claims
+
+
+def test_a_claim_template_is_plain_json() -> None:
+    cr = controller(persistence={"enabled": True, "accessModes": ["ReadWriteOnce"]})
+    (claim,) = stateful_set(cr)["spec"]["volumeClaimTemplates"]
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"]}
+
+
+def config_hash(extra: str, files: dict[str, str], **spec: Any) -> Any:
+    cr = controller(extraConf=extra, configFileRefs=[{"name": "files"}], **NO_STATE, **spec)
+    pod = stateful_set(cr, config_maps={"files": files})["spec"]["template"]["metadata"]
+    return pod["annotations"].get(labels.CONFIG_HASH)
+
+
+def test_a_change_restarts_the_pod_only_when_it_is_not_applied_in_place() -> None:
+    assert config_hash("A=1", {}) is None
+    before = config_hash("A=1", {"gres.conf": "x"}, inplaceReconfigure=False)
+    assert before == config_hash("A=1", {"gres.conf": "x"}, inplaceReconfigure=False)
+    assert before != config_hash("A=2", {"gres.conf": "x"}, inplaceReconfigure=False)
+    assert before != config_hash("A=1", {"gres.conf": "y"}, inplaceReconfigure=False)
+
+
+def test_the_sidecar_is_there_only_when_changes_are_applied_in_place() -> None:
+    def sidecars(**spec: Any) -> list[str]:
+        pod = stateful_set(controller(**NO_STATE, **spec))["spec"]["template"]["spec"]
+        return [each["name"] for each in pod["initContainers"]]
+
+    assert sidecars() == ["reconfigure", "logfile"]
+    assert sidecars(inplaceReconfigure=False) == ["logfile"]
+
+
+def test_a_workload_of_an_older_release_keeps_its_service() -> None:
+    old = stateful_set(controller(**NO_STATE), governing_services={"slurm-controller": "slurm-controller"})
+    assert old["spec"]["serviceName"] == "slurm-controller"
+    assert stateful_set(controller(**NO_STATE))["spec"]["serviceName"] == "slurm-controller-internal"
+
+
+def keyless(**spec: Any) -> Controller:
+    found = resource("Controller", "slurm", {**NO_STATE, **spec}, {})
+    assert isinstance(found, Controller)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cr", "more", "path"),
+    [
+        pytest.param(keyless(jwtKeyRef=JWT_KEY), {}, ("spec", "slurmKeyRef"), id="no slurm key"),
+        pytest.param(keyless(slurmKeyRef=SLURM_KEY), {}, ("spec", "jwtKeyRef"), id="no jwt key"),
+        pytest.param(
+            controller(ha={"enabled": True}, **NO_STATE),
+            {},
+            ("spec", "persistence", "existingClaim"),
+            id="backups without a shared claim",
+        ),
+        pytest.param(
+            controller(configFileRefs=[{"name": "gone"}]), {}, ("spec", "configFileRefs", 0, "name"), id="no files"
+        ),
+        pytest.param(
+            controller(configFileRefs=[{"name": "files"}]),
+            {"config_maps": {"files": {"slurm.conf": "", "slurmdbd.conf": ""}}},
+            ("spec", "configFileRefs", 0, "name"),
+            id="a file that the operator writes",
+        ),
+    ],
+)
+def test_what_cannot_be_built_names_its_field(cr: Controller, more: dict[str, Any], path: tuple[object, ...]) -> None:
+    with pytest.raises(BuildError) as caught:
+        build.objects(cr, refs(cr, **more))
+    assert caught.value.path == path
+
+
+def test_a_standby_is_ready_while_it_is_alive() -> None:
+    shared: dict[str, Any] = {"persistence": {"enabled": True, "existingClaim": "c"}}
+    for spec, path in (({"ha": {"enabled": True}, **shared}, "/livez"), (shared, "/readyz")):
+        pod = stateful_set(controller(**spec))["spec"]["template"]["spec"]
+        assert pod["containers"][0]["readinessProbe"]["httpGet"]["path"] == path
+
+
+def test_extra_files_are_named_once_and_sorted() -> None:
+    cr = controller(
+        configFileRefs=[{"name": "z"}, {"name": "a"}],
+        prologScriptRefs=[{"name": "m"}],
+        epilogScriptRefs=[{"name": "m"}],
+    )
+    assert build.extra_names(cr) == ["a", "m", "z"]
+
+
+def test_workers_are_no_matter_of_the_controllers_own_objects() -> None:
+    cr = controller(**NO_STATE)
+    assert [each["kind"] for each in build.objects(cr, refs(cr, nodeset()))].count("Service") == 2

@@ -1,0 +1,162 @@
+"""Partition lines: one verdict for each wish, and never a line that would stop slurmctld."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.build.resources import nodeset, partition
+
+from slurm_operator.build import partition as build
+from slurm_operator.build.partition import Claimed, Verdict
+
+
+def verdicts(*resources: Any, claimed: Claimed | None = None) -> list[Verdict]:
+    nodesets = [each for each in resources if type(each).__name__ == "NodeSet"]
+    partitions = [each for each in resources if type(each).__name__ == "Partition"]
+    return list(build.verdicts(nodesets, partitions, claimed or Claimed()))
+
+
+def only(*resources: Any, claimed: Claimed | None = None) -> Verdict:
+    return verdicts(*resources, claimed=claimed)[-1]
+
+
+CPU = nodeset("cpu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        pytest.param({"nodeSets": ["cpu"]}, "PartitionName=p Nodes=cpu State=UP", id="a NodeSet"),
+        pytest.param({"nodeSets": ["ALL"]}, "PartitionName=p Nodes=ALL State=UP", id="all nodes"),
+        pytest.param({"nodeSets": ["cpu"], "state": "DRAIN"}, "PartitionName=p Nodes=cpu State=DRAIN", id="state"),
+        pytest.param(
+            {"nodeSets": ["cpu"], "default": True}, "PartitionName=p Nodes=cpu Default=YES State=UP", id="default"
+        ),
+        pytest.param(
+            {"nodeSets": ["cpu"], "config": "default=yes LLN=YES"},
+            "PartitionName=p Nodes=cpu Default=YES State=UP LLN=YES",
+            id="default among the options",
+        ),
+        pytest.param(
+            {"nodeSets": ["cpu"], "minNodes": 0, "hidden": False, "graceTime": 0},
+            "PartitionName=p Nodes=cpu State=UP MinNodes=0 GraceTime=0 Hidden=NO",
+            id="explicit zeros and false",
+        ),
+        pytest.param(
+            {"nodeSets": ["cpu"], "partitionName": "Big.One"}, "PartitionName=Big.One Nodes=cpu State=UP", id="a name"
+        ),
+    ],
+)
+def test_the_line_of_a_partition(spec: dict[str, Any], line: str) -> None:
+    verdict = only(CPU, partition("p", **spec))
+    assert (verdict.reason, verdict.line, verdict.accepted) == (build.ACCEPTED, line, True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason", "path"),
+    [
+        pytest.param(
+            nodeset("n", partition={"enabled": True, "config": "A"}), build.INVALID, "config", id="no Key=Value"
+        ),
+        pytest.param(
+            nodeset("n", partition={"enabled": True, "config": "A=b #c"}), build.INVALID, "config", id="a comment"
+        ),
+        pytest.param(
+            nodeset("n", partition={"enabled": True, "config": "partitionname=x"}),
+            build.INVALID,
+            "config",
+            id="another name",
+        ),
+        pytest.param(partition("p", config="nodes=x", nodeSets=["cpu"]), build.INVALID, "config", id="other nodes"),
+        pytest.param(partition("p", nodes="a[", nodeSets=["cpu"]), build.INVALID, "nodes", id="no host list"),
+        pytest.param(partition("p", nodes="a\\b", nodeSets=["cpu"]), build.INVALID, "nodes", id="a backslash"),
+        pytest.param(
+            partition("p", tresBillingWeights={"CPU": "1 2"}, nodeSets=["cpu"]), build.INVALID, "CPU", id="a weight"
+        ),
+        pytest.param(partition("p" * 253), build.NO_NODES, "nodeSets", id="no nodes"),
+        pytest.param(partition("p", nodeSets=["cpu", "gone"]), build.NODESET_NOT_FOUND, 1, id="no such NodeSet"),
+        pytest.param(partition("p", nodes="elsewhere"), build.NO_NODES, "nodeSets", id="nodes that nobody declares"),
+    ],
+)
+def test_a_partition_that_is_left_out(resource: Any, reason: str, path: object) -> None:
+    verdict = only(CPU, resource)
+    assert (verdict.reason, verdict.line, verdict.accepted) == (reason, None, False)
+    assert verdict.path[-1] == path
+
+
+def test_a_resource_name_that_is_no_slurm_name_is_left_out() -> None:
+    verdict = only(CPU, partition("a" * 250, partitionName="x" * 255, nodeSets=["cpu"]))
+    assert verdict.accepted
+    assert build.spec_problem(partition("-bad", nodeSets=["cpu"])) == (
+        ("spec", "partitionName"),
+        '"-bad" is not a Slurm name: letters, digits, dots, dashes and underscores',
+    )
+
+
+def test_names_are_claimed_first_come_first_served() -> None:
+    found = verdicts(
+        nodeset("a", partition={"enabled": True}),
+        nodeset("b", partition={"enabled": True}, template={"spec": {"hostname": "a-"}}),
+        partition("a", nodeSets=["a"]),
+        partition("old", nodeSets=["a"]),
+        claimed=Claimed(partitions=frozenset({"old"})),
+    )
+    assert [each.reason for each in found] == [build.ACCEPTED, *[build.NAME_TAKEN] * 3]
+    assert "claimed by NodeSet 'a'" in found[1].message
+    assert "claimed by extraConf" in found[3].message
+
+
+def test_a_second_default_stays_without_being_one() -> None:
+    found = verdicts(
+        nodeset("a", partition={"enabled": True, "config": "Default=YES"}),
+        nodeset("b", partition={"enabled": True, "config": "Default=YES State=UP"}),
+        partition("c", nodeSets=["a"], default=True),
+    )
+    assert [each.reason for each in found] == [build.ACCEPTED, build.SECOND_DEFAULT, build.SECOND_DEFAULT]
+    assert found[1].line == "PartitionName=b Nodes=b State=UP"
+    assert found[2].line == "PartitionName=c Nodes=a State=UP"
+    assert all(each.accepted for each in found)
+
+
+def test_a_default_in_extra_conf_comes_first() -> None:
+    verdict = only(CPU, partition("p", nodeSets=["cpu"], default=True), claimed=Claimed(default="mine"))
+    assert (verdict.reason, verdict.path) == (build.SECOND_DEFAULT, ("spec", "default"))
+
+
+def test_nodes_that_only_a_live_update_can_add() -> None:
+    claimed = Claimed(nodes=frozenset({"old1", "old2"}), nodesets=frozenset({"vintage"}))
+    spec = {"nodeSets": ["cpu"], "nodes": "old[1-2],+vintage,+cloud[1-2],-cpu-0,-cpu-[1-2]"}
+    verdict = only(CPU, partition("p", **spec), claimed=claimed)
+    assert verdict.line == "PartitionName=p Nodes=cpu,old[1-2],vintage State=UP"
+    assert verdict.live_nodes == ("cloud1", "cloud2")
+    assert verdict.removed_nodes == ("cpu-0", "cpu-1", "cpu-2")
+
+
+@pytest.mark.parametrize(
+    ("written", "added", "removed"),
+    [
+        ("", (), ()),
+        ("a,b", ("a", "b"), ()),
+        ("a,+a", ("a",), ()),
+        ("+n[1-2,4],-m[1-2]", ("n1", "n2", "n4"), ("m1", "m2")),
+    ],
+)
+def test_edits_of_a_host_list(written: str, added: tuple[str, ...], removed: tuple[str, ...]) -> None:
+    assert build.split_edits(written) == (added, removed)
+
+
+@pytest.mark.parametrize(
+    ("config", "default", "rest"),
+    [
+        ("", False, ""),
+        ("Default=YES", True, ""),
+        ("default=yes MaxTime=1", True, "MaxTime=1"),
+        ("Default=NO", False, "Default=NO"),
+        ("DefaultTime=YES", False, "DefaultTime=YES"),
+        ("words", False, "words"),
+    ],
+)
+def test_options_that_make_the_default(config: str, default: bool, rest: str) -> None:
+    assert build.is_default(config) is default
+    assert build.without_default(config) == rest

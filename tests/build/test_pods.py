@@ -1,0 +1,107 @@
+"""Parts of pods: probes, volumes, security contexts, and overlays that do not fit."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from slurm_operator.api.meta import PodTemplate, SecretKeySelector
+from slurm_operator.build import labels, pods
+from slurm_operator.build.errors import InvalidSpec
+
+REF = SecretKeySelector(name="s", key="k")
+
+
+@pytest.mark.parametrize("name", ["initconf.sh", "logfile.sh", "reconfigure.sh"])
+def test_scripts_are_read_once_and_are_shell(name: str) -> None:
+    text = pods.script(name)
+    assert pods.script(name) is text
+    shell = "bash" if "bash" in text.splitlines()[0] else "sh"
+    subprocess.run([shell, "-n", "-c", text], check=True)
+
+
+@pytest.mark.parametrize(
+    ("http", "alive", "ready"),
+    [
+        pytest.param(
+            True,
+            {"httpGet": {"path": "/livez", "port": "p"}},
+            {"httpGet": {"path": "/readyz", "port": "p"}},
+            id="a daemon that answers HTTP",
+        ),
+        pytest.param(False, {"tcpSocket": {"port": "p"}}, {"tcpSocket": {"port": "p"}}, id="an older one"),
+    ],
+)
+def test_probes(http: bool, alive: Any, ready: Any) -> None:
+    patient = {**alive, "failureThreshold": 6, "periodSeconds": 10}
+    assert pods.daemon_probes("p", http=http) == {
+        "startupProbe": patient,
+        "livenessProbe": patient,
+        "readinessProbe": ready,
+    }
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        pytest.param(pods.mount("v", "/p"), {"name": "v", "mountPath": "/p"}, id="mount"),
+        pytest.param(
+            pods.mount("v", "/p", read_only=True, sub_path="s"),
+            {"name": "v", "mountPath": "/p", "subPath": "s", "readOnly": True},
+            id="mount of one file",
+        ),
+        pytest.param(pods.memory_dir("v"), {"name": "v", "emptyDir": {"medium": "Memory"}}, id="memory"),
+        pytest.param(
+            pods.projected("v", []), {"name": "v", "projected": {"defaultMode": 0o600, "sources": []}}, id="projected"
+        ),
+        pytest.param(
+            pods.secret_file(REF, "f"), {"secret": {"name": "s", "items": [{"key": "k", "path": "f"}]}}, id="secret"
+        ),
+        pytest.param(
+            pods.secret_file(REF, "f", 0o600),
+            {"secret": {"name": "s", "items": [{"key": "k", "path": "f", "mode": 0o600}]}},
+            id="secret with a mode",
+        ),
+        pytest.param(
+            pods.config_map_file("c", "k", "f"),
+            {"configMap": {"name": "c", "items": [{"key": "k", "path": "f"}]}},
+            id="config map",
+        ),
+    ],
+)
+def test_volumes_and_mounts(actual: Any, expected: Any) -> None:
+    assert actual == expected
+
+
+def test_the_restricted_context_with_and_without_a_user() -> None:
+    assert "runAsUser" not in pods.restricted()
+    assert pods.restricted(401) == {**pods.restricted(), "runAsUser": 401, "runAsGroup": 401}
+    assert pods.restricted_pod(401)["fsGroup"] == 401
+
+
+def test_the_log_sidecar() -> None:
+    plain = pods.log_sidecar("x.log", "image", {})
+    assert plain["env"] == [{"name": "SOCKET", "value": "/var/log/slurm/x.log"}]
+    assert "securityContext" not in plain
+    mine = pods.log_sidecar("x.log", "image", {"image": "mine"}, {"runAsNonRoot": True})
+    assert (mine["image"], mine["securityContext"]) == ("mine", {"runAsNonRoot": True})
+
+
+def test_a_container_overlay_that_does_not_fit_names_its_field() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        pods.container({"ports": [{"containerPort": 1}]}, {"$patch": "wrong"}, "slurmd")
+    assert caught.value.path == ("spec", "slurmd")
+
+
+def test_a_pod_overlay_that_does_not_fit_names_its_field() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        pods.pod_spec({}, {"securityContext": {"$patch": "wrong"}})
+    assert caught.value.path == ("spec", "template", "spec", "securityContext")
+
+
+def test_a_template_has_the_labels_of_its_component() -> None:
+    template = pods.template(PodTemplate(), labels.LOGIN, "x", {"containers": []}, {"h": "1"}, {"more": "2"})
+    assert template["metadata"]["labels"] == {**labels.of_pod(labels.LOGIN, "x"), "more": "2"}
+    assert template["metadata"]["annotations"] == {labels.DEFAULT_CONTAINER: "login", "h": "1"}

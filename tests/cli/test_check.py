@@ -1,0 +1,175 @@
+"""`slurm-operator check`: what rules, references and the linter say, led back to the line that a person wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from slurm_operator.cli.check import check
+from slurm_operator.cli.world import load
+
+Write = Callable[..., str]
+
+KEYS = """\
+apiVersion: v1
+kind: Secret
+metadata: {name: keys, namespace: slurm}
+stringData: {key: secret}
+"""
+CONTROLLER = """\
+apiVersion: slinky.slurm.net/v1beta1
+kind: Controller
+metadata: {name: slurm, namespace: slurm}
+spec:
+  slurmKeyRef: {name: keys, key: key}
+  jwtKeyRef: {name: keys, key: key}
+"""
+NODESET = """\
+apiVersion: slinky.slurm.net/v1beta1
+kind: NodeSet
+metadata: {name: compute, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+"""
+PARTITION = """\
+apiVersion: slinky.slurm.net/v1beta1
+kind: Partition
+metadata: {name: part, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+  nodeSets: [compute]
+"""
+FILES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: files, namespace: slurm}
+data:
+"""
+STORAGE = "  storageConfig: {host: db, passwordKeyRef: {name: keys, key: key}}\n"
+
+
+def found(write: Write, *documents: str) -> list[tuple[int, str, str]]:
+    """Line, code and message of each finding; the first document is the one under test."""
+    world = load([write("---\n".join(documents))])
+    return [(finding.line, finding.code, f"{finding.path}: {finding.message}") for finding in check(world)]
+
+
+def one(write: Write, *documents: str) -> tuple[int, str, str]:
+    """The only finding."""
+    (only,) = found(write, *documents)
+    return only
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "code", "message"),
+    [
+        ("  extraConf: SlurmctldHost=a\n", 7, "OwnedKey", "spec.extraConf: "),
+        ("  extraConf: |\n    A=b\n", 8, "UnknownKey", "spec.extraConf: "),
+        (
+            "  extraConf: |\n    TaskPlugin=task/none\n    TaskPlugin=task/affinity\n",
+            9,
+            "DuplicateKey",
+            "spec.extraConf",
+        ),
+        ("  extraConf: |\n    TaskPlugin=task/none\n    Include none.conf\n", 9, "MissingInclude", "spec.extraConf: "),
+        ("  extraConf: Rubbish\n", 7, "NotAPair", "spec.extraConf: "),
+        ("  clusterName: a b\n", 7, "Refused", "spec.clusterName: "),
+    ],
+)
+def test_a_line_of_extra_conf_is_led_back(write: Write, field: str, line: int, code: str, message: str) -> None:
+    got = one(write, CONTROLLER + field, KEYS)
+    assert got[:2] == (line, code)
+    assert got[2].startswith(message)
+
+
+def test_a_key_of_the_operator_may_be_overridden_where_that_is_meant(write: Write) -> None:
+    assert found(write, CONTROLLER + "  extraConf: SlurmctldLogFile=/tmp/a\n", KEYS) == []
+
+
+def test_a_partition_line_is_led_back_to_its_nodeset(write: Write) -> None:
+    config = "  partition:\n    enabled: true\n    config: MaxTyme=1\n"
+    assert one(write, NODESET + config, CONTROLLER, KEYS)[:2] == (8, "UnknownKey")
+
+
+def test_a_partition_line_is_led_back_to_its_partition(write: Write) -> None:
+    line, code, message = one(write, PARTITION + "  config: MaxTyme=1\n", CONTROLLER, NODESET, KEYS)
+    assert (line, code) in {(4, "UnknownKey"), (5, "UnknownKey")}
+    assert "MaxTime" in message
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "path"),
+    [
+        (PARTITION.replace("[compute]", "[none]"), "NodeSetNotFound", "spec.nodeSets[0]"),
+        (PARTITION + "  partitionName: taken\n", "NameTaken", "spec.partitionName"),
+        (PARTITION + "  default: true\n", "SecondDefault", "spec.default"),
+        (PARTITION.replace("{name: slurm}\n", "{name: none}\n"), "ReferenceNotFound", "spec.controllerRef.name"),
+    ],
+    ids=["no NodeSet", "name taken", "second default", "no Controller"],
+)
+def test_a_partition_that_is_left_out_says_why(write: Write, changed: str, code: str, path: str) -> None:
+    extra = "  extraConf: |\n    NodeName=a\n    PartitionName=taken Nodes=a Default=YES\n"
+    got = one(write, changed, CONTROLLER + extra, NODESET, KEYS)
+    assert (got[1], got[2].partition(": ")[0]) == (code, path)
+
+
+def test_a_file_in_a_config_map_is_led_back_to_its_line(write: Write) -> None:
+    files = FILES + "  gres.conf: |\n    AutoDetect=nvml\n    Rubbish\n"
+    line, _, message = one(write, files, CONTROLLER + "  configFileRefs: [{name: files}]\n", KEYS)
+    assert line == 7
+    assert message.startswith('data["gres.conf"]: ')
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (CONTROLLER.replace("name: keys", "name: none", 1), "spec.slurmKeyRef.name"),
+        (CONTROLLER.replace("jwtKeyRef: {name: keys", "jwtHs256KeyRef: {name: none"), "spec.jwtHs256KeyRef.name"),
+        (NODESET + "  ssh: {enabled: true, sssdConfRef: {name: none, key: a}}\n", "spec.ssh.sssdConfRef.name"),
+    ],
+    ids=["slurm key", "old jwt key", "sssd"],
+)
+def test_a_secret_that_is_not_among_the_files_is_a_warning(write: Write, document: str, path: str) -> None:
+    rest = [KEYS] if "kind: Controller" in document else [KEYS, CONTROLLER]
+    _, code, message = one(write, document, *rest)
+    assert (code, message) == ("SecretNotGiven", f"{path}: Secret 'none' is not among the files")
+
+
+def test_an_optional_secret_may_be_missing(write: Write) -> None:
+    text = CONTROLLER.replace("slurmKeyRef: {name: keys, key: key}", "slurmKeyRef: {name: a, key: b, optional: true}")
+    assert found(write, text, KEYS) == []
+
+
+def test_a_key_that_its_secret_does_not_hold_is_an_error(write: Write) -> None:
+    text = CONTROLLER.replace("key: key}", "key: other}", 1)
+    assert one(write, text, KEYS) == (5, "ReferenceNotFound", "spec.slurmKeyRef.key: Secret 'keys' has no key 'other'")
+
+
+def test_the_password_of_a_database_may_be_in_the_cluster(write: Write) -> None:
+    storage = STORAGE.replace("name: keys", "name: none")
+    accounting = CONTROLLER.replace("kind: Controller", "kind: Accounting") + storage
+    codes = [code for _, code, _ in found(write, accounting, KEYS)]
+    assert codes == ["SecretNotGiven"]
+
+
+def test_a_reference_to_a_broken_resource_is_not_said_again(write: Write) -> None:
+    broken = CONTROLLER.replace("jwtKeyRef", "jwtKeyReff")
+    assert [line for line, _, _ in found(write, broken, NODESET, PARTITION, KEYS)] == [6]
+
+
+def test_an_object_that_cannot_be_built_is_said_once(write: Write) -> None:
+    text = CONTROLLER + "  ha: {enabled: true}\n"
+    (got,) = found(write, text, KEYS)
+    assert got[2].startswith("spec.persistence.existingClaim: slurm high availability")
+
+
+def test_an_external_controller_is_not_linted(write: Write) -> None:
+    text = CONTROLLER + "  external: true\n  externalConfig: {host: ctl, port: 6817}\n  extraConf: Rubbish\n"
+    assert found(write, text, KEYS) == []
+
+
+def test_the_image_tells_the_version(write: Write) -> None:
+    text = CONTROLLER + "  slurmctld: {image: 'a/slurmctld:24.11-x'}\n  extraConf: MetricsType=metrics/openmetrics\n"
+    assert found(write, text, KEYS) != []
+    assert found(write, text.replace("24.11", "25.11"), KEYS) == []
