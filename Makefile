@@ -8,7 +8,7 @@ WORKERS ?= 2
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
+.PHONY: help install demo test property test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ demo: $(STAMP) ## Render and check every example
 test: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= --ignore=tests/real tests
 	@$(MAKE) --no-print-directory coverage
+
+property: $(STAMP) ## Make 20,000 random resources: refused with a path, or built into valid objects (ten minutes)
+	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 0 tests/property
 
 test-slurm: $(STAMP) ## Run the tests on real Slurm from Debian (needs root)
 	@$(BIN)/python -m pytest -n 0 tests/real/slurm tests/real/local

@@ -18,6 +18,22 @@ from slurm_operator.api.structural import INT_OR_STRING, structural
 
 QUANTITY = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
+# Fields whose words are fixed; the published definitions do not list them. Empty is as good as absent.
+WORDS: dict[tuple[str, str], list[str]] = {
+    ("Container", "imagePullPolicy"): ["Always", "IfNotPresent", "Never"],
+    ("ContainerPort", "protocol"): ["SCTP", "TCP", "UDP"],
+    ("HTTPGetAction", "scheme"): ["HTTP", "HTTPS"],
+    ("PersistentVolumeClaimSpec", "volumeMode"): ["Block", "Filesystem"],
+    ("PodSpec", "dnsPolicy"): ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"],
+    ("PodSpec", "restartPolicy"): ["Always", "Never", "OnFailure"],
+    ("ServicePort", "protocol"): ["SCTP", "TCP", "UDP"],
+    ("ServiceSpec", "sessionAffinity"): ["ClientIP", "None"],
+    ("ServiceSpec", "type"): ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+    ("Toleration", "effect"): ["NoExecute", "NoSchedule", "PreferNoSchedule"],
+    ("Toleration", "operator"): ["Equal", "Exists", "Gt", "Lt"],
+    ("TopologySpreadConstraint", "whenUnsatisfiable"): ["DoNotSchedule", "ScheduleAnyway"],
+}
+
 POD = (("template", "spec"), "PodSpec")
 SERVICE = (("service", "spec"), "ServiceSpec")
 EMBEDDED: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
@@ -68,6 +84,8 @@ def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def types() -> dict[str, Schema]:
     """Kubernetes' types by name."""
     table: dict[str, Schema] = json.loads(files(__package__).joinpath("embedded.json").read_text())
+    for (type_name, field), words in WORDS.items():
+        table[type_name]["properties"][field]["enum"] = ["", *words]
     table["Quantity"] = {INT_OR_STRING: True, "pattern": QUANTITY}
     table["IntOrString"] = {INT_OR_STRING: True}
     return table

@@ -82,7 +82,8 @@ def _object(
             yield from structural(item, properties[name], (*path, name), types)
         elif isinstance(additional, Mapping):
             yield from structural(item, dict(additional), (*path, str(name)), types)
-        elif properties and not schema.get(PRESERVE) and not str(name).startswith("$"):
+        elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
+            # Directives such as $patch belong into overlays, which are told by the types that they are held against.
             yield FieldProblem((*path, str(name)), f"unknown field{did_you_mean(str(name), properties)}")
 
 
@@ -113,7 +114,7 @@ def _scalar(value: object, schema: Schema, path: Path) -> Iterator[FieldProblem]
     allowed = schema.get("enum")
     if allowed and value not in allowed:
         hint = did_you_mean(str(value), map(str, allowed))
-        yield FieldProblem(path, f"{shown(value)} is not one of {', '.join(map(str, allowed))}{hint}")
+        yield FieldProblem(path, f"{shown(value)} is not one of {', '.join(filter(None, map(str, allowed)))}{hint}")
     if isinstance(value, str):
         yield from _string(value, schema, path)
     elif isinstance(value, int | float):

@@ -19,11 +19,11 @@ from slurm_operator.api import embedded
 from slurm_operator.api.crd import object_schema
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import API_VERSION, Resource
-from slurm_operator.api.problem import FieldProblem, did_you_mean, errors, shown
+from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, shown
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import PRESERVE, structural
 
-
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
@@ -40,7 +40,11 @@ def decode(raw: Mapping[str, Any]) -> Decoded:
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or raw.get("apiVersion") != API_VERSION:
         return Decoded(None, tuple(_wrong_kind(raw)))
-    problems = list(structural(raw, schema_of(kind.name)))
+    if not _is_unicode(raw):
+        return Decoded(None, tuple(_not_unicode(raw, ())))
+    # An API server drops the status of what people write; only its types must fit.
+    written = {name: value for name, value in raw.items() if name != "status"}
+    problems = list(structural(written, schema_of(kind.name)))
     problems += embedded.problems(kind.name, raw)
     problems += _metadata(raw)
     if errors(problems):
@@ -55,8 +59,9 @@ def decode(raw: Mapping[str, Any]) -> Decoded:
 def _unconvertible(message: str) -> FieldProblem:
     # msgspec ends its sentence in the place: Expected `str`, got `int` - at `$.metadata.uid`
     said, _, place = message.partition(" - at `$")
-    steps = (int(index) if index else name for name, index in _STEP.findall(place))
-    return FieldProblem(tuple(steps), said)
+    path: Path = tuple(int(index) if index else name for name, index in _STEP.findall(place))
+    missing = _MISSING.fullmatch(said)
+    return FieldProblem((*path, missing[1]), "is required") if missing else FieldProblem(path, said)
 
 
 @cache
@@ -76,6 +81,27 @@ def _wrong_kind(raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
             ("apiVersion",),
             f"unknown version {shown(raw.get('apiVersion'))}; this operator serves {API_VERSION}",
         )
+
+
+def _is_unicode(raw: object) -> bool:
+    # Half a surrogate pair can be written in JSON, but no file and no message can carry it.
+    try:
+        msgspec.json.encode(raw)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_unicode(value: Any, path: Path) -> Iterator[FieldProblem]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_unicode(str(key), (*path, str(key)))
+            yield from _not_unicode(item, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _not_unicode(item, (*path, index))
+    elif isinstance(value, str) and not _is_unicode(value):
+        yield FieldProblem(path, f"{shown(value)} is not valid Unicode text")
 
 
 def _metadata(raw: Mapping[str, Any]) -> Iterator[FieldProblem]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from slurm_operator import __version__
+from slurm_operator.cli.local import local
 
 if TYPE_CHECKING:
     from slurm_operator.cli.findings import Finding
@@ -31,6 +32,9 @@ FILES = click.option(
 @click.version_option(__version__, prog_name="slurm-operator")
 def main() -> None:
     """Run Slurm on Kubernetes."""
+
+
+main.add_command(local)
 
 
 @main.command()

@@ -43,6 +43,7 @@ def controller_ref(cr: Any, old: Any) -> Iterator[FieldProblem]:
     ref: ControllerRef = cr.spec.controller_ref
     if not ref.name:
         yield FieldProblem((*CONTROLLER_REF, "name"), "must name a Controller")
+    yield from checked(text.dns_subdomain, ref.name or None, (*CONTROLLER_REF, "name"))
     if ref.namespace not in (None, "", cr.namespace):
         yield FieldProblem(
             (*CONTROLLER_REF, "namespace"),

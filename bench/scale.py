@@ -1,0 +1,404 @@
+"""What 1,000 new workers cost: a NodeSet scaled from 0 to 1,000 pods on a real kube-apiserver with fake nodes.
+
+    python bench/scale.py [-o json] [--pods N] [--idle SECONDS]
+
+In: the programs that `make kube-tools` built; without them it says so and exits 0. Out: seconds until all pods exist,
+requests, CPU and memory of the operator's own process. The floor is measured first, in the same run: a bare aiohttp
+client that posts the same pods into another namespace, 64 in flight. Exits 1 above a bar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.real.kube.cluster import Cluster, real_cluster  # noqa: E402
+from tests.real.kube.fake_nodes import fake_nodes  # noqa: E402
+from tests.real.kube.tools import missing_tools  # noqa: E402
+
+from slurm_operator.api.controller import Controller  # noqa: E402
+from slurm_operator.api.nodeset import NodeSet  # noqa: E402
+from slurm_operator.api.validate import decode  # noqa: E402
+from slurm_operator.build import nodeset  # noqa: E402
+from slurm_operator.build.refs import Refs  # noqa: E402
+
+Json = dict[str, Any]
+
+IN_FLIGHT = 64
+NODES = 25
+WAIT_SECONDS = 300.0
+FLOOR, OURS = "floor", "scale"
+CUSTOM = "/apis/slinky.slurm.net/v1beta1/namespaces/{namespace}/{plural}"
+JSON_BODY = {"Content-Type": "application/json"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+TICKS = os.sysconf("SC_CLK_TCK")
+
+BAR_TIME = 1.15
+BAR_CPU_SECONDS = 6.0
+BAR_MEGABYTES = 160.0
+# Writes that are sent a second apart do not arrive exactly so.
+STATUS_WINDOW = 0.9
+BAR_STATUS_WRITES = 1
+
+
+# What is made
+
+
+def controller_object(namespace: str) -> Json:
+    """A Controller without a RestApi: Slurm's word must not be needed to create."""
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "Controller",
+        "metadata": {"name": "slurm", "namespace": namespace},
+        "spec": {
+            "slurmKeyRef": {"name": "keys", "key": "slurm.key"},
+            "jwtKeyRef": {"name": "keys", "key": "jwt.key"},
+            "persistence": {"enabled": False},
+        },
+    }
+
+
+def nodeset_object(namespace: str, replicas: int) -> Json:
+    """A NodeSet of small workers, many to a node."""
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": {"name": "compute", "namespace": namespace},
+        "spec": {
+            "controllerRef": {"name": "slurm"},
+            "replicas": replicas,
+            "oversubscribeNode": True,
+            "partition": {"enabled": True},
+        },
+    }
+
+
+def pod_bodies(count: int) -> list[bytes]:
+    """The pods that the operator would post, without the owner that the floor has not got."""
+    controller = decode(controller_object(FLOOR)).resource
+    cr = decode(nodeset_object(FLOOR, count)).resource
+    if not isinstance(controller, Controller) or not isinstance(cr, NodeSet):
+        raise TypeError("the benchmark's own objects are not valid")
+    refs = Refs(controllers={"slurm": controller}, nodesets=(cr,))
+    template = nodeset.pod_template(cr, controller, refs)
+    pods = [nodeset.pod(cr, template, nodeset.Worker(ordinal=number)) for number in range(count)]
+    for pod in pods:
+        del pod["metadata"]["ownerReferences"]
+    return [msgspec.json.encode(pod) for pod in pods]
+
+
+# The cluster
+
+
+@contextlib.asynccontextmanager
+async def audited_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    """A control plane that writes down every request."""
+    policy = folder / "audit-policy.yaml"
+    policy.write_text(yaml.safe_dump(POLICY))
+    flags = (
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--audit-log-mode=batch",
+        "--audit-log-batch-max-wait=1s",
+    )
+    async with real_cluster(folder, controllers=True, scheduler=True, apiserver_flags=flags) as cluster:
+        yield cluster
+
+
+async def call(
+    http: aiohttp.ClientSession, method: str, path: str, body: Any = None, headers: Json = JSON_BODY
+) -> Json:
+    """One request that must succeed."""
+    data = None if body is None else msgspec.json.encode(body)
+    async with http.request(method, path, data=data, headers=headers) as answer:
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {await answer.text()}")
+        return dict(await answer.json())
+
+
+async def prepare(http: aiohttp.ClientSession) -> None:
+    """Definitions, namespaces, keys and service accounts."""
+    for path in sorted((ROOT / "deploy" / "crds").glob("*.yaml")):
+        for definition in yaml.safe_load_all(path.read_text()):
+            await call(http, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    for name in (FLOOR, OURS):
+        await call(http, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    keys = {"metadata": {"name": "keys"}, "stringData": {"slurm.key": "k" * 64, "jwt.key": "k" * 32}}
+    await call(http, "POST", f"/api/v1/namespaces/{OURS}/secrets", keys)
+    for name in (FLOOR, OURS):
+        await until(http, f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
+    served = CUSTOM.format(namespace=OURS, plural="nodesets")
+    await until(http, served, lambda _: True)
+
+
+async def until(http: aiohttp.ClientSession, path: str, wanted: Any, pause: float = 0.1) -> Json:
+    """Ask until the answer is as wanted."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            async with http.get(path) as answer:
+                if answer.status == 200:
+                    body = dict(await answer.json())
+                    if wanted(body):
+                        return body
+            await asyncio.sleep(pause)
+
+
+async def until_pods(http: aiohttp.ClientSession, namespace: str, count: int) -> None:
+    """Wait until a namespace holds so many pods; one object is read, the others are only counted."""
+
+    def held(body: Json) -> bool:
+        return len(body["items"]) + int(body["metadata"].get("remainingItemCount") or 0) == count
+
+    await until(http, f"/api/v1/namespaces/{namespace}/pods?limit=1", held)
+
+
+async def until_running(http: aiohttp.ClientSession, namespace: str) -> None:
+    """Wait until no pod waits for its fake kubelet."""
+    path = f"/api/v1/namespaces/{namespace}/pods?limit=1&fieldSelector=status.phase%3DPending"
+    await until(http, path, lambda body: not body["items"], pause=0.5)
+
+
+# The floor
+
+
+async def post_all(url: str, token: str, ca_path: str, count: int) -> float:
+    """Post the pods with nothing else around it; seconds."""
+    import ssl
+
+    bodies = pod_bodies(count)
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca_path), limit=IN_FLIGHT)
+    headers = {"Authorization": f"Bearer {token}", **JSON_BODY}
+    pending = iter(bodies)
+    async with aiohttp.ClientSession(url, headers=headers, connector=connector) as http:
+
+        async def poster() -> None:
+            for body in pending:
+                async with http.post(f"/api/v1/namespaces/{FLOOR}/pods", data=body) as answer:
+                    text = await answer.read()
+                    if answer.status != 201:
+                        raise RuntimeError(text.decode(errors="replace"))
+
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(IN_FLIGHT):
+                group.create_task(poster())
+        return time.monotonic() - started
+
+
+async def measure_floor(cluster: Cluster, http: aiohttp.ClientSession, count: int) -> Json:
+    """The bare client, in a process of its own as the operator is."""
+    arguments = ["--floor", cluster.url, str(cluster.folder / "ca.crt"), "--pods", str(count)]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        __file__,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await child.communicate(cluster.token.encode())
+    if child.returncode:
+        raise RuntimeError("the bare client failed")
+    await until_running(http, FLOOR)
+    await call(http, "DELETE", f"/api/v1/namespaces/{FLOOR}/pods", {"gracePeriodSeconds": 0})
+    await until_pods(http, FLOOR, 0)
+    return {"floor_seconds": round(float(output), 2)}
+
+
+# The operator
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A running operator, and what the kernel says of it."""
+
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def peak_megabytes(self) -> float:
+        """The largest resident set so far."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmHWM"))
+        return int(peak.split()[1]) / 1024
+
+
+@contextlib.asynccontextmanager
+async def operator(cluster: Cluster, profile: str) -> AsyncIterator[Process]:
+    """`slurm-operator run` as people run it, for the length of the block."""
+    program = ["-m", "slurm_operator", "run", "--kubeconfig", str(cluster.kubeconfig_path)]
+    ports = ["--health-port", "0", "--metrics-port", "0", "--bind", "127.0.0.1"]
+    wrapped = ["-m", "cProfile", "-o", profile] if profile else []
+    with (cluster.folder / "operator.log").open("wb") as log:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *wrapped, *program, *ports, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        yield Process(child.pid)
+    finally:
+        if child.returncode is None:
+            child.terminate()
+        await child.wait()
+
+
+async def measure_operator(cluster: Cluster, http: aiohttp.ClientSession, options: argparse.Namespace) -> Json:
+    """Scale out, then rest."""
+    count = options.pods
+    nodesets = CUSTOM.format(namespace=OURS, plural="nodesets")
+    await call(http, "POST", CUSTOM.format(namespace=OURS, plural="controllers"), controller_object(OURS))
+    await call(http, "POST", nodesets, nodeset_object(OURS, 0))
+    async with operator(cluster, options.profile) as process:
+        await until(http, f"{nodesets}/compute", lambda it: it.get("status", {}).get("observedGeneration"))
+        await until_pods(http, OURS, 1)  # the slurmctld
+        cpu, began = process.cpu_seconds(), time.monotonic()
+        since = time.time()
+        await call(http, "PATCH", f"{nodesets}/compute", {"spec": {"replicas": count}}, MERGE)
+        await until_pods(http, OURS, count + 1)
+        exist = time.monotonic() - began
+        exist_cpu = process.cpu_seconds() - cpu
+        await until(http, f"{nodesets}/compute", lambda it: it["status"].get("readyReplicas") == count, pause=0.25)
+        result = {
+            "seconds_until_all_exist": round(exist, 2),
+            "seconds_until_status_says_ready": round(time.monotonic() - began, 2),
+            "cpu_seconds_until_all_exist": round(exist_cpu, 2),
+            "cpu_seconds": round(process.cpu_seconds() - cpu, 2),
+            "peak_megabytes": round(process.peak_megabytes(), 1),
+        }
+        ended = time.time()
+        idle = await measure_idle(process, options.idle)
+    await asyncio.sleep(2)  # the last batch of the audit log
+    return {**result, **idle, **requests(cluster.folder / "audit.log", since, ended, options.idle, count)}
+
+
+async def measure_idle(process: Process, seconds: float) -> Json:
+    """What rest costs."""
+    await asyncio.sleep(min(seconds, 5))
+    cpu = process.cpu_seconds()
+    await asyncio.sleep(seconds)
+    return {"idle_seconds": seconds, "idle_cpu_seconds": round(process.cpu_seconds() - cpu, 2)}
+
+
+# The audit log
+
+
+def requests(path: Path, since: float, ended: float, idle: float, count: int) -> Json:
+    """What the operator asked for: while it scaled, and while it rested."""
+    entries = [entry for entry in map(msgspec.json.decode, path.read_bytes().splitlines()) if _is_operator(entry)]
+    # The status that said "ready" may have been seen before a last write of the same moment.
+    busy = [entry for entry in entries if since <= _time(entry) <= ended + 5]
+    resting = [entry for entry in entries if _time(entry) > ended + 5]
+    status = sorted(_time(entry) for entry in busy if entry["objectRef"].get("subresource") == "status")
+    by_kind: dict[str, int] = {}
+    for entry in busy:
+        reference = entry["objectRef"]
+        name = "/".join(part for part in (reference["resource"], reference.get("subresource")) if part)
+        by_kind[f"{entry['verb']} {name}"] = by_kind.get(f"{entry['verb']} {name}", 0) + 1
+    return {
+        "requests": len(busy),
+        "requests_per_pod": round(len(busy) / count, 3),
+        "requests_by_kind": dict(sorted(by_kind.items())),
+        "status_writes": len(status),
+        "status_writes_in_a_second": _most_within(status, STATUS_WINDOW),
+        "idle_writes": sum(entry["verb"] not in {"get", "list", "watch"} for entry in resting),
+        "idle_requests": len(resting),
+    }
+
+
+def _is_operator(entry: Json) -> bool:
+    return str(entry.get("userAgent", "")).startswith("slurm-operator") and "objectRef" in entry
+
+
+def _time(entry: Json) -> float:
+    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+
+
+def _most_within(times: Sequence[float], seconds: float) -> int:
+    return max((sum(start <= each < start + seconds for each in times) for start in times), default=0)
+
+
+# Putting it together
+
+
+async def measure(options: argparse.Namespace) -> Json:
+    """Floor, then operator, on one fresh cluster."""
+    with tempfile.TemporaryDirectory(prefix="scale-") as name:
+        folder = Path(name)
+        async with audited_cluster(folder) as cluster, cluster.session() as http, fake_nodes(cluster, NODES):
+            await prepare(http)
+            floor = await measure_floor(cluster, http, options.pods)
+            try:
+                ours = await measure_operator(cluster, http, options)
+            except TimeoutError:
+                log = (folder / "operator.log").read_text(errors="replace")
+                raise RuntimeError(f"the operator did not get there:\n{log[-3000:]}") from None
+    ratio = round(ours["seconds_until_all_exist"] / floor["floor_seconds"], 3)
+    return {"pods": options.pods, **floor, "times_floor": ratio, **ours}
+
+
+def above_bars(result: Json) -> list[str]:
+    """Which bars were missed."""
+    bars = {
+        "times_floor": BAR_TIME,
+        "cpu_seconds": BAR_CPU_SECONDS,
+        "peak_megabytes": BAR_MEGABYTES,
+        "status_writes_in_a_second": BAR_STATUS_WRITES,
+        "idle_writes": 0,
+    }
+    return [f"{name} is {result[name]}, the bar is {bar}" for name, bar in bars.items() if result[name] > bar]
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--idle", type=float, default=60.0)
+    parser.add_argument("--profile", default="", help="write a cProfile of the operator to this file")
+    parser.add_argument("--floor", nargs=2, metavar=("URL", "CA"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.floor:
+        print(asyncio.run(post_all(options.floor[0], sys.stdin.read(), options.floor[1], options.pods)))
+        return 0
+    if missing := missing_tools():
+        print(f"skipped: {', '.join(missing)} are not built (make kube-tools)", file=sys.stderr)
+        return 0
+    result = asyncio.run(measure(options))
+    missed = above_bars(result)
+    if options.output == "json":
+        print(json.dumps(result))
+    else:
+        for name, value in result.items():
+            print(f"{name:34} {value}")
+    for line in missed:
+        print(line, file=sys.stderr)
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

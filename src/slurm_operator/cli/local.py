@@ -1,0 +1,297 @@
+"""`slurm-operator local`: a Slurm cluster on this machine, without a Kubernetes.
+
+In: arguments. Out: text for people, JSON for machines, and exit codes: 0 is well, 1 is not, 2 is wrong usage. Every
+command takes `--name` or `--data`; the work is done by `local/cluster.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from slurm_operator.local.cluster import Health
+    from slurm_operator.local.home import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+# `local kubectl get pods -w` is kubectl's business, down to its -h.
+PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+def of_cluster(command: F) -> F:
+    """Which cluster is meant."""
+    command = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")(command)
+    return click.option("--name", default="demo", show_default=True, help="Name of the cluster.")(command)
+
+
+def for_people(command: F) -> F:
+    """An error of ours is a sentence and exit code 1, never a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        from slurm_operator.errors import OperatorError
+
+        try:
+            return command(*arguments, **options)
+        except OperatorError as error:
+            click.secho(f"Error: {error}", fg="red", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("stopped waiting; what was started goes on", err=True)
+            sys.exit(130)
+
+    return wrapped  # type: ignore[return-value]  # same signature
+
+
+def _home(name: str, data: Path | None) -> Home:
+    from slurm_operator.local.home import Home
+
+    return Home.of(name, data)
+
+
+@click.group()
+def local() -> None:
+    """Run a Slurm cluster on this machine, without a Kubernetes (Linux, root)."""
+
+
+@local.command()
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    help="Manifests to apply; a folder is read whole, - is standard input. May be given again.",
+)
+@click.option("--slurm", metavar="VERSION", help="Slurm version, such as 24.11 or 26.05.")
+@click.option("--nodes", type=click.IntRange(1, 256), help="How many (virtual) Kubernetes nodes.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server; any by default.")
+@click.option("--wait/--no-wait", default=True, help="Wait until everything is ready.")
+@click.option("--timeout", type=click.IntRange(1), default=300, show_default=True, help="Seconds to wait at most.")
+@of_cluster
+@for_people
+def up(
+    paths: tuple[str, ...],
+    slurm: str | None,
+    nodes: int | None,
+    port: int,
+    wait: bool,
+    timeout: int,
+    name: str,
+    data: Path | None,
+) -> None:
+    """Start the cluster, apply manifests and wait until all is ready. Doing it again changes nothing."""
+    import asyncio
+
+    from slurm_operator.local import cluster
+    from slurm_operator.local.home import Choices
+    from slurm_operator.local.image.progress import show
+
+    objects = _manifests(paths)
+    home = _home(name, data)
+    before = home.choices() or Choices(name=name)
+    choices = Choices(
+        name=name, slurm=slurm or before.slurm, nodes=nodes or before.nodes, port=port, cache=before.cache
+    )
+    with show() as progress:
+        chosen = cluster.prepare(home, choices, progress)
+        asyncio.run(cluster.start(home, progress))
+    if before.nodes != chosen.nodes or before.slurm != chosen.slurm:
+        cluster.restart_part(home, "node")
+    counts = asyncio.run(cluster.apply(home, objects))
+    if objects:
+        click.echo(", ".join(f"{number} {what}" for what, number in counts.items() if number) + " objects", err=True)
+    if wait:
+        with _watched() as seen:
+            asyncio.run(cluster.wait_until_ready(home, seen, timeout))
+    click.echo(f"The cluster {name!r} is up. Go on with: slurm-operator local status, kubectl, shell, down", err=True)
+
+
+def _manifests(paths: tuple[str, ...]) -> list[dict[str, Any]]:
+    from slurm_operator.cli.manifests import Problem, read
+    from slurm_operator.local.home import LocalError
+
+    found = list(read(paths)) if paths else []
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems:
+        raise LocalError("\n".join(str(problem) for problem in problems))
+    objects = [item.value for item in found if not isinstance(item, Problem)]
+    return [each for item in objects for each in (item["items"] if item.get("kind") == "List" else [item])]
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[Health], None]]:
+    """Progress while waiting: a table that changes on a terminal, lines elsewhere."""
+    from slurm_operator.cli.local_view import Lines, live
+
+    if sys.stderr.isatty():
+        with live() as seen:
+            yield seen
+    else:
+        yield Lines()
+
+
+@local.command()
+@of_cluster
+@for_people
+def down(name: str, data: Path | None) -> None:
+    """Stop everything; objects, job records and volumes stay for the next `up`."""
+    from slurm_operator.local import cluster
+    from slurm_operator.local.image.progress import show
+
+    with show() as progress:
+        ran = cluster.down(_home(name, data), progress)
+    click.echo(f"The cluster {name!r} {'is stopped' if ran else 'did not run'}; its data stay.", err=True)
+
+
+@local.command()
+@of_cluster
+@for_people
+def reset(name: str, data: Path | None) -> None:
+    """Remove the cluster with all its data; images stay in the cache."""
+    from slurm_operator.local import cluster
+    from slurm_operator.local.image.progress import show
+
+    with show() as progress:
+        was = cluster.reset(_home(name, data), progress)
+    click.echo(f"Nothing is left of the cluster {name!r}." if was else f"There is no cluster {name!r}.", err=True)
+
+
+@local.command()
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@of_cluster
+@for_people
+def status(output: str, name: str, data: Path | None) -> None:
+    """Show how the cluster is; exit code 1 when something is not well."""
+    import asyncio
+
+    from slurm_operator.cli import local_view
+    from slurm_operator.local import cluster
+
+    health = asyncio.run(cluster.health(_home(name, data)))
+    click.echo(local_view.as_json(health) if output == "json" else local_view.as_text(health), nl=False)
+    sys.exit(0 if health.healthy else 1)
+
+
+@local.command()
+@click.argument("part", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
+@click.option("--tail", type=click.IntRange(0), default=50, show_default=True, help="Lines from the end.")
+@of_cluster
+@for_people
+def logs(part: str | None, follow: bool, tail: int, name: str, data: Path | None) -> None:
+    """Show what a part printed: apiserver, node, controllers, operator or supervisor; all by default."""
+    from slurm_operator.local import cluster
+    from slurm_operator.local.home import LocalError
+
+    home = _home(name, data)
+    home.require()
+    names = cluster.part_names()
+    if part is not None and part not in names:
+        raise LocalError(f"there is no part {part!r}: {', '.join(names)}; pods have kubectl logs")
+    files = [str(home.log(each)) for each in ([part] if part else names) if home.log(each).exists()]
+    if not files:
+        raise LocalError("nothing was written yet")
+    os.execvp("tail", ["tail", "-n", str(tail), *(["-F"] if follow else []), *files])  # noqa: S606, S607
+
+
+@local.command()
+@click.option("--path", is_flag=True, help="Print the file's path only.")
+@of_cluster
+@for_people
+def kubeconfig(path: bool, name: str, data: Path | None) -> None:
+    """Print the kubeconfig of the cluster."""
+    home = _home(name, data)
+    home.require()
+    click.echo(str(home.kubeconfig) + "\n" if path else home.kubeconfig.read_text(), nl=False)
+
+
+@local.command(context_settings=PASSED_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@of_cluster
+@for_people
+def kubectl(arguments: tuple[str, ...], name: str, data: Path | None) -> None:
+    """Run kubectl against the cluster; one is fetched if this machine has none."""
+    program, environment = _kubectl(_home(name, data))
+    os.execve(program, ["kubectl", *arguments], environment)  # noqa: S606
+
+
+def _kubectl(home: Home) -> tuple[str, dict[str, str]]:
+    from slurm_operator.local import machine
+    from slurm_operator.local.image.progress import show
+
+    choices = home.require()
+    with show() as progress:
+        program = machine.kubectl(Path(choices.cache), progress)
+    return program, {**os.environ, "KUBECONFIG": str(home.kubeconfig)}
+
+
+@local.command()
+@click.option("--user", default="alice", show_default=True, help="Who to be: alice, bob or root.")
+@click.option("-n", "--namespace", help="Namespace of the login pod, where there are several.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@of_cluster
+@for_people
+def shell(user: str, namespace: str | None, command: tuple[str, ...], name: str, data: Path | None) -> None:
+    """Open a login shell with sbatch and squeue, or run a command there."""
+    import asyncio
+    import shlex
+
+    from slurm_operator.local import cluster
+
+    home = _home(name, data)
+    pod = asyncio.run(cluster.login_pod(home, namespace))
+    program, environment = _kubectl(home)
+    words = ["su", "-", user, *(["-c", shlex.join(command)] if command else [])]
+    terminal = ["-it"] if sys.stdin.isatty() and not command else ["-i"]
+    where = ["-n", pod.namespace, pod.name, "-c", pod.container]
+    os.execve(program, ["kubectl", "exec", *terminal, *where, "--", *words], environment)  # noqa: S606
+
+
+@local.group()
+def image() -> None:
+    """Images: Debian root file systems with Slurm, built here."""
+
+
+@image.command("build")
+@click.option("--slurm", metavar="VERSION", help="Slurm version, such as 24.11 or 26.05.")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for newer packages.")
+@for_people
+def image_build(slurm: str | None, refresh: bool) -> None:
+    """Build the image of a Slurm version, if it is not there yet."""
+    from slurm_operator.local.image import build, recipe, store
+    from slurm_operator.local.image.progress import show
+
+    with show() as progress:
+        built = build.build(slurm or recipe.DEFAULT_VERSION, store.default_cache(), progress, refresh=refresh)
+    click.echo(f"Slurm {built.version} of Debian {built.suite}: {built.path} ({built.bytes / 1e6:.0f} MB)")
+
+
+@image.command("list")
+@for_people
+def image_list() -> None:
+    """List the images that were built."""
+    from slurm_operator.local.image import store
+
+    for each in store.list_images(store.default_cache()):
+        old = "" if each.current else "  (outdated: it would be built differently today)"
+        click.echo(f"{each.version}  {each.suite:8}  {each.bytes / 1e6:5.0f} MB  {each.built}  {each.path}{old}")
+
+
+@local.command()
+@of_cluster
+@for_people
+def images(name: str, data: Path | None) -> None:
+    """Show what image names in manifests stand for; the first line names the file to change."""
+    from slurm_operator.local.image import rules
+
+    home = _home(name, data)
+    click.echo(f"# {home.rules}")
+    click.echo(rules.dump(rules.load(home.rules)), nl=False)

@@ -1,0 +1,102 @@
+"""How a local cluster is shown: text, JSON, lines while waiting, and a live table on a terminal.
+
+In: `Health` of `local/cluster.py`. Out: text. Called by `cli/local.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from slurm_operator.local.cluster import Health
+    from slurm_operator.local.supervisor import PartRecord
+
+ROWS = 18
+
+
+def as_json(health: Health) -> str:
+    """Health for machines."""
+    plain = msgspec.to_builtins(health)
+    for part, record in zip(plain["parts"], health.parts, strict=True):
+        part["running"] = record.is_running
+    return json.dumps({"healthy": health.healthy, **plain}, indent=2) + "\n"
+
+
+def as_text(health: Health) -> str:
+    """Health for people."""
+    lines = [f"cluster {health.name}: {'healthy' if health.healthy else 'not well'}   data: {health.data}"]
+    pid = f"pid {health.supervisor}" if health.supervisor else "does not run: slurm-operator local up starts it"
+    lines.append(f"  {'supervisor':12} {pid}")
+    lines += [f"  {record.name:12} {_part(record)}" for record in health.parts]
+    lines += [f"  {'API':12} {'answers' if health.answers else 'does not answer'}"]
+    lines += [f"  {'ok ' if each.ready else '-- '} {each.title}: {each.message}" for each in health.objects]
+    lines += [f"  !! {sentence}" for sentence in health.trouble]
+    return "\n".join(lines) + "\n"
+
+
+def _part(record: PartRecord) -> str:
+    if not record.is_running:
+        return f"does not run ({record.last_exit or 'never started'})"
+    again = f", restarted {record.restarts} times (last: {record.last_exit})" if record.restarts else ""
+    return f"pid {record.pid}, {time.time() - record.since:.0f} s{again}"
+
+
+class Lines:
+    """A line for each object that became ready or not, and each trouble once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._start = clock, clock()
+        self._said: dict[str, object] = {}
+
+    def __call__(self, health: Health) -> None:
+        """Print what is new."""
+        for each in health.objects:
+            if each.ready and self._said.get(each.title) != "ready":
+                self._say(each.title, "ready", f"{each.title} is ready")
+            elif not each.ready and self._said.get(each.title) == "ready":
+                self._say(each.title, "waiting", f"{each.title} is not ready any more: {each.message}")
+        for sentence in health.trouble:
+            key = sentence.partition("(")[0]
+            if key not in self._said:
+                self._say(key, "said", sentence)
+
+    def _say(self, key: str, value: str, text: str) -> None:
+        self._said[key] = value
+        print(f"[{self._clock() - self._start:5.1f} s] {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def live() -> Iterator[Callable[[Health], None]]:
+    """A table on the terminal that follows the cluster."""
+    from rich.console import Console
+    from rich.live import Live
+
+    start = time.monotonic()
+    with Live(console=Console(stderr=True), refresh_per_second=8, transient=True) as view:
+        yield lambda health: view.update(_table(health, time.monotonic() - start))
+
+
+def _table(health: Health, seconds: float) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    ready = sum(each.ready for each in health.objects)
+    table = Table(title=f"{ready} of {len(health.objects)} ready, {seconds:.0f} s", box=None, title_justify="left")
+    for column in ("", "kind", "name", "says"):
+        table.add_column(column, no_wrap=True)
+    waiting = [each for each in health.objects if not each.ready]
+    for each in [*waiting, *(each for each in health.objects if each.ready)][:ROWS]:
+        mark = Text("✔", "green") if each.ready else Text("…", "yellow")
+        table.add_row(mark, each.kind, f"{each.namespace}/{each.name}".lstrip("/"), Text(each.message, "dim"))
+    for sentence in health.trouble:
+        table.add_row(Text("!", "red"), "", "", Text(sentence, "red"))
+    return table

@@ -1,0 +1,108 @@
+"""Rules for NodeSets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.admission.rules.resources import KEY, check, said
+
+from slurm_operator.api.problem import Path
+
+Changes = dict[Path, Any]
+HOSTNAME: Path = ("spec", "template", "spec", "hostname")
+MOST: Path = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
+WINDOW: Path = ("spec", "updateStrategy", "scheduledUpdate")
+CLAIMS: Path = ("spec", "volumeClaimTemplates")
+START = "2026-01-31T22:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({("metadata", "name"): "a.b"}, 'metadata.name: "a.b" must hold no dot: workers are named after it'),
+        ({HOSTNAME: "-"}, 'spec.template.spec.hostname: "-" has no letter or digit'),
+        ({HOSTNAME: "a_b"}, "spec.template.spec.hostname: "),
+        ({HOSTNAME: "a.b"}, "spec.template.spec.hostname: "),
+        ({HOSTNAME: "a\n"}, "spec.template.spec.hostname: "),
+        ({HOSTNAME: "x" * 63}, "spec.template.spec.hostname: "),
+        ({("spec", "replicas"): 65534}, "spec.replicas: 65534 is more than a Slurm cluster can hold, 65533"),
+        ({MOST: 0}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0 would stop every update; the least is 1"),
+        ({MOST: -1}, "spec.updateStrategy.rollingUpdate.maxUnavailable: -1 would stop"),
+        ({MOST: "0%"}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0% would stop every update"),
+        ({MOST: "101%"}, 'spec.updateStrategy.rollingUpdate.maxUnavailable: "101%" is neither'),
+        ({MOST: "many"}, 'spec.updateStrategy.rollingUpdate.maxUnavailable: "many" is neither'),
+        ({MOST: "5%\n"}, "spec.updateStrategy.rollingUpdate.maxUnavailable: "),
+        ({WINDOW: {"duration": "59s"}}, "spec.updateStrategy.scheduledUpdate.duration: must be at least 1m"),
+        ({WINDOW: {"duration": "soon"}}, 'spec.updateStrategy.scheduledUpdate.duration: "soon" is no duration'),
+        ({WINDOW: {"flags": ["DAILY", "a b"]}}, "spec.updateStrategy.scheduledUpdate.flags[1]: "),
+        (
+            {("spec", "updateStrategy", "type"): "ScheduledUpdate"},
+            "spec.updateStrategy.scheduledUpdate.startTime: scheduledUpdate.startTime and scheduledUpdate.duration",
+        ),
+        ({("spec", "ssh"): {"enabled": True}}, "spec.ssh.sssdConfRef.name: must name a Secret when ssh is enabled"),
+        ({("spec", "ssh"): {"enabled": True, "sssdConfRef": {"key": "a"}}}, "spec.ssh.sssdConfRef.name: must name"),
+        ({("spec", "ssh"): {"extraSshdConfig": "a\\"}}, "spec.ssh.extraSshdConfig: must not end in a backslash"),
+        ({("spec", "extraConf"): "Weight"}, 'spec.extraConf: "Weight" is not of the form Key=Value'),
+        ({("spec", "extraConf"): "Weight="}, 'spec.extraConf: "Weight=" is not of the form Key=Value'),
+        ({("spec", "extraConf"): "Gres=$(id)"}, 'spec.extraConf: must not hold "$", which a shell would act on'),
+        ({("spec", "partition"): {"config": "PartitionName=x"}}, "spec.partition.config: must not set PartitionName"),
+        ({("spec", "partition"): {"config": "State=UP # x"}}, "spec.partition.config: must not hold '#'"),
+        ({("spec", "partition"): {"config": "State"}}, "spec.partition.config: "),
+        ({CLAIMS: [{"spec": {}}]}, "spec.volumeClaimTemplates[0].metadata.name: is required"),
+        ({CLAIMS: [{"metadata": {"name": "A"}}]}, "spec.volumeClaimTemplates[0].metadata.name: "),
+        (
+            {CLAIMS: [{"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}]},
+            'spec.volumeClaimTemplates[1].metadata.name: "a" is there twice',
+        ),
+    ],
+    ids=lambda item: item[:70] if isinstance(item, str) else "",
+)
+def test_a_mistake_is_refused(changes: Changes, expected: str) -> None:
+    found = said(check("NodeSet", changes))
+    assert len(found) == 1, found
+    assert found[0].startswith(expected), found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {HOSTNAME: "gpu-"},
+        {HOSTNAME: "gpu", ("metadata", "name"): "a.b"},
+        {HOSTNAME: "x" * 62},
+        {("spec", "replicas"): 0},
+        {("spec", "replicas"): 65533},
+        {MOST: 1},
+        {MOST: "1%"},
+        {MOST: "100%"},
+        {WINDOW: {"startTime": START, "duration": "1m"}, ("spec", "updateStrategy", "type"): "ScheduledUpdate"},
+        {WINDOW: {"duration": "0s", "flags": ["DAILY"]}},
+        {("spec", "ssh"): {"enabled": True, "sssdConfRef": KEY}},
+        {("spec", "ssh"): {"enabled": False}},
+        {("spec", "extraConf"): "Weight=10 Gres=gpu:a100:4 Features=a,b"},
+        {("spec", "partition"): {"enabled": True, "config": "Default=YES MaxTime=1-00:00:00 Nodes=a"}},
+        {CLAIMS: [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]},
+        {("spec", "scalingMode"): "DaemonSet"},
+    ],
+    ids=lambda changes: " ".join(str(value) for value in changes.values())[:60],
+)
+def test_what_is_right_passes(changes: Changes) -> None:
+    assert check("NodeSet", changes) == []
+
+
+def test_a_worker_has_room_for_its_ordinal() -> None:
+    assert check("NodeSet", {HOSTNAME: "x" * 61, ("spec", "replicas"): 100}) == []
+    assert check("NodeSet", {HOSTNAME: "x" * 61, ("spec", "replicas"): 101}) != []
+    assert check("NodeSet", {HOSTNAME: "x" * 61, ("spec", "ordinalPadding"): 3}) != []
+
+
+def test_claims_never_change() -> None:
+    claims: Changes = {CLAIMS: [{"metadata": {"name": "a"}}]}
+    assert check("NodeSet", claims, old=claims) == []
+    assert said(check("NodeSet", {}, old=claims))[0].startswith("spec.volumeClaimTemplates: must not change")
+    assert said(check("NodeSet", claims, old={}))[0].startswith("spec.volumeClaimTemplates: must not change")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    found = said(check("NodeSet", {("spec", "extraConf"): "a b=`x`", ("spec", "ssh"): {"enabled": True}, MOST: 0}))
+    assert len(found) == 4
