@@ -1,0 +1,8 @@
+"""The DNS server of local mode: names of Services and pods, from the API server's own objects.
+
+    wire     pure: bytes <-> questions and answers
+    records  which records a name has, out of the caches of Services and EndpointSlices
+    server   UDP and TCP
+
+A ClusterIP Service answers with the addresses of its ready pods, so that no packet ever needs to be rewritten.
+"""
