@@ -10,7 +10,7 @@ CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slur
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test property test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
+.PHONY: help install demo down examples test property test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,14 +24,18 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 install: $(STAMP) ## Make the virtual environment
 
-demo: $(STAMP) ## Render and check every example
+demo: $(STAMP) ## Run a Slurm cluster on this machine, and a job on it (Linux, root)
+	@$(BIN)/python tools/demo.py
+
+down: $(STAMP) ## Stop the demo
+	@$(BIN)/slurm-operator local down
+
+examples: $(STAMP) ## Render and check every example
 	@for file in $(EXAMPLES); do \
 	  printf '%-40s' "$$file"; \
 	  $(BIN)/slurm-operator render -f $$file -o json | $(BIN)/python -c 'import json,sys; items = json.load(sys.stdin)["items"]; print(f"{len(items):3} objects", end="  ")' || exit 1; \
 	  $(BIN)/slurm-operator check -f $$file || exit 1; \
 	done
-	@echo; echo "slurm.conf of examples/partitions.yaml:"; echo
-	@$(BIN)/slurm-operator render -f examples/partitions.yaml --slurm-conf
 
 test: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(CORE)

@@ -22,6 +22,8 @@ class Settings:
     bind: str = "0.0.0.0"  # noqa: S104  # a pod's probes come from outside of it
     workers: dict[str, int] = field(default_factory=dict)
     cluster_domain: str = "cluster.local"
+    # Types of Kubernetes node conditions whose words become the reason of a drain.
+    propagated_node_conditions: tuple[str, ...] = ()
     # How slurmrestd is reached; {service}, {namespace} and {port} are filled in.
     restapi_address: str = "http://{service}.{namespace}:{port}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -67,6 +68,8 @@ class Cluster:
         terminating: bool = False,
         owner: str = "nodeset",
         host: str | None = None,
+        states: Iterable[str] = (),
+        registered: str = "",
     ) -> objects.Pod:
         newest = hash_ if hash_ is not None else revision.hash_of(self.nodeset())
         condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": READY_SINCE}
@@ -82,9 +85,19 @@ class Cluster:
                 "ownerReferences": [{"uid": owner, "kind": "NodeSet", "name": "w", "controller": True}],
             },
             "spec": {"nodeName": node, "hostname": host or name, "subdomain": "slurm-workers-slurm"},
-            "status": {"phase": phase, "conditions": [condition]},
+            "status": {"phase": phase, "conditions": [condition, *self._said(states, registered)]},
         }
         return msgspec.convert(raw, objects.Pod)
+
+    def _said(self, states: Iterable[str], registered: str) -> Iterable[dict[str, str]]:
+        """What was said of a pod's Slurm node: its states, and since when it is registered, or (with a -) is not."""
+        known = {"message": "Slurm has a record of its node", "lastTransitionTime": READY_SINCE}
+        if registered.startswith("-"):
+            known = {"message": "Slurm has no record of its node", "lastTransitionTime": registered[1:]}
+        if registered or states:
+            yield {"type": "SlurmNodeRegistered", "status": "False" if registered[:1] == "-" else "True", **known}
+        for state in states:
+            yield {"type": f"SlurmNodeState{state}", "status": "True", "lastTransitionTime": READY_SINCE}
 
     def kube_node(self, name: str = "k1", **fields: Any) -> objects.Node:
         raw = {"metadata": {"name": name, **fields.pop("metadata", {})}, "spec": fields}
@@ -97,6 +110,8 @@ class Cluster:
         return SlurmWorld(Unknown("no answer"), Unknown("no answer"))
 
     def node(self, name: str, *states: str, reason: str = "", **fields: Any) -> Node:
+        info = {"namespace": "ns", "podName": name, "node": "k1", "nodeSetName": "w", "nodeSetUID": "nodeset"}
+        fields.setdefault("comment", json.dumps(info, separators=(",", ":")))
         return Node(name=name, states=frozenset(states or ("IDLE",)), reason=reason, **fields)
 
     def job(self, number: int, *nodes: str, state: str = "RUNNING", **fields: Any) -> Job:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.build import labels, nodeset
+from slurm_operator.kube import objects
 from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Undrain, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
@@ -242,10 +243,19 @@ def test_a_deadline_is_written_once_and_taken_away_when_idle(cluster: Any, of_ty
 
 
 def test_a_settled_world_needs_nothing(cluster: Any, of_type: Any) -> None:
-    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
+    pod = cluster.pod("w-0", states=["Idle"])
+    world = cluster.world(cluster.nodeset(), [pod], cluster.slurm(cluster.node("w-0")))
     plan = plan_nodeset(world)
     assert [action for action in plan.actions if type(action).__name__ != "Apply"] == []
     assert plan.requeue_after == 5.0
+
+
+def test_without_slurm_it_looks_again_often_only_while_somebody_is_to_go(cluster: Any) -> None:
+    cr = cluster.nodeset(replicas=1)
+    staying = cluster.world(cr, [cluster.pod("w-0")], cluster.blind())
+    assert plan_nodeset(staying).requeue_after == 5.0
+    condemned = cluster.pod("w-1", annotations={labels.CONDEMNED: "scale-in"})
+    assert plan_nodeset(cluster.world(cr, [cluster.pod("w-0"), condemned], cluster.blind())).requeue_after == 1.0
 
 
 # Registration
@@ -414,7 +424,9 @@ def test_a_claim_dies_only_with_a_real_scale_in(
     )
     pod = cluster.pod("w-0", hash_="old", annotations={labels.CONDEMNED: why})
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=f"{OURS}x"))
-    claim = type("Live", (), {"metadata": type("M", (), {"uid": "c", "resource_version": "1"})()})()
+    stranger = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "left-over"}
+    raw = {"metadata": {"uid": "c", "resourceVersion": "1", "ownerReferences": [stranger]}}
+    claim = objects.decode_hook(objects.RawObject, raw)
     live = {("v1", "PersistentVolumeClaim", "ns", "scratch-w-0"): claim}
     plan = plan_nodeset(cluster.world(cr, [pod], slurm, live=live, claims=frozenset({"scratch-w-0"})))
     patches = [each for each in of_type(plan, PatchMetadata) if each.kind == "PersistentVolumeClaim"]

@@ -109,6 +109,10 @@ class Writer:
         self._learn(desired, answer, subresource)
         return Applied(Effect.CREATED if live is None else Effect.CHANGED, answer, why)
 
+    def would_change(self, desired: Mapping[str, Any], live: RawObject | None, *, subresource: str = "") -> bool:
+        """Whether an apply would send a request."""
+        return live is None or bool(self._differences(desired, live, subresource))
+
     async def status(self, desired: Mapping[str, Any], live: RawObject | Look | None = Look.FIRST) -> Applied:
         """Apply a status; `desired` holds metadata and status alone. Conditions of others stay."""
         return await self.apply(desired, live, subresource="status")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from slurm_operator.build.metadata import Object
 from slurm_operator.kube.objects import RawObject
+from slurm_operator.slurm.requests import ReservationChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,27 @@ class DeleteNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SetReservation:
+    """Make a Slurm reservation, or change what is given of it."""
+
+    change: ReservationChange
+
+    def __str__(self) -> str:
+        return f"set reservation {self.change.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReservation:
+    """Delete a Slurm reservation."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"delete reservation {self.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Tell people: an event about the resource."""
 
@@ -139,7 +161,8 @@ class Tell:
         return f"event {self.reason}: {self.message}"
 
 
-Action = Apply | Create | Delete | PatchMetadata | PatchPodConditions | Drain | Undrain | UpdateNode | DeleteNode | Tell
+SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation
+Action = Apply | Create | Delete | PatchMetadata | PatchPodConditions | SlurmAction | Tell
 
 
 @dataclass(frozen=True, slots=True)

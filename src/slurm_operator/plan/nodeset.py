@@ -11,37 +11,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
-from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import claims, labels, nodeset, revision
+from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.build import claims, labels, names, nodeset, revision
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.kube.objects import Node, Pod, RawObject
-from slurm_operator.plan import placement
-from slurm_operator.plan.actions import (
-    Action,
-    Apply,
-    Create,
-    Delete,
-    DeleteNode,
-    Drain,
-    PatchMetadata,
-    Plan,
-    Tell,
-    Undrain,
-    UpdateNode,
-)
+from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
+from slurm_operator.plan.actions import Action, Apply, Create, Delete, DeleteNode, PatchMetadata, Plan, Tell
+from slurm_operator.plan.drains import drains
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.rollout import to_update
 from slurm_operator.plan.workers import (
     DELETION,
     PLACEMENT,
+    REGISTRATION_GRACE,
     SCALE_IN,
     UPDATE,
     SlurmWorld,
     Worker,
+    absence_in_doubt,
     in_deletion_order,
+    jobs_by_node,
     workers,
 )
 from slurm_operator.slurm import policy
@@ -49,8 +40,6 @@ from slurm_operator.slurm.model import Absent, Unknown
 
 WAITING = 1.0
 IDLE = 5.0
-# A worker that is ready but unknown to Slurm for this long has lost its registration.
-REGISTRATION_GRACE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +55,20 @@ class NodeSetWorld:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     live: Mapping[Identity, RawObject] = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
+    revisions: tuple[RawObject, ...] = ()
     deleting: bool = False
+    # Types of Kubernetes node conditions that explain a drain.
+    propagated: frozenset[str] = frozenset()
 
     @property
     def workers(self) -> list[Worker]:
         """The workers that there are."""
-        return workers(self.cr, self.pods, self.slurm)
+        return workers(self.cr, self.pods, self.slurm, self.now)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether Slurm has not said enough to choose anybody by."""
+        return isinstance(self.slurm.nodes, Unknown) or isinstance(self.slurm.jobs, Unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +83,76 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     """Everything that should be done now."""
     everyone = world.workers
     choice = choose(world, everyone)
+    going, staying, new = choice.going.values(), choice.staying, new_workers(world, everyone, choice)
     stages: list[tuple[Action, ...]] = [
-        tuple(_finalizer(world)),
+        tuple(_finalizers(world, staying)),
         tuple(_objects(world)),
-        *_creations(world, everyone, choice),
+        *_creations(world, new),
         tuple(_over(world, everyone)),
-        tuple(_drains(world, choice)),
+        # The choice is written down before anything is done about it: whoever comes next keeps it.
         tuple(_metadata(world, everyone, choice)),
-        tuple(_registrations(choice)),
-        tuple(_departures(world, choice)),
+        tuple(drains(staying, going, world.nodes, world.propagated)),
+        tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
+        tuple(_places(world, staying)),
+        tuple(pod_conditions.patches(everyone, world.now)),
+        tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
+        tuple(_claim_owners(world, everyone, choice)),
+        tuple(_departures(choice)),
         tuple(_unregistered(world, choice)),
+        tuple(_leftovers(world, everyone, new)),
     ]
-    waits = bool(choice.going) or any(worker.node is None for worker in choice.staying)
-    return Plan(tuple(stage for stage in stages if stage), WAITING if waits else IDLE)
+    return Plan(tuple(stage for stage in stages if stage), WAITING if _is_waiting(world, everyone, choice) else IDLE)
+
+
+def _is_waiting(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> bool:
+    # Without any word of Slurm nobody is waited for in particular.
+    unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in choice.staying)
+    return bool(choice.going) or unknown or (world.deleting and bool(everyone))
 
 
 # Who goes
 
 
 def choose(world: NodeSetWorld, everyone: list[Worker]) -> Choice:
-    """Choose the workers that go; a choice that was made is kept."""
+    """Choose the workers that go; a choice that was made is kept, and none is made without Slurm's word."""
     present = [worker for worker in everyone if not worker.is_terminating and not worker.is_over]
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})
+    strangers = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
+    own = [worker for worker in present if worker not in strangers]
     if world.cr.is_daemon:
-        going = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, present)}
+        going = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        surplus = max(len(present) - world.cr.spec.replicas, 0)
-        going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(present, surplus, world.now)}
-    rest = [worker for worker in present if worker.name not in going]
+        surplus = max(len(own) - world.cr.spec.replicas, 0)
+        going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
+    rest = [worker for worker in own if worker.name not in going]
     updated = to_update(world.cr, rest, revision_of(world), world.now)
-    going |= {worker.name: (worker, UPDATE) for worker in updated}
+    going |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
+    going |= {worker.name: (worker, PLACEMENT) for worker in strangers}
     return Choice(tuple(worker for worker in present if worker.name not in going), going)
+
+
+def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
+    made_as = worker.pod.metadata.labels.get(labels.SCALING_MODE)
+    return made_as is not None and made_as != (DAEMON if cr.is_daemon else STATEFUL)
 
 
 def revision_of(world: NodeSetWorld) -> str:
     """The newest revision's hash."""
-    return revision.hash_of(world.cr, world.cr.status.collision_count)
+    return revision.hash_of(world.cr, collisions_of(world))
 
 
-def _scale_in(present: list[Worker], surplus: int, now: datetime) -> list[Worker]:
-    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), now)
-    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), now)
-    return [*chosen, *others][:surplus]
+def collisions_of(world: NodeSetWorld) -> int | None:
+    """How often that hash has collided."""
+    return revisions.collisions(world.cr, world.revisions)
+
+
+def _scale_in(world: NodeSetWorld, present: list[Worker], surplus: int) -> list[Worker]:
+    if not surplus:
+        return []
+    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), world.now)
+    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), world.now)
+    return (chosen if world.is_blind else [*chosen, *others])[:surplus]
 
 
 def _misplaced(world: NodeSetWorld, present: list[Worker]) -> Iterator[Worker]:
@@ -161,10 +185,18 @@ def _pinned_node(pod: Pod) -> str:
 # Objects, claims, pods
 
 
-def _finalizer(world: NodeSetWorld) -> Iterator[Action]:
-    cr = world.cr
-    if not world.deleting and labels.DRAIN_FINALIZER not in cr.metadata.finalizers:
-        yield _patch_cr(cr, (*cr.metadata.finalizers, labels.DRAIN_FINALIZER))
+def _finalizers(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
+    cr, wanted = world.cr, set(world.cr.metadata.finalizers)
+    if not world.deleting:
+        wanted.add(labels.DRAIN_FINALIZER)
+    if reservation.wanted(cr, staying, deleting=world.deleting) is not None:
+        wanted.add(labels.RESERVATION_FINALIZER)
+    elif reservation.is_settled(world.slurm) and reservation.found(cr, world.slurm) is None:
+        wanted.discard(labels.RESERVATION_FINALIZER)
+    kept = tuple(each for each in cr.metadata.finalizers if each in wanted)
+    new = tuple(sorted(wanted - set(kept)))
+    if (*kept, *new) != tuple(cr.metadata.finalizers):
+        yield _patch_cr(cr, (*kept, *new))
 
 
 def _patch_cr(cr: NodeSet, finalizers: tuple[str, ...]) -> PatchMetadata:
@@ -182,24 +214,47 @@ def _patch_cr(cr: NodeSet, finalizers: tuple[str, ...]) -> PatchMetadata:
 def _objects(world: NodeSetWorld) -> Iterator[Action]:
     if world.deleting:
         return
-    desired = [revision.controller_revision(world.cr, 1, world.cr.status.collision_count)]
-    if world.cr.spec.ssh.enabled:
-        desired.append(nodeset.ssh_config(world.cr))
+    yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
+    yield revisions.applied(world.cr, world.revisions, collisions_of(world))
+    desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
     desired += nodeset.shared_objects(world.controller, world.refs)
     for value in desired:
         yield Apply(value, world.live.get(identity(value)))
 
 
-def _creations(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[tuple[Action, ...]]:
+def _leftovers(world: NodeSetWorld, everyone: Iterable[Worker], new: Iterable[nodeset.Worker]) -> Iterator[Action]:
+    """What nobody needs any more: node records, revisions, the configuration of an ssh that was turned off."""
+    hostnames = {*(worker.hostname for worker in everyone), *(worker.hostname(world.cr) for worker in new)}
+    pods = {pod.metadata.name for pod in world.pods}
+    yield from records.defunct(world.cr, world.slurm, pods, hostnames, world.nodes)
+    if world.deleting:
+        return
+    live = {revision_of(world), *(worker.revision for worker in everyone)}
+    yield from revisions.history(world.cr, world.revisions, live)
+    if not world.cr.spec.ssh.enabled:
+        yield from _ssh_config(world)
+
+
+def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
+    key = ("v1", "ConfigMap", world.cr.namespace, names.ssh_config(world.cr))
+    found = world.live.get(key)
+    if found is not None and any(owner.uid == world.cr.metadata.uid for owner in found.metadata.owner_references):
+        yield Delete(*key, uid=found.metadata.uid, why="ssh is turned off")
+
+
+def new_workers(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
+    """The workers to make now."""
     if world.deleting:
         return []
-    template = nodeset.pod_template(world.cr, world.controller, world.refs)
     if world.cr.is_daemon:
-        new = missing_daemons(world, everyone, template["spec"])
-    else:
-        new = [nodeset.Worker(ordinal=number) for number in missing_ordinals(world.cr, everyone, choice)]
+        return missing_daemons(world, everyone, nodeset.pod_template(world.cr, world.controller, world.refs)["spec"])
+    return [nodeset.Worker(ordinal=number) for number in missing_ordinals(world.cr, everyone, choice)]
+
+
+def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Action, ...]]:
     if not new:
         return []
+    template = nodeset.pod_template(world.cr, world.controller, world.refs)
     made = [claim for worker in new for claim in claims.claims(world.cr, worker.identity(world.cr))]
     return [
         tuple(_stale_records(world, new)),
@@ -263,7 +318,7 @@ def _over(world: NodeSetWorld, everyone: Iterable[Worker]) -> Iterator[Action]:
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return True
+        return not absence_in_doubt(worker.hostname, world.slurm)
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -273,55 +328,6 @@ def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
 def _delete(worker: Worker, why: str) -> Delete:
     meta = worker.pod.metadata
     return Delete("v1", "Pod", meta.namespace, meta.name, meta.uid, why)
-
-
-# Drains
-
-
-def _drains(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    by_reason: dict[str, list[str]] = {}
-    undrained: list[str] = []
-    for worker in choice.staying:
-        reason = cordon_reason(world, worker)
-        if reason is not None and _may_drain(worker):
-            by_reason.setdefault(reason, []).append(worker.hostname)
-        elif reason is None and _is_drained_by_us(worker):
-            undrained.append(worker.hostname)
-    for worker, why in choice.going.values():
-        if _may_drain(worker):
-            by_reason.setdefault(_going_reason(worker, why), []).append(worker.hostname)
-    for reason, hosts in sorted(by_reason.items()):
-        yield Drain(tuple(sorted(hosts)), reason)
-    if undrained:
-        yield Undrain(tuple(sorted(undrained)))
-
-
-def cordon_reason(world: NodeSetWorld, worker: Worker) -> str | None:
-    """Why a worker that stays should take no jobs; None when it should."""
-    meta = worker.pod.metadata
-    pod = f"{meta.namespace}/{meta.name}"
-    node = world.nodes.get(worker.pod.spec.node_name)
-    if node is not None and node.spec.unschedulable:
-        given = node.metadata.annotations.get(labels.NODE_CORDON_REASON, "")
-        name = node.metadata.name
-        return text.reason(given) or f"Node ({name}) was cordoned, Pod ({pod}) must be cordoned"
-    return f"Pod ({pod}) was cordoned" if worker.is_cordoned_by_user else None
-
-
-def _going_reason(worker: Worker, why: str) -> str:
-    meta = worker.pod.metadata
-    return f"Pod ({meta.namespace}/{meta.name}) is pending termination for {why}"
-
-
-def _may_drain(worker: Worker) -> bool:
-    # A reason of somebody else is a drain of somebody else: not ours to touch.
-    node = worker.node
-    return node is not None and not policy.is_draining(node) and (not node.reason or policy.drain_is_ours(node.reason))
-
-
-def _is_drained_by_us(worker: Worker) -> bool:
-    node = worker.node
-    return node is not None and policy.is_draining(node) and policy.drain_is_ours(node.reason)
 
 
 # Marks on pods
@@ -369,69 +375,98 @@ def _labels(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | No
         yield labels.POD_PROTECT, None
 
 
-# Registration
+# Places, and workers that Slurm has lost
 
 
-def _registrations(choice: Choice) -> Iterator[Action]:
-    for worker in choice.staying:
-        node = worker.node
-        if node is None or not worker.is_ready:
-            continue
-        left_down = "DOWN" in node.states and "NOT_RESPONDING" not in node.states and node.reason == nodeset.TERMINATING
-        if left_down and not policy.is_draining(node):
-            yield UpdateNode(worker.hostname, {"state": ("RESUME",)}, "its pod is back")
+def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
+    """The pod's own note of its place in the topology: made once Slurm has been told."""
+    for worker in staying:
+        wanted = registration.topology_of(world.nodes.get(worker.pod.spec.node_name))
+        noted = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
+        if wanted != noted and worker.node is not None and worker.is_ready:
+            meta = worker.pod.metadata
+            note = {labels.TOPOLOGY: wanted or None}
+            yield PatchMetadata("v1", "Pod", meta.namespace, meta.name, meta.uid, annotations=note)
 
 
 def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
+    on_nodes = jobs_by_node(world.slurm.jobs)
     for worker in choice.staying:
-        since = worker.ready_since
-        lost = isinstance(worker.view, Absent) and worker.is_available(world.cr.spec.min_ready_seconds, world.now)
-        if lost and since and (world.now - since).total_seconds() >= REGISTRATION_GRACE:
-            yield _delete(worker, "it is ready, but Slurm has no record of its node")
+        since = worker.unregistered_since(world.now)
+        if since is None or absence_in_doubt(worker.hostname, world.slurm.about(worker.hostname, on_nodes)):
+            continue
+        grace = max(REGISTRATION_GRACE, float(world.cr.spec.min_ready_seconds))
+        if (world.now - since).total_seconds() >= grace:
+            yield _delete(worker, "it is ready, but Slurm has no record of its node, and no job names it")
 
 
 # Leaving
 
 
-def _departures(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
+def _departures(choice: Choice) -> Iterator[Action]:
     for worker, why in choice.going.values():
         if isinstance(worker.may_go, policy.Yes):
-            yield from _claim_owners(world, worker, why)
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
 
 
-def _claim_owners(world: NodeSetWorld, worker: Worker, why: str) -> Iterator[Action]:
-    pod: Object = {"metadata": {"name": worker.name, "uid": worker.pod.metadata.uid}}
-    identity_ = nodeset.Worker(worker.ordinal, worker.pod.spec.node_name or None).identity(world.cr)
-    for claim in claims.claims(world.cr, identity_):
-        key = identity(claim)
-        found = world.live.get(key)
-        if found is None:
+def _claim_owners(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choice) -> Iterator[Action]:
+    """Who each claim goes with; set before its pod goes, taken back when the pod stays after all."""
+    for worker in everyone:
+        if worker.is_terminating:
             continue
-        owners = claims.owners(world.cr, pod, scaled_in=why == SCALE_IN)
-        yield PatchMetadata(
-            *key,
-            uid=found.metadata.uid,
-            owners=tuple(owners),
-            resource_version=found.metadata.resource_version,
-        )
+        why = choice.going[worker.name][1] if worker.name in choice.going else ""
+        leaves = why == SCALE_IN and isinstance(worker.may_go, policy.Yes)
+        pod: Object = {"metadata": {"name": worker.name, "uid": worker.pod.metadata.uid}}
+        wanted = claims.owners(world.cr, pod, scaled_in=leaves)
+        for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):
+            found = world.live.get(identity(claim))
+            if found is not None and not _same_owners(found, wanted):
+                yield _own(identity(claim), found, wanted)
+
+
+def claim_identity(cr: NodeSet, worker: Worker) -> str:
+    """What a worker's claims are named for."""
+    return nodeset.Worker(worker.ordinal).identity(cr) if worker.ordinal is not None else worker.hostname
+
+
+def _same_owners(found: RawObject, wanted: Iterable[Object]) -> bool:
+    present = found.metadata.owner_references
+    if any(owner.controller for owner in present):
+        # Somebody else's claim.
+        return True
+    return {owner.uid for owner in present} == {owner["uid"] for owner in wanted}
+
+
+def _own(key: Identity, found: RawObject, owners: Iterable[Object]) -> PatchMetadata:
+    meta = found.metadata
+    return PatchMetadata(*key, uid=meta.uid, owners=tuple(owners), resource_version=meta.resource_version)
 
 
 def release(world: NodeSetWorld) -> PatchMetadata | None:
-    """Let a NodeSet that is being deleted go, when nothing of it is left in Slurm."""
-    cr = world.cr
-    if labels.DRAIN_FINALIZER not in cr.metadata.finalizers or world.pods or still_named(world):
+    """Let a NodeSet that is being deleted go, when nothing of it is left in Slurm, or its owner forces it."""
+    cr, ours = world.cr, {labels.DRAIN_FINALIZER}
+    if is_forced(cr):
+        ours.add(labels.RESERVATION_FINALIZER)
+    elif labels.RESERVATION_FINALIZER in cr.metadata.finalizers or world.pods or still_named(world):
         return None
-    left = tuple(each for each in cr.metadata.finalizers if each != labels.DRAIN_FINALIZER)
-    return _patch_cr(cr, left)
+    left = tuple(each for each in cr.metadata.finalizers if each not in ours)
+    return _patch_cr(cr, left) if left != tuple(cr.metadata.finalizers) else None
 
 
 def still_named(world: NodeSetWorld) -> str | None:
     """Why Slurm still needs the NodeSet's lines: a job record names its partition, or nobody can say."""
-    if world.cr.metadata.annotations.get(labels.FORCE_DELETE) == "true":
+    if is_forced(world.cr):
         return None
-    if isinstance(world.slurm.jobs, Unknown):
-        return f"Slurm's word on the jobs is missing: {world.slurm.jobs.why}"
-    name = world.cr.slurm_name
-    holders = sorted(job.job_id for job in world.slurm.jobs if name in job.partition.split(","))
-    return f"jobs name the partition {name}: {', '.join(map(str, holders[:5]))}" if holders else None
+    for jobs in (world.slurm.jobs, world.slurm.earlier):
+        if isinstance(jobs, Unknown):
+            return f"Slurm's word on the jobs is missing: {jobs.why}"
+        name = world.cr.slurm_name
+        holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
+        if holders:
+            return f"jobs name the partition {name}: {', '.join(map(str, holders[:5]))}"
+    return None
+
+
+def is_forced(cr: NodeSet) -> bool:
+    """Whether the owner wrote that it shall go whatever Slurm says."""
+    return cr.metadata.annotations.get(labels.FORCE_DELETE) == "true"

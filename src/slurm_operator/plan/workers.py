@@ -7,15 +7,17 @@ In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Answer, Job, Known, Limit, Node, NodeView, Unknown, view
+from slurm_operator.slurm.model import Absent, Answer, Job, Known, Limit, Node, NodeView, Reservation, Unknown, view
+from slurm_operator.slurm.requests import Feature
 
 SCALE_IN = "scale-in"
 UPDATE = "update"
@@ -26,6 +28,15 @@ _COST = re.compile(r"^-?(0|[1-9][0-9]*)$")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
+# The pod condition that says whether Slurm has a record of the worker's node, and since when.
+REGISTERED = "SlurmNodeRegistered"
+# How long a ready worker may be unknown to Slurm. A slurmctld that was killed may have forgotten a node that it had not
+# written down yet, although the slurmd lives and works: such a worker is given time.
+REGISTRATION_GRACE = 30.0
+
+
+NOT_ASKED = Unknown("Slurm was not asked")
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmWorld:
@@ -33,13 +44,23 @@ class SlurmWorld:
 
     nodes: Answer[Node] | Unknown
     jobs: tuple[Job, ...] | Unknown
+    reservations: Answer[Reservation] | Unknown = NOT_ASKED
+    offers: frozenset[Feature] = frozenset()
+    # Nodes that the list lacks and whose absence Slurm confirmed when asked by name; None: the list alone counts.
+    absent: frozenset[str] | None = None
+    # The jobs of the look before this one: what ends a partition's life must be missing twice.
+    earlier: tuple[Job, ...] | Unknown = ()
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""
         return view(name, self.nodes)
 
+    def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> SlurmWorld:
+        """The same word with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
+        return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
 
-NO_SLURM = SlurmWorld(Unknown("Slurm was not asked"), Unknown("Slurm was not asked"))
+
+NO_SLURM = SlurmWorld(NOT_ASKED, NOT_ASKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +117,18 @@ class Worker:
         since = self.ready_since
         return self.is_ready and since is not None and (now - since).total_seconds() >= min_ready_seconds
 
+    def unregistered_since(self, now: datetime) -> datetime | None:
+        """Since when a ready worker has been unknown to Slurm; None while it is known, or is not ready."""
+        since = self.ready_since
+        if not isinstance(self.view, Absent) or since is None:
+            return None
+        for condition in self.pod.status.conditions:
+            if condition.type == REGISTERED:
+                lost = parse_time(condition.last_transition_time)
+                # It was known a moment ago: the loss begins now.
+                return max(since, lost or now) if condition.status == "False" else now
+        return since
+
     @property
     def is_cordoned_by_user(self) -> bool:
         """Whether somebody asked for its node to be drained."""
@@ -114,18 +147,53 @@ class Worker:
         return int(written) if _COST.match(written) and abs(int(written)) < 2**31 else 0
 
 
-def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld) -> list[Worker]:
+def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) -> list[Worker]:
     """The workers of a NodeSet, by name."""
     by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
     ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs) if not isinstance(slurm.jobs, Unknown) else {}
     result = [_worker(cr, pod, slurm, by_name, ends) for pod in pods]
-    return sorted(result, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
+    on_nodes = jobs_by_node(slurm.jobs)
+    judged = (replace(worker, may_go=_may_go(worker, slurm.about(worker.hostname, on_nodes), now)) for worker in result)
+    return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
+
+
+def jobs_by_node(jobs: Iterable[Job] | Unknown) -> dict[str, list[Job]]:
+    """The jobs that name each node."""
+    result: dict[str, list[Job]] = {}
+    for job in () if isinstance(jobs, Unknown) else jobs:
+        for name in job.nodes:
+            result.setdefault(name, []).append(job)
+    return result
 
 
 def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node], ends: Mapping[str, Limit]) -> Worker:
     hostname = hostname_of(cr, pod)
     seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
-    return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.may_remove(seen, slurm.jobs), ends.get(hostname))
+    return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
+
+
+def _may_go(worker: Worker, slurm: SlurmWorld, now: datetime) -> policy.Yes | policy.No:
+    if not isinstance(worker.view, Absent):
+        return policy.may_remove(worker.view, slurm.jobs)
+    doubt = absence_in_doubt(worker.hostname, slurm)
+    if doubt:
+        return policy.No(doubt)
+    lost = worker.unregistered_since(now)
+    if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE:
+        return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may be about to be")
+    return policy.Yes()
+
+
+def absence_in_doubt(hostname: str, slurm: SlurmWorld) -> str:
+    """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
+    if isinstance(slurm.jobs, Unknown):
+        return f"Slurm's word on the jobs is missing: {slurm.jobs.why}"
+    if slurm.absent is not None and hostname not in slurm.absent:
+        return f"Slurm's list lacks node {hostname}; asking for it by name"
+    holders = [job.job_id for job in slurm.jobs if policy.occupies(job, hostname)]
+    if holders:
+        return f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it"
+    return ""
 
 
 def hostname_of(cr: NodeSet, pod: Pod) -> str:
@@ -167,6 +235,7 @@ def _deadline_key(deadline: Limit) -> float:
     return float(deadline) if isinstance(deadline, int) else float("inf")
 
 
+@lru_cache(maxsize=4096)
 def parse_time(text: str) -> datetime | None:
     """A Kubernetes time, or None."""
     try:

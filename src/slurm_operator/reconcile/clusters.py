@@ -6,27 +6,35 @@ and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an em
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import names
 from slurm_operator.build.refs import Refs
-from slurm_operator.plan.workers import SlurmWorld
-from slurm_operator.slurm.client import Observation, SlurmClient
-from slurm_operator.slurm.errors import SlurmError
-from slurm_operator.slurm.model import Answer, Job, Node, Unchanged, Unknown
-from slurm_operator.slurm.requests import NodeChange
+from slurm_operator.loop.clock import Clock
+from slurm_operator.plan.drains import is_drained_by_us, may_drain
+from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable
+from slurm_operator.slurm.model import Absent, Answer, Job, Node, Reservation, Unchanged, Unknown
+from slurm_operator.slurm.requests import Feature, NodeChange, ReservationChange
 from slurm_operator.slurm.token import TokenSource
 
+ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
+COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
+
 Address = Callable[[RestApi], str]
+Connect = Callable[[str, TokenSource, Clock], SlurmClient]
 
 
-def service_address(cr: RestApi) -> str:
-    """slurmrestd through its Service."""
-    port = cr.spec.service.port or names.SLURMRESTD_PORT
-    return f"http://{names.short_host(names.restapi(cr), cr.namespace)}:{port}"
+def over_http(address: str, token: TokenSource, clock: Clock) -> SlurmClient:
+    """A client that speaks HTTP."""
+    return SlurmClient(address, token, monotonic=clock.monotonic)
 
 
 @dataclass(slots=True)
@@ -37,20 +45,36 @@ class Cluster:
     address: str
     key: bytes
     nodes: Answer[Node] | None = None
+    # Jobs that held nodes in the last answer, and how new that answer was.
+    running: frozenset[int] = frozenset()
+    newest: int = 0
+    jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
 
-    async def world(self) -> SlurmWorld:
-        """Slurm's word now; an unchanged list is its word too."""
-        return SlurmWorld(await self._nodes(), await self._jobs())
+    async def world(self, doubtful: frozenset[str] = frozenset(), *, reservations: bool = False) -> SlurmWorld:
+        """Slurm's word now; an unchanged list is its word too.
 
-    async def _nodes(self) -> Answer[Node] | Unknown:
-        since = self.nodes.last_update if self.nodes is not None and self.nodes.complete else None
+        `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
+        for by name.
+        """
+        nodes = await self._nodes(whole=bool(doubtful))
+        earlier, self.jobs = self.jobs, await self._jobs()
+        absent = await self._absent(doubtful, nodes)
+        asked = await self._reservations(reservations)
+        return SlurmWorld(nodes, self.jobs, asked, await self._offers(), absent, earlier)
+
+    async def _nodes(self, *, whole: bool) -> Answer[Node] | Unknown:
+        usable = self.nodes is not None and self.nodes.complete and not whole
         try:
-            answer = await self.client.nodes(since)
+            answer = await self.client.nodes(self.nodes.last_update if self.nodes is not None and usable else None)
         except SlurmError as error:
             self.nodes = None
-            return Unknown(str(error))
+            return Unknown(shown(error))
         if isinstance(answer, Unchanged):
             return self.nodes if self.nodes is not None else Unknown("an unchanged list, but of nothing known")
+        before, self.newest = self.newest, answer.last_update
+        if answer.last_update < before:
+            self.nodes = None
+            return Unknown("Slurm's list of nodes is older than the one before")
         self.nodes = answer
         return answer
 
@@ -58,32 +82,85 @@ class Cluster:
         try:
             answer = await self.client.all_jobs()
         except SlurmError as error:
-            return Unknown(str(error))
-        return answer.items if answer.complete else Unknown("Slurm's list of jobs is incomplete")
+            return Unknown(shown(error))
+        if not answer.complete:
+            return Unknown("Slurm's list of jobs is incomplete")
+        # A job that ends stays in the list for minutes; one that vanishes at once makes the list doubtful, once.
+        listed = {job.job_id for job in answer.items}
+        vanished = self.running - listed
+        self.running = frozenset(job.job_id for job in answer.items if not policy.is_over(job) and job.nodes)
+        if vanished:
+            return Unknown(f"Slurm's list of jobs has lost job {min(vanished)}, which had not ended")
+        return answer.items
+
+    async def _absent(self, doubtful: frozenset[str], nodes: Answer[Node] | Unknown) -> frozenset[str]:
+        if isinstance(nodes, Unknown):
+            return frozenset()
+        missing = sorted(doubtful - {node.name for node in nodes.items})
+        return frozenset([name for name in missing if isinstance(await self.client.node(name), Absent)])
+
+    async def _reservations(self, asked: bool) -> Answer[Reservation] | Unknown:
+        if not asked:
+            return NOT_ASKED
+        try:
+            return await self.client.all_reservations()
+        except SlurmError as error:
+            return Unknown(shown(error))
+
+    async def _offers(self) -> frozenset[Feature]:
+        try:
+            return frozenset([each for each in Feature if await self.client.offers(each)])
+        except SlurmError:
+            return frozenset()
 
     async def drain(self, hosts: tuple[str, ...], why: str) -> object:
-        """Let nodes take no new jobs."""
-        return await self.client.drain(hosts, why)
+        """Let nodes take no new jobs, unless somebody else has drained them meanwhile."""
+        chosen = await self._still(hosts, may_drain)
+        return await self.client.drain(chosen, why) if chosen else None
 
     async def undrain(self, hosts: tuple[str, ...]) -> object:
-        """Let nodes take jobs again."""
-        return await self.client.undrain(hosts)
+        """Let nodes take jobs again, unless their drain has become somebody else's."""
+        chosen = await self._still(hosts, is_drained_by_us)
+        return await self.client.undrain(chosen) if chosen else None
+
+    async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
+        # Slurm knows no preconditions: a look right before the write is the nearest there is.
+        known = {node.name: node for node in (await self.client.all_nodes()).items}
+        return tuple(name for name in hosts if name in known and holds(known[name]))
 
     async def update_node(self, name: str, changes: Mapping[str, object]) -> object:
         """Change one node record."""
-        return await self.client.update_nodes((name,), NodeChange(**changes))  # type: ignore[arg-type]  # same fields
+        return await self.client.update_nodes((name,), msgspec.convert(changes, NodeChange))
 
     async def delete_node(self, name: str) -> object:
-        """Delete one node record."""
-        return await self.client.delete_node(name)
+        """Delete one node record; one that is gone is as good as deleted."""
+        try:
+            return await self.client.delete_node(name)
+        except SlurmNotFound:
+            return None
+
+    async def set_reservation(self, change: ReservationChange) -> object:
+        """Make or change a reservation."""
+        return await self.client.set_reservation(change)
+
+    async def delete_reservation(self, name: str) -> object:
+        """Delete a reservation."""
+        return await self.client.delete_reservation(name)
+
+
+def shown(error: SlurmError) -> str:
+    """An error as a status shows it: the same words for the same trouble, or every look would be a write."""
+    # Which call was the first to notice, and whether this one was even sent, changes from look to look.
+    return COUNTDOWN.sub("", error.text if isinstance(error, SlurmUnreachable) else str(error))
 
 
 @dataclass(slots=True)
 class Clusters:
     """Every Slurm that this operator talks to."""
 
-    address: Address = service_address
-    observe: Callable[[Observation], None] = lambda _: None
+    address: Address
+    clock: Clock
+    connect: Connect = over_http
     _clusters: dict[tuple[str, str], Cluster] = field(default_factory=dict)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
@@ -106,7 +183,8 @@ class Clusters:
         if known is not None:
             await known.client.close()
         holder: list[Cluster] = []
-        client = SlurmClient(address, TokenSource(lambda: holder[0].key), observe=self.observe)
+        token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
+        client = self.connect(address, token, self.clock)
         holder.append(Cluster(client, address, jwt_key))
         self._clusters[key] = holder[0]
         return holder[0]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build import controller, hashes, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -16,10 +17,30 @@ from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Owned, Report, World
 from slurm_operator.status import workload
 
+SHARED = "ReadWriteMany"
+
 
 def reconcile(observer: Observer, executor: Executor, clock: Clock) -> Owned[Controller]:
     """The reconcile function of Controllers."""
-    return Owned(Controller, _build, _report, observer, executor, clock)
+
+    def check(world: World[Controller]) -> list[FieldProblem]:
+        return _shared_state(world.cr, observer)
+
+    return Owned(Controller, _build, _report, observer, executor, clock, check=check)
+
+
+def _shared_state(cr: Controller, observer: Observer) -> list[FieldProblem]:
+    """Backup controllers write to one claim from several nodes: it must allow that."""
+    persistence = cr.spec.persistence
+    name = persistence.existing_claim if cr.replicas > 1 else None
+    claim = observer.get("PersistentVolumeClaim", cr.namespace, name) if name else None
+    if claim is None:
+        return []
+    modes = (claim.content().get("spec") or {}).get("accessModes") or []
+    if SHARED in modes:
+        return []
+    message = f"claim {name!r} allows {', '.join(modes) or 'nothing'}; backup controllers need {SHARED}"
+    return [FieldProblem(("spec", "persistence", "existingClaim"), message)]
 
 
 def _build(cr: Controller, refs: Refs) -> list[Object]:

@@ -15,22 +15,28 @@ from typing import Any, Protocol, assert_never
 from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.objects import KubeObject, Resource
-from slurm_operator.kube.write import Effect, Writer
+from slurm_operator.kube.write import Effect, Look, Writer
+from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import (
     Action,
     Apply,
     Create,
     Delete,
     DeleteNode,
+    DeleteReservation,
     Drain,
     PatchMetadata,
     PatchPodConditions,
     Plan,
+    SetReservation,
+    SlurmAction,
     Tell,
     Undrain,
     UpdateNode,
 )
 from slurm_operator.reconcile.resources import ALL, OURS
+from slurm_operator.reconcile.status_pace import StatusPace
+from slurm_operator.slurm.requests import ReservationChange
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +55,10 @@ class SlurmWriter(Protocol):
 
     async def delete_node(self, name: str) -> object: ...
 
+    async def set_reservation(self, change: ReservationChange) -> object: ...
+
+    async def delete_reservation(self, name: str) -> object: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Executor:
@@ -56,6 +66,7 @@ class Executor:
 
     writer: Writer
     recorder: Recorder
+    pace: StatusPace
 
     async def execute(self, plan: Plan, regarding: KubeObject, kind: str, slurm: SlurmWriter | None = None) -> None:
         """Do everything in a plan, or raise what kept it from being done."""
@@ -78,9 +89,20 @@ class Executor:
                 raise failed[0] if len(failed) == 1 else ExceptionGroup("several actions failed", failed)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
-        """Write a status, when it differs."""
+        """Write a status, when it differs and the last one is a second old."""
+        place = desired["metadata"]
+        kind, key = str(desired["kind"]), Key(place["namespace"], place["name"])
+        if self.pace.is_early(kind, key):
+            return
+        seen = live.metadata.resource_version
+        overtaken = self.pace.is_overtaken(kind, key, seen)
+        if not overtaken and not self.writer.would_change(desired, live, subresource="status"):
+            return
         try:
-            await self.writer.status(desired, live)
+            # A cache that has not seen our last status yet must not be believed that nothing changes.
+            applied = await self.writer.status(desired, Look.FIRST if overtaken else live)
+            if applied.effect is not Effect.UNCHANGED:
+                self.pace.written(kind, key, seen)
         except (NotFound, Conflict):
             # Deleted or changed meanwhile: the next turn sees it.
             log.debug("status of %s was overtaken", desired["metadata"]["name"])
@@ -111,7 +133,7 @@ class Executor:
             case Tell():
                 tell = self.recorder.warning if action.warning else self.recorder.normal
                 await tell(regarding, OURS[kind], action.reason, action.message)
-            case Drain() | Undrain() | UpdateNode() | DeleteNode():
+            case Drain() | Undrain() | UpdateNode() | DeleteNode() | SetReservation() | DeleteReservation():
                 await _slurm(action, slurm)
             case _:
                 assert_never(action)
@@ -152,12 +174,13 @@ class Executor:
             "status": {"conditions": [dict(each) for each in action.conditions]},
         }
         try:
-            await self.writer.status(desired)
-        except NotFound:
+            # The plan has compared already; the uid keeps this from reaching a successor.
+            await self.writer.status(desired, None)
+        except (NotFound, Conflict):
             log.debug("%s: it has gone", action)
 
 
-async def _slurm(action: Drain | Undrain | UpdateNode | DeleteNode, slurm: SlurmWriter | None) -> None:
+async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:
     if slurm is None:
         raise RuntimeError(f"planned without Slurm: {action}")
     match action:
@@ -169,3 +192,9 @@ async def _slurm(action: Drain | Undrain | UpdateNode | DeleteNode, slurm: Slurm
             await slurm.update_node(action.node, action.changes)
         case DeleteNode():
             await slurm.delete_node(action.node)
+        case SetReservation():
+            await slurm.set_reservation(action.change)
+        case DeleteReservation():
+            await slurm.delete_reservation(action.name)
+        case _:
+            assert_never(action)

@@ -11,7 +11,7 @@ from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import claims, labels, metadata, names, revision
+from slurm_operator.build import claims, labels, metadata, names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.refs import Refs
 from slurm_operator.errors import OperatorError
@@ -19,10 +19,11 @@ from slurm_operator.kube.objects import Pod, RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
+from slurm_operator.plan import reservation, revisions
 from slurm_operator.plan.actions import PatchMetadata, Plan
 from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, parse_time
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
@@ -40,6 +41,8 @@ class NodeSets:
     executor: Executor
     clusters: Clusters
     clock: Clock
+    # Types of Kubernetes node conditions that explain a drain.
+    propagated: frozenset[str] = frozenset()
 
     async def __call__(self, key: Key) -> Result:
         """One turn."""
@@ -63,8 +66,16 @@ class NodeSets:
             await self._say(raw, cr, workload.refused(found), {})
             return Result()
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
-        world = self._world(cr, raw, controller, refs, await _word(cluster))
-        return await self._act(world, raw, cluster)
+        pods = tuple(pod for pod in self.observer.worker_pods(cr.namespace, controller.name) if _is_ours(cr, pod))
+        slurm = await self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp))
+        return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
+
+    async def _word(self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool) -> SlurmWorld:
+        if isinstance(cluster, Unknown):
+            return SlurmWorld(cluster, cluster, cluster)
+        now = self.clock.now().timestamp()
+        doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_go_soon(pod, now))
+        return await cluster.world(frozenset(doubtful), reservations=reservation.is_asked_for(cr))
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
@@ -91,10 +102,20 @@ class NodeSets:
         await self._say(raw, world.cr, status.statements(world, everyone, choice, newest), fields)
 
     async def _without_controller(self, cr: NodeSet, raw: RawObject) -> Result:
-        if raw.metadata.deletion_timestamp and labels.DRAIN_FINALIZER in cr.metadata.finalizers:
+        ours = {labels.DRAIN_FINALIZER, labels.RESERVATION_FINALIZER}
+        if raw.metadata.deletion_timestamp and ours & set(cr.metadata.finalizers):
             # No Controller, no Slurm to ask: the cluster has gone for good.
-            left = tuple(each for each in cr.metadata.finalizers if each != labels.DRAIN_FINALIZER)
-            patch = PatchMetadata(API_VERSION, "NodeSet", cr.namespace, cr.name, cr.metadata.uid, finalizers=left)
+            left = tuple(each for each in cr.metadata.finalizers if each not in ours)
+            meta = cr.metadata
+            patch = PatchMetadata(
+                API_VERSION,
+                "NodeSet",
+                cr.namespace,
+                cr.name,
+                meta.uid,
+                finalizers=left,
+                resource_version=meta.resource_version,
+            )
             await self.executor.execute(Plan(((patch,),)), raw, "NodeSet")
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
@@ -102,9 +123,14 @@ class NodeSets:
         return Result()
 
     def _world(
-        self, cr: NodeSet, raw: RawObject, controller: Controller, refs: Refs, slurm: SlurmWorld
+        self,
+        cr: NodeSet,
+        raw: RawObject,
+        controller: Controller,
+        refs: Refs,
+        pods: tuple[Pod, ...],
+        slurm: SlurmWorld,
     ) -> NodeSetWorld:
-        pods = tuple(pod for pod in self.observer.worker_pods(cr.namespace, controller.name) if _is_ours(cr, pod))
         nodes = self.observer.nodes.items() if self.observer.nodes is not None else ()
         there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace)
         return NodeSetWorld(
@@ -117,6 +143,12 @@ class NodeSets:
             nodes={node.metadata.name: node for node in nodes},
             live=self.observer.live(_wanted(cr, controller, pods)),
             claims=frozenset(item.metadata.name for item in there),
+            revisions=tuple(
+                item
+                for item in self.observer.in_namespace("ControllerRevision", cr.namespace)
+                if revisions.belongs(cr, item)
+            ),
+            propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
         )
 
@@ -137,8 +169,15 @@ class NodeSets:
         )
 
 
-async def _word(cluster: Cluster | Unknown) -> SlurmWorld:
-    return SlurmWorld(cluster, cluster) if isinstance(cluster, Unknown) else await cluster.world()
+def _may_go_soon(pod: Pod, now: float) -> bool:
+    """Whether Slurm's word on this worker decides about its life: it must be whole and new."""
+    if labels.CONDEMNED in pod.metadata.annotations or pod.status.phase in ("Failed", "Succeeded"):
+        return True
+    ready = (each for each in pod.status.conditions if each.type == "Ready" and each.status == "True")
+    times = (parse_time(each.last_transition_time) for each in ready)
+    long_ready = any(time is not None and now - time.timestamp() >= REGISTRATION_GRACE for time in times)
+    registered = any(each.type == REGISTERED and each.status == "True" for each in pod.status.conditions)
+    return long_ready and not registered
 
 
 def _is_ours(cr: NodeSet, pod: Pod) -> bool:
@@ -170,12 +209,6 @@ def _wanted(cr: NodeSet, controller: Controller, pods: Iterable[Pod]) -> Iterabl
     yield ("v1", "Service", namespace, names.workers_service(controller.name))
     yield ("policy/v1", "PodDisruptionBudget", namespace, names.workers_pdb(controller.name))
     yield ("v1", "ConfigMap", namespace, names.ssh_config(cr))
-    yield (
-        "apps/v1",
-        "ControllerRevision",
-        namespace,
-        names.revision(cr, revision.hash_of(cr, cr.status.collision_count)),
-    )
     for pod in pods:
         identity = pod.metadata.labels.get(labels.POD_INDEX) or pod.spec.hostname
         for claim in claims.claims(cr, identity):

@@ -48,8 +48,9 @@ class Observer:
     pods: tuple[Cache[Pod], ...]
     nodes: Cache[Node] | None = None
     domain: str = "cluster.local"
-    _decoded: dict[tuple[str, str], Decoded] = field(default_factory=dict)
-    _data: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    # By uid: the resourceVersion that was read, and what came of it.
+    _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
+    _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def get(self, kind: str, namespace: str, name: str) -> RawObject | None:
         """One object as it is."""
@@ -62,10 +63,11 @@ class Observer:
         return None if item is None else self._decode(item)
 
     def _decode(self, item: RawObject) -> Decoded:
-        key = (item.metadata.uid, item.metadata.resource_version)
-        if key not in self._decoded:
-            self._decoded[key] = decode(item.content())
-        return self._decoded[key]
+        version, decoded = self._decoded.get(item.metadata.uid, ("", None))
+        if decoded is None or version != item.metadata.resource_version:
+            decoded = decode(item.content())
+            self._decoded[item.metadata.uid] = (item.metadata.resource_version, decoded)
+        return decoded
 
     def in_namespace(self, kind: str, namespace: str) -> Iterator[RawObject]:
         """Every object of a kind in a namespace."""
@@ -120,16 +122,16 @@ class Observer:
         return self._remembered(item, lambda data: {key: b64decode(value) for key, value in data.items()})
 
     def _remembered(self, item: RawObject, convert: Any) -> Mapping[str, Any]:
-        key = (item.metadata.uid, item.metadata.resource_version)
-        if key not in self._data:
-            self._data[key] = convert(item.content().get("data") or {})
-        return self._data[key]
+        version, data = self._data.get(item.metadata.uid, ("", None))
+        if data is None or version != item.metadata.resource_version:
+            data = convert(item.content().get("data") or {})
+            self._data[item.metadata.uid] = (item.metadata.resource_version, data)
+        return data
 
     def forget(self, uid: str) -> None:
-        """Drop what was remembered of an object that has gone or changed."""
-        for table in (self._decoded, self._data):
-            for key in [key for key in table if key[0] == uid]:
-                del table[key]
+        """Drop what was remembered of an object that has gone."""
+        self._decoded.pop(uid, None)
+        self._data.pop(uid, None)
 
     def worker_pods(self, namespace: str, controller: str) -> list[Pod]:
         """The worker pods of a cluster."""

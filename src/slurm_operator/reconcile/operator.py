@@ -6,8 +6,9 @@ called by `cli/main.py`. The object holds no truth: dropping it and making a new
 
 from __future__ import annotations
 
+import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from slurm_operator.kube.client import Client
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.lease import LeaseObject
 from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject
+from slurm_operator.kube.timing import Timing
 from slurm_operator.kube.write import Write, Writer
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Controller
@@ -28,12 +30,14 @@ from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.run import Ending, run
 from slurm_operator.loop.watches import SourceSet, Watch, to_itself, to_owner
 from slurm_operator.reconcile import accounting, controller, host_keys, loginset, restapi
-from slurm_operator.reconcile.clusters import Clusters
+from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.loginset import HostKeys
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.partition import Partitions
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OURS
+from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, node_changed, spec_changed
 from slurm_operator.settings import Settings
@@ -44,10 +48,24 @@ INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """What the operator takes from the outside besides its client and its clock; campaigns hand in their own."""
+
+    host_keys: HostKeys = host_keys.draw
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    random: Callable[[], float] = random.random
+    connect: Connect = over_http
+
+
+OUTSIDE = Outside()
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
     """Everything that runs."""
 
     observer: Observer
+    writer: Writer
     controllers: dict[str, Controller]
     sources: SourceSet
     source_names: tuple[str, ...]
@@ -64,52 +82,67 @@ class Operator:
             await self.clusters.close()
 
 
-def assemble(client: Client, settings: Settings, clock: Clock, metrics: Metrics) -> Operator:
+def assemble(
+    client: Client, settings: Settings, clock: Clock, metrics: Metrics, outside: Outside = OUTSIDE
+) -> Operator:
     """Put an operator together; nothing runs yet."""
-    observer = _observer(client, settings)
-    elector = _elector(client, settings, clock)
+    timing = Timing(clock.monotonic, clock.now, clock.sleep, outside.random)
+    observer = _observer(client, settings, timing)
+    elector = _elector(client, settings, clock, outside)
     writer = Writer(client, resources=ALL)
     if elector is not None:
         writer.before = _fence(elector)
-    executor = Executor(writer, Recorder(writer, instance=f"slurm-operator-{uuid.uuid4().hex[:8]}"))
-    clusters = Clusters(address=_address(settings))
+    pace = StatusPace(clock.monotonic)
+    executor = Executor(writer, Recorder(writer, instance=f"{LEASE}-{outside.new_id()[:8]}", timing=timing), pace)
+    clusters = Clusters(_address(settings), clock, outside.connect)
     reconcilers: dict[str, Any] = {
         "Controller": controller.reconcile(observer, executor, clock),
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
-        "LoginSet": loginset.reconcile(observer, executor, clock, host_keys.draw),
-        "NodeSet": NodeSets(observer, executor, clusters, clock),
+        "LoginSet": loginset.reconcile(observer, executor, clock, outside.host_keys),
+        "NodeSet": NodeSets(observer, executor, clusters, clock, frozenset(settings.propagated_node_conditions)),
         "Partition": Partitions(observer, executor, clusters, clock),
-        "Token": Tokens(observer, executor, clock, lambda: str(uuid.uuid4())),
+        "Token": Tokens(observer, executor, clock, outside.new_id),
     }
     controllers = {
-        kind: Controller(kind.lower(), turn, workers=settings.workers_of(kind), kind=kind, clock=clock, metrics=metrics)
+        kind: Controller(
+            kind.lower(),
+            turn,
+            workers=settings.workers_of(kind),
+            kind=kind,
+            clock=clock,
+            random=outside.random,
+            metrics=metrics,
+        )
         for kind, turn in reconcilers.items()
     }
+    pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
     _connect(observer, controllers)
     caches = dict(_named_caches(observer))
     sources = SourceSet({name: _same(cache) for name, cache in caches.items()}, clock=clock, metrics=metrics)
-    return Operator(observer, controllers, sources, tuple(caches), clusters, elector, clock)
+    return Operator(observer, writer, controllers, sources, tuple(caches), clusters, elector, clock)
 
 
-def _observer(client: Client, settings: Settings) -> Observer:
+def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
     places = settings.namespaces or ("",)
     raw: dict[str, tuple[Cache[RawObject], ...]] = {
-        resource.kind: tuple(Cache(client, resource, namespace=place, indexes=INDEXES) for place in places)
+        resource.kind: tuple(
+            Cache(client, resource, namespace=place, indexes=INDEXES, timing=timing) for place in places
+        )
         for resource in (*OURS.values(), *CHILDREN)
     }
     pods: tuple[Cache[Pod], ...] = tuple(
-        Cache(client, PODS, namespace=place, label_selector=WORKERS, indexes=INDEXES) for place in places
+        Cache(client, PODS, namespace=place, label_selector=WORKERS, indexes=INDEXES, timing=timing) for place in places
     )
-    nodes: Cache[Node] = Cache(client, NODES)
+    nodes: Cache[Node] = Cache(client, NODES, timing=timing)
     return Observer(raw, pods, nodes, settings.cluster_domain)
 
 
-def _elector(client: Client, settings: Settings, clock: Clock) -> Elector | None:
+def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside) -> Elector | None:
     if not settings.leader_elect:
         return None
     store = LeaseObject(client, settings.leader_elect_namespace or "default", LEASE, LeaseRecord)
-    return Elector(store, f"{LEASE}-{uuid.uuid4()}", clock=clock)
+    return Elector(store, f"{LEASE}-{outside.new_id()}", clock=clock)
 
 
 def _fence(elector: Elector) -> Any:
@@ -144,6 +177,8 @@ def _named_caches(observer: Observer) -> Iterator[tuple[str, Any]]:
 def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
     """Let every change that matters reach the resources that it matters to."""
     triggers = Triggers(observer)
+    for cache in (cache for caches in observer.raw.values() for cache in caches):
+        cache.on_change(_forgetting(observer, triggers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
         _watch(observer, kind, controllers[kind], to_itself, spec_changed)
         for child in CHILDREN:
@@ -153,6 +188,9 @@ def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
     for member in ("NodeSet", "Partition"):
         _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
     _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
+    _watch(observer, "PersistentVolumeClaim", controllers["Controller"], triggers.users_of_claim)
+    for member in ("NodeSet", "LoginSet", "RestApi"):
+        _watch(observer, "Secret", controllers[member], triggers.behind_controllers(member))
     for member in ("NodeSet", "LoginSet", "RestApi", "Partition"):
         _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
     for member in ("NodeSet", "Partition"):
@@ -162,6 +200,15 @@ def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
     if observer.nodes is not None:
         Watch(observer.nodes, controllers["NodeSet"], triggers.everyone("NodeSet"), node_changed).connect()
+
+
+def _forgetting(observer: Observer, triggers: Triggers) -> Callable[[Any, Any], None]:
+    def forget(old: Any, new: Any) -> None:
+        if old is not None and new is None:
+            observer.forget(old.metadata.uid)
+            triggers.forget(old.metadata.uid)
+
+    return forget
 
 
 def _watch(observer: Observer, kind: str, target: Controller, mapping: Any, when: Any = None) -> None:

@@ -63,6 +63,8 @@ class Owned(Generic[R]):
     clock: Clock
     # Objects that must exist before the others and are made once: (world) -> actions.
     once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
+    # What only the cluster can tell about the resource: (world) -> problems.
+    check: Callable[[World[R]], list[FieldProblem]] = lambda _: []
 
     async def __call__(self, key: Key) -> Result:
         """One turn."""
@@ -79,7 +81,7 @@ class Owned(Generic[R]):
         return await self._turn(world)
 
     async def _turn(self, world: World[R]) -> Result:
-        found = errors(rules.check(world.cr, None, world.refs))
+        found = errors(rules.check(world.cr, None, world.refs)) or self.check(world)
         if found:
             await self._say(world.raw, world.cr, Report(workload.refused(found), {}))
             return Result()

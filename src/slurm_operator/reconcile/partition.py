@@ -21,7 +21,7 @@ from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
-from slurm_operator.reconcile.clusters import Cluster, Clusters
+from slurm_operator.reconcile.clusters import Cluster, Clusters, shown
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.slurm import model
@@ -100,7 +100,7 @@ async def _asked(
     try:
         answer = await cluster.client.all_partitions()
     except SlurmError as error:
-        return model.Unknown(str(error)), {}
+        return model.Unknown(shown(error)), {}
     found = next((each for each in answer.items if each.name == cr.slurm_name), None)
     if found is None and not answer.complete:
         return model.Unknown("Slurm's list of partitions is incomplete"), {}

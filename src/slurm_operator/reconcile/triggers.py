@@ -22,7 +22,8 @@ class Triggers:
     """Maps changes to keys, by what the caches hold."""
 
     observer: Observer
-    _names: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    # By uid: the resourceVersion that was read, and the names in it.
+    _names: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
 
     def referrers(self, kind: str) -> KeysOf:
         """Resources of a kind that name the changed object anywhere in a reference."""
@@ -51,6 +52,25 @@ class Triggers:
 
         return keys
 
+    def users_of_claim(self, changed: Any) -> Iterator[Key]:
+        """Controllers that keep their state in the changed claim."""
+        for item in self.observer.in_namespace("Controller", changed.metadata.namespace):
+            persistence = (item.content().get("spec") or {}).get("persistence") or {}
+            if persistence.get("existingClaim") == changed.metadata.name:
+                yield _key(item)
+
+    def behind_controllers(self, kind: str) -> KeysOf:
+        """Resources of a kind whose Controller names the changed object: its keys are theirs too."""
+        named = self.referrers("Controller")
+
+        def keys(changed: Any) -> Iterator[Key]:
+            wanted = {key.name for key in named(changed)}
+            for item in self.observer.in_namespace(kind, changed.metadata.namespace) if wanted else ():
+                if wanted & {key.name for key in self.named_controller(item)}:
+                    yield _key(item)
+
+        return keys
+
     def everyone(self, kind: str) -> KeysOf:
         """All resources of a kind: for changes of Kubernetes nodes."""
 
@@ -61,10 +81,15 @@ class Triggers:
         return keys
 
     def _referenced(self, item: RawObject) -> frozenset[str]:
-        key = (item.metadata.uid, item.metadata.resource_version)
-        if key not in self._names:
-            self._names[key] = frozenset(referenced_names(item.content().get("spec") or {}))
-        return self._names[key]
+        version, names = self._names.get(item.metadata.uid, ("", None))
+        if names is None or version != item.metadata.resource_version:
+            names = frozenset(referenced_names(item.content().get("spec") or {}))
+            self._names[item.metadata.uid] = (item.metadata.resource_version, names)
+        return names
+
+    def forget(self, uid: str) -> None:
+        """Drop what was remembered of an object that has gone."""
+        self._names.pop(uid, None)
 
 
 def referenced_names(value: Any) -> Iterator[str]:

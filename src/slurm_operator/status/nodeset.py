@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurm_operator.build import labels
-from slurm_operator.plan.nodeset import Choice, NodeSetWorld, still_named
+from slurm_operator.plan import reservation
+from slurm_operator.plan.nodeset import Choice, NodeSetWorld, collisions_of, still_named
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
+from slurm_operator.slurm.requests import Feature
 from slurm_operator.status.conditions import (
     DEGRADED,
     PROGRESSING,
@@ -23,6 +25,8 @@ from slurm_operator.status.conditions import (
     unknown,
     yes,
 )
+
+RESERVED = "ReservationCreated"
 
 
 def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict[str, Any]:
@@ -42,8 +46,8 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
         "selector": labels.selector_text(labels.WORKER, cr.name),
         **_slurm_counts(world, everyone),
     }
-    pins = _pins(world, everyone)
-    return {**result, "ordinalToNode": pins} if pins else result
+    optional = {"ordinalToNode": _pins(world, everyone), "collisionCount": collisions_of(world)}
+    return {**result, **{key: value for key, value in optional.items() if value}}
 
 
 def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, int]:
@@ -77,7 +81,19 @@ def _pins(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, str]:
 
 def statements(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> list[Statement]:
     """The conditions of a NodeSet."""
-    return [_reachable(world), *_state(world, everyone, choice, newest)]
+    return [_reachable(world), *_reservation(world), *_state(world, everyone, choice, newest)]
+
+
+def _reservation(world: NodeSetWorld) -> list[Statement]:
+    if world.cr.spec.update_strategy.type != reservation.SCHEDULED:
+        return []
+    if isinstance(world.slurm.reservations, Unknown):
+        return [unknown(RESERVED, "SlurmUnreachable", world.slurm.reservations.why)]
+    if Feature.RESERVATIONS not in world.slurm.offers:
+        return [no(RESERVED, "NotSupported", "this Slurm's REST API cannot make reservations; it takes 25.05 or newer")]
+    if reservation.found(world.cr, world.slurm) is None:
+        return [no(RESERVED, "NotExists", "there is no reservation: the window is over, or no worker has registered")]
+    return [yes(RESERVED, "Created", "Slurm keeps the window free")]
 
 
 def _reachable(world: NodeSetWorld) -> Statement:
@@ -111,6 +127,9 @@ def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, ne
     if blocked:
         parts.append(f"{len(blocked)} workers wait to go: {blocked[0]}")
     if not world.cr.is_daemon and not world.deleting:
+        surplus = len(choice.staying) - world.cr.spec.replicas
+        if surplus > 0:
+            parts.append(f"{surplus} workers too many, none is chosen before Slurm has answered")
         ready = sum(worker.is_ready and worker.name not in choice.going for worker in everyone)
         if ready < world.cr.spec.replicas:
             parts.append(f"{ready} of {world.cr.spec.replicas} workers are ready")

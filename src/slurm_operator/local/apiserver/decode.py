@@ -5,6 +5,7 @@ Called by `writes` for every body and after every patch.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from . import errors, protobuf
@@ -74,10 +75,8 @@ def _check_kind(state: State, kind: Kind, body: Any) -> None:
         # Typed clients leave both out; the path says them.
         body["apiVersion"], body["kind"] = kind.api_version, kind.kind
         return
-    if kind.custom and version == kind.api_version and name and name != kind.kind:
-        problem = FieldProblem("kind", "Invalid", f"must be {kind.kind}", name)
-        given = (body.get("metadata") or {}).get("name", "")
-        raise errors.invalid(kind.group, str(name), given, [problem])
+    if kind.custom and version == kind.api_version and name and isinstance(name, str):
+        return  # another kind of the same version is one of the problems that validation lists
     if name != kind.kind or version != kind.api_version:
         raise errors.bad_request(_wrong_identity(state, kind, str(version or ""), str(name or "")))
 
@@ -171,7 +170,8 @@ def _check_unknown(state: State, request: Request, kind: Kind, body: Object) -> 
     found = [f'unknown field "{path}"' for path in state.schema(kind).unknown_fields(body)]
     if found and mode == "Strict":
         text = f"strict decoding error: {', '.join(found)}"
-        if not kind.custom or request.method != "PATCH":
-            text = f"{_handled_as(kind)}: {text}"
-        raise errors.bad_request(text)
+        if request.method == "PATCH":
+            problem = FieldProblem("patch", "Invalid", text, json.dumps(body, separators=(",", ":"), sort_keys=True))
+            raise errors.invalid("", "", "", [problem])
+        raise errors.bad_request(f"{_handled_as(kind)}: {text}")
     request.warnings.extend(found)

@@ -103,7 +103,8 @@ def _snapshot(state: State, target: Target, revision: int) -> list[Row]:
 def _cut(rows: list[Row], selector: selectors.Selector, revision: int, limit: int) -> _Page:
     chosen = rows if selector.empty else [row for row in rows if selector.matches(row)]
     # A full page is followed by a token whenever any row is left, selected or not: nobody has looked at it yet.
-    if not limit or len(chosen) < limit or chosen[limit - 1].key == rows[-1].key:
+    complete = not limit or len(chosen) < limit or chosen[limit - 1].key == rows[-1].key
+    if complete or selector.names_one:
         return _Page(chosen, revision)
     page = chosen[:limit]
     return _Page(page, revision, _write_token(_Token(revision, page[-1].key)), len(chosen) - limit)

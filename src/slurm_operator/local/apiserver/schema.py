@@ -130,8 +130,11 @@ class TypeSchema:
         """Why a built-in object cannot be read at all, in the words of Go's decoder."""
         return decode_problem(self.root, obj) if self.is_builtin else None
 
-    def validate(self, obj: Object, old: Object | None = None) -> list[FieldProblem]:
-        """Everything that is wrong with an object; with `old`, what did not change is not judged again."""
+    def validate(self, obj: Object, old: Object | None = None, *, blocked: bool = False) -> list[FieldProblem]:
+        """Everything that is wrong with an object; with `old`, what did not change is not judged again.
+
+        `blocked` says that something outside the schema is wrong already, so that rules in CEL are not tried.
+        """
         if self.structural_schema is None:
             return builtin_problems(self.root, self.kind, obj)
         schema, before = self.structural_schema, old if old is not None else ABSENT
@@ -139,7 +142,7 @@ class TypeSchema:
         if old is None or not list_type_problems(schema, old):
             found += list_type_problems(schema, obj)
         if self._has_rules:
-            if any(problem.reason in BLOCKING for problem in found):
+            if blocked or any(problem.reason in BLOCKING for problem in found):
                 found.append(FieldProblem(ROOT, "Invalid", _NOT_CHECKED, None))
             else:
                 found += cel_rules.rule_problems(schema, obj, before, self.skipped_rules)

@@ -289,6 +289,11 @@ class Selector:
     fields: FieldSelector = FieldSelector()
 
     @property
+    def names_one(self) -> bool:
+        """Whether only one name can match, so that a list is a look-up."""
+        return any(term.path == "metadata.name" and term.equal for term in self.fields.terms)
+
+    @property
     def empty(self) -> bool:
         """Matches everything."""
         return not self.labels.requirements and not self.fields.terms

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import addresses, cel_rules, crds, deletion, errors, names, present, protobuf, rules, selectors
+from . import addresses, crds, deletion, errors, names, present, protobuf, rules, selectors
 from .apply import ApplyConflict, ApplyInvalid, ManagedFieldsInPatch, apply_patch, track_update
 from .decode import check_identity, check_metadata_shape, check_place, complete, normalize, read_object
 from .patch import PatchFailed, PatchMalformed, json_patch, merge_patch
@@ -21,6 +21,7 @@ from .pod_warnings import pod_warnings
 from .problems import BLOCKING, ROOT, FieldProblem
 from .registry import Kind
 from .request import Request, Response, Target, decode_body, encode, json_response
+from .scale_owners import owners_after_scaling
 from .state import State
 from .store import Changed, Row, make_row
 from .strategic import strategic_merge
@@ -30,10 +31,6 @@ from .webhooks import Admission, Webhooks
 Object = dict[str, Any]
 Build = Callable[[Object], Object]
 
-RULES_NOT_CHECKED = (
-    "some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation"
-)
 APPLY_TYPE = "application/apply-patch+yaml"
 _PATCH_TYPES = {
     "application/json-patch+json": "json",
@@ -210,6 +207,7 @@ class Writes:
             _refuse_status_of_nothing(target, applied)
             if target.subresource:
                 raise errors.not_found(step.kind.group, step.kind.plural, target.name)
+            _refuse_uid_of_nothing(step, applied)
             merged = self._merge_applied(step, None, applied)
             row = await self.store_new(step, complete(state, step.kind, merged), track=False)
             return self._answer(step, row, 201)
@@ -225,6 +223,8 @@ class Writes:
             raise errors.bad_request("Object 'Kind' is missing")
         if not body.get("apiVersion"):
             raise errors.bad_request(f"invalid object type: /, Kind={body['kind']}")
+        if body["apiVersion"] == step.kind.api_version and body["kind"] != step.kind.kind:
+            raise errors.bad_request(f"invalid object type: {body['apiVersion']}, Kind={body['kind']}")
         # Unknown fields and a wrong name are refused after the merge.
         check_identity(self.state, step.kind, body)
         return _own_part(step, body)
@@ -289,7 +289,7 @@ class Writes:
         if kind.resource == CRD_RESOURCE and subresource != "status":
             crds.establish(new, self.state.now())
         self._validate(step, new, old, rules_apply=rules_apply)
-        if kind.resource != "pods" and not subresource:
+        if kind.resource != "pods" and new["metadata"].get("generation") != old["metadata"].get("generation"):
             step.request.warnings.extend(pod_warnings(kind.resource, new))
         await self.webhooks.validate(self._admission(step, "UPDATE", old, new))
         return new
@@ -353,14 +353,13 @@ class Writes:
         selector = selectors.from_query(request.query, target.kind)
         namespace = target.namespace or None
         rows = [row for row in self.state.store.rows(target.kind.resource, namespace) if selector.matches(row)]
-        step = Step(request, target)
+        step, listed_at = Step(request, target), self.state.store.revision
         for row in rows:
             current = self.state.store.get(row.resource, row.namespace, row.name)
             if current is not None:
                 await self._delete_row(step, current, options)
-        now, revision = self.state.clock(), self.state.store.revision
-        form = present.negotiate(request, target.kind)
-        body = present.many(target.kind, rows, form, now, revision=revision, token="", remaining=None)
+        now, form = self.state.clock(), present.negotiate(request, target.kind)
+        body = present.many(target.kind, rows, form, now, revision=listed_at, token="", remaining=None)
         return json_response(body)
 
     # --- parts --------------------------------------------------------------------------------------------------
@@ -392,19 +391,20 @@ class Writes:
         kind, schema = step.kind, self.state.schema(step.kind)
         if old is None and not kind.custom:
             old = protobuf.empty(kind.api_version, kind.kind)
-        subresource = step.target.subresource if step.target.subresource in {"status", "scale"} else ""
+        if step.target.subresource == "scale" and old is not None and kind.scale is not None:
+            scaler = {"manager": step.request.manager, "apiVersion": kind.api_version}
+            before, after = crds.replicas(kind, old) or 0, crds.replicas(kind, new) or 0
+            entries = old["metadata"].get("managedFields") or []
+            owners = owners_after_scaling(entries, kind.scale.spec, before, after, scaler)
+            return {**new, "metadata": {**new["metadata"], "managedFields": owners}}
+        subresource = "status" if step.target.subresource == "status" else ""
         tracked: Object = track_update(old, new, step.request.manager, schema, self.state.now(), subresource)
-        if subresource != "scale" or old is None:
-            return tracked
-        if not _anyone_owns(kind, old):
-            return {**new, "metadata": {**new["metadata"], "managedFields": _managed(old)}}
-        if not crds.replicas(kind, new):
-            tracked = _without_scale_owner(tracked, step.request.manager)
-        return _scale_tracked(old, tracked)
+        return tracked
 
     def _validate(self, step: Step, new: Object, old: Object | None, *, rules_apply: bool = True) -> None:
-        kind = step.kind
-        problems = names.check_changed_metadata(new["metadata"]) if old is not None else []
+        kind, given = step.kind, str(new.get("kind") or step.kind.kind)
+        problems = [FieldProblem("kind", "Invalid", f"must be {kind.kind}", given)] if given != kind.kind else []
+        problems += names.check_changed_metadata(new["metadata"]) if old is not None else []
         problems += names.check_metadata(kind, new["metadata"])
         problems += self._schema_problems(step, new, old, blocked=any(one.reason in BLOCKING for one in problems))
         if not problems and rules_apply:
@@ -414,15 +414,13 @@ class Writes:
         if old is not None:
             problems += rules.finalizers_added_late(old, new)
         if problems:
-            raise errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), problems)
+            raise errors.invalid(kind.group, given, new["metadata"].get("name", ""), problems)
 
     def _schema_problems(self, step: Step, new: Object, old: Object | None, *, blocked: bool) -> list[FieldProblem]:
         schema = self.state.schema(step.kind)
-        found = schema.validate(new, old)
+        found = schema.validate(new, old, blocked=blocked)
         scale = crds.scale_problems(step.kind, new, status_only=step.target.subresource == "status")
         noted = [problem for problem in found if problem.path == ROOT]
-        if blocked and not noted and cel_rules.contains_rules(schema.structural_schema):
-            noted = [FieldProblem(ROOT, "Invalid", RULES_NOT_CHECKED, None)]
         # The note that rules were not tried comes last.
         return [*(problem for problem in found if problem.path != ROOT), *scale, *noted]
 
@@ -507,6 +505,13 @@ def patch_document(form: str, live: Object, patch: Any, schema: Callable[[], Any
         raise errors.unprocessable() from problem
 
 
+def _refuse_uid_of_nothing(step: Step, applied: Object) -> None:
+    uid = (applied.get("metadata") or {}).get("uid")
+    if uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise errors.conflict(step.kind.group, step.kind.plural, step.target.name, why)
+
+
 def check_options(request: Request, kind: str, body: Object | None = None, *, applying: bool = False) -> None:
     """The options that every write has: dryRun and fieldManager."""
     problems: list[FieldProblem] = []
@@ -542,42 +547,6 @@ def _is_dry(request: Request) -> bool:
 def _dry_run_of(request: Request) -> list[str]:
     body = decode_body(request, expected="DeleteOptions")
     return list(body.get("dryRun") or []) if isinstance(body, dict) else []
-
-
-def _scale_tracked(old: Object, new: Object) -> Object:
-    """Who owns replicas by scaling is kept without a time, as the real server does."""
-    times = {_owner(entry): entry.get("time") for entry in old["metadata"].get("managedFields") or ()}
-    for entry in new["metadata"].get("managedFields") or ():
-        if entry.get("subresource") == "scale" and not times.get(_owner(entry)):
-            entry.pop("time", None)
-    return new
-
-
-def _managed(obj: Object) -> list[Object]:
-    return list(obj["metadata"].get("managedFields") or [])
-
-
-def _anyone_owns(kind: Kind, obj: Object) -> bool:
-    """Whether replicas have an owner: scaling takes ownership over, it does not found it."""
-    path = kind.scale.spec if kind.scale else ()
-    for entry in _managed(obj):
-        fields: Any = entry.get("fieldsV1")
-        for part in path:
-            fields = fields.get(f"f:{part}") if isinstance(fields, dict) else None
-        if fields is not None:
-            return True
-    return False
-
-
-def _without_scale_owner(new: Object, manager: str) -> Object:
-    """Zero replicas are not written in a Scale, so nobody comes to own them."""
-    entries = new["metadata"].get("managedFields") or []
-    kept = [one for one in entries if not (one.get("subresource") == "scale" and one.get("manager") == manager)]
-    return {**new, "metadata": {**new["metadata"], "managedFields": kept}}
-
-
-def _owner(entry: Object) -> tuple[str, ...]:
-    return tuple(str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion", "subresource"))
 
 
 def _without_times(obj: Object) -> Object:

@@ -1,0 +1,336 @@
+"""One local cluster as a whole: up, down, reset, apply, and how it is.
+
+In: a `Home` and choices. Out: a running cluster, objects in its API, `Health`. Called by `slurm-operator local`, by the
+demo and by tests. Nothing here prints: progress is told to a function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from base64 import b64encode
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api.crd import definitions
+from slurm_operator.build import labels
+from slurm_operator.kube import requests
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.objects import CLAIMS, DEPLOYMENTS, NAMESPACES, NODES, PODS, STATEFUL_SETS, RawObject, Resource
+from slurm_operator.kube.write import Effect, Writer
+from slurm_operator.local import machine, stopping, supervisor
+from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalError
+from slurm_operator.local.image import build, rules, store
+from slurm_operator.local.image.progress import Progress, Report
+from slurm_operator.local.node import network
+from slurm_operator.local.node.paths import Paths
+from slurm_operator.local.parts import answers, client_of
+from slurm_operator.local.readiness import State, state, states, trouble
+from slurm_operator.local.supervisor import PartRecord
+from slurm_operator.reconcile.resources import ALL, OURS
+
+Json = Mapping[str, Any]
+MANAGER = "slurm-operator-local"
+START_SECONDS = 30.0
+READY_SECONDS = 300.0
+LOOK_SECONDS = 0.25
+WAITED_FOR: tuple[Resource[Any], ...] = (NODES, CLAIMS, *OURS.values(), STATEFUL_SETS, DEPLOYMENTS, PODS)
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a cluster is."""
+
+    name: str
+    data: str
+    supervisor: int
+    answers: bool
+    parts: list[PartRecord]
+    objects: list[State] = []
+    trouble: list[str] = []
+
+    @property
+    def healthy(self) -> bool:
+        """Whether everything that should run does."""
+        running = bool(self.supervisor) and all(part.is_running for part in self.parts)
+        return running and self.answers and not self.trouble and all(each.ready for each in self.objects)
+
+
+# --- up ---------------------------------------------------------------------------------------------------------------
+
+
+def prepare(home: Home, choices: Choices, progress: Report) -> Choices:
+    """Everything that must be there before the parts: programs, the image, rules, the network, a port."""
+    machine.require(home.data, progress)
+    cache = Path(choices.cache) if choices.cache else store.default_cache()
+    build.build(choices.slurm, cache, progress)
+    before = home.choices()
+    running = supervisor.supervisor_pid(home) != 0
+    port = _port(choices.port, before, running=running)
+    chosen = msgspec.structs.replace(choices, port=port, cache=str(cache.resolve()))
+    home.data.mkdir(parents=True, exist_ok=True)
+    home.data.chmod(0o700)
+    rules.write_default(home.rules, chosen.slurm)
+    network.ensure(home.data)
+    home.keep(chosen)
+    return chosen
+
+
+def _port(asked: int, before: Choices | None, *, running: bool) -> int:
+    if before is not None and running:
+        if asked not in {0, before.port}:
+            raise LocalError(f"the cluster runs on port {before.port}: take it down before you give it another one")
+        return before.port
+    wanted = asked or (before.port if before else 0)
+    return machine.free_port(wanted, must=bool(asked))
+
+
+async def start(home: Home, progress: Report, seconds: float = START_SECONDS) -> None:
+    """Start the supervisor if none runs, and wait until the API answers and the nodes are served."""
+    if not supervisor.supervisor_pid(home):
+        stale = [record for record in supervisor.read_parts(home).values() if record.is_running]
+        if not stale:
+            Paths.of(home.data).socket.unlink(missing_ok=True)
+        progress(Progress("start the API server, the node agent, the controllers and the operator"))
+        supervisor.detach(home)
+    deadline = time.monotonic() + seconds
+    while not (Paths.of(home.data).socket.exists() and await answers(home)):
+        if time.monotonic() > deadline:
+            raise LocalError(f"the cluster does not start within {seconds:g} s: {_why_not(home)}")
+        await asyncio.sleep(LOOK_SECONDS / 5)
+
+
+def _why_not(home: Home) -> str:
+    """The last word of a part that ended, or of the supervisor."""
+    for part, record in supervisor.read_parts(home).items():
+        if record.restarts or not record.is_running:
+            return f"{part} says: {last_line(home.log(part))} (whole log: slurm-operator local logs {part})"
+    return f"see {home.log(SUPERVISOR)}"
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says something."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()[-50:]
+    except OSError:
+        return "nothing"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+
+
+# --- applying ---------------------------------------------------------------------------------------------------------
+
+
+async def apply(home: Home, objects: Sequence[Json]) -> dict[str, int]:
+    """Our CRDs, the namespaces that are named, then the objects; answers how many were created, changed and left."""
+    counts = dict.fromkeys(("created", "changed", "unchanged"), 0)
+    async with client_of(home) as client:
+        there = {space.metadata.name for space in (await client.list(NAMESPACES)).items}
+        wanted = [*definitions(), *missing_namespaces(objects, there), *objects]
+        known = ALL
+        for position, item in enumerate(sorted(wanted, key=_rank)):
+            if position == len(definitions()):
+                # Only now are our kinds served.
+                known = (*ALL, *await discover(client))
+            effect = await _apply_one(Writer(client, known, MANAGER), item)
+            counts[effect.name.lower()] += 1
+    return counts
+
+
+async def _apply_one(writer: Writer, item: Json) -> Effect:
+    title = f"{item.get('kind')} {(item.get('metadata') or {}).get('name')}"
+    try:
+        return (await writer.apply(encoded(item))).effect
+    except KeyError as error:
+        raise LocalError(f"{title}: {error.args[0]}; local mode serves no such kind") from error
+    except KubeError as error:
+        raise LocalError(f"{title} was refused: {error}") from error
+
+
+def encoded(item: Json) -> Json:
+    """A Secret as it will be stored, so that it can be compared with the one that is there."""
+    if item.get("kind") != "Secret" or not isinstance(item.get("stringData"), Mapping):
+        return item
+    plain = {key: b64encode(str(text).encode()).decode() for key, text in item["stringData"].items()}
+    rest = {key: value for key, value in item.items() if key != "stringData"}
+    return {**rest, "data": {**(item.get("data") or {}), **plain}}
+
+
+_FIRST = ("CustomResourceDefinition", "Namespace", "StorageClass", "ServiceAccount", "Secret", "ConfigMap")
+# With its NodeSets and Partitions there, a Controller's first slurm.conf is already the whole one.
+_LAST = ("Controller", "RestApi", "LoginSet")
+
+
+def _rank(item: Json) -> int:
+    """What others refer to comes first."""
+    kind = str(item.get("kind"))
+    if kind in _LAST:
+        return len(_FIRST) + 1 + _LAST.index(kind)
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def missing_namespaces(objects: Sequence[Json], there: Container[str]) -> list[dict[str, Any]]:
+    """Namespaces that objects are in, that are not there and that nobody has written down."""
+    written = {item["metadata"]["name"] for item in objects if item.get("kind") == "Namespace"}
+    named = {str((item.get("metadata") or {}).get("namespace") or "") for item in objects} - {""}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in sorted(named - written)
+        if name not in there
+    ]
+
+
+async def discover(client: Client) -> tuple[Resource[RawObject], ...]:
+    """Every kind that the API server has."""
+    groups = (await _get(client, "/apis")).get("groups") or ()
+    versions = ["v1", *(version["groupVersion"] for group in groups for version in group["versions"])]
+    found = []
+    for each in versions:
+        listed = await _get(client, f"/apis/{each}" if "/" in each else f"/api/{each}")
+        group, _, version = each.rpartition("/")
+        found += [
+            Resource(group, version, one["name"], one["kind"], RawObject, namespaced=one["namespaced"])
+            for one in listed.get("resources") or ()
+            if "/" not in one["name"]
+        ]
+    return tuple(found)
+
+
+async def _get(client: Client, path: str) -> dict[str, Any]:
+    request = requests.Request(method="GET", path=path, what=f"get {path}", repeat=requests.Repeat.ALWAYS)
+    answer: dict[str, Any] = msgspec.json.decode(await client.send(request))
+    return answer
+
+
+# --- how it is --------------------------------------------------------------------------------------------------------
+
+
+async def objects_of(client: Client) -> list[dict[str, Any]]:
+    """Everything that is waited for."""
+    found: list[dict[str, Any]] = []
+    for resource in WAITED_FOR:
+        listed = await client.list(resource.raw())
+        found += [{"kind": resource.kind, **item.content()} for item in listed.items]
+    return found
+
+
+async def health(home: Home) -> Health:
+    """How the cluster is now."""
+    choices = home.require()
+    parts = list(supervisor.read_parts(home).values())
+    pid = supervisor.supervisor_pid(home)
+    alive = await answers(home)
+    found: list[dict[str, Any]] = []
+    if alive:
+        async with client_of(home) as client:
+            found = await objects_of(client)
+    return Health(
+        name=choices.name,
+        data=str(home.data),
+        supervisor=pid,
+        answers=alive,
+        parts=parts,
+        objects=states(found),
+        trouble=trouble(found),
+    )
+
+
+async def wait_until_ready(home: Home, seen: Callable[[Health], None], seconds: float = READY_SECONDS) -> Health:
+    """Wait until everything is ready; tells `seen` at every look, and raises with what is missing."""
+    deadline, steady = time.monotonic() + seconds, 0
+    while True:
+        now = await health(home)
+        seen(now)
+        # Twice in a row: objects that the operator is about to make are not there at the first look.
+        steady = steady + 1 if now.healthy and settled(home, now) else 0
+        if steady >= 2:
+            return now
+        if time.monotonic() > deadline:
+            raise LocalError(_not_ready(now, seconds))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def settled(home: Home, now: Health) -> bool:
+    """Whether every virtual node has registered."""
+    return sum(each.kind == "Node" for each in now.objects) >= home.require().nodes
+
+
+def _not_ready(now: Health, seconds: float) -> str:
+    lines = [f"not everything is ready after {seconds:g} s:"]
+    lines += [f"  {part.name} does not run ({part.last_exit})" for part in now.parts if not part.is_running]
+    lines += [f"  {each.title}: {each.message}" for each in now.objects if not each.ready]
+    lines += [f"  {sentence}" for sentence in now.trouble]
+    return "\n".join([*lines, "  what it is doing now: slurm-operator local status"])
+
+
+class LoginPod(msgspec.Struct, frozen=True):
+    """Where a person can run Slurm's commands."""
+
+    namespace: str
+    name: str
+    container: str
+
+
+async def login_pod(home: Home, namespace: str | None = None) -> LoginPod:
+    """A ready login pod; the controller's where there is no login set."""
+    home.require()
+    if not await answers(home):
+        raise LocalError("the cluster does not run: slurm-operator local up")
+    async with client_of(home) as client:
+        pods = [pod.content() for pod in (await client.list(PODS.raw(), namespace or "")).items]
+    for component in (labels.LOGIN, labels.CONTROLLER):
+        for pod in pods:
+            found = state({"kind": "Pod", **pod})
+            if pod["metadata"].get("labels", {}).get(labels.NAME) == component.daemon and found and found.ready:
+                return LoginPod(found.namespace, found.name, component.daemon)
+    raise LocalError("there is no ready login pod: apply a LoginSet, and see slurm-operator local status")
+
+
+def restart_part(home: Home, part: str) -> None:
+    """End a part, so that the supervisor starts it with the newest choices."""
+    record = supervisor.read_parts(home)[part]
+    if record.is_running:
+        asyncio.run(supervisor.end(record))
+
+
+# --- down -------------------------------------------------------------------------------------------------------------
+
+
+def down(home: Home, progress: Report) -> bool:
+    """Stop everything; objects, volumes and certificates stay for the next `up`."""
+    home.require()
+    machine.require_root()
+    progress(Progress("stop the operator, the controllers, the node agent and the API server"))
+    ran = supervisor.stop(home)
+    progress(Progress("stop the pods"))
+    pods = stopping.stop_pods(home)
+    return ran or pods > 0
+
+
+def reset(home: Home, progress: Report) -> bool:
+    """Leave nothing of the cluster on this machine; images stay in the cache."""
+    if not home.data.exists():
+        return False
+    machine.require_root()
+    require_ours(home)
+    supervisor.stop(home)
+    progress(Progress("end the pods"))
+    stopping.stop_pods(home, grace=0.0)
+    progress(Progress("remove the data folder"))
+    stopping.remove_folder(home)
+    return True
+
+
+def require_ours(home: Home) -> None:
+    """A mistyped --data must not cost somebody a folder."""
+    known = {home.choices_file.name, home.lock_file.name, home.parts_file.name, Paths.of(home.data).network.name}
+    names = {entry.name for entry in home.data.iterdir()}
+    if names and not names & known:
+        raise LocalError(f"{home.data} is no folder of a local cluster: nothing was removed")
+
+
+def part_names() -> tuple[str, ...]:
+    """The parts that have logs."""
+    return (*PARTS, SUPERVISOR)

@@ -1,0 +1,208 @@
+"""The parts of a local cluster as processes: `python -m slurm_operator.local.parts PART DATA`.
+
+In: the name of a part and the data folder. Out: the part, until SIGTERM. Started by `supervisor.py` alone. Every part
+but the API server waits until the API answers, so they can all be started at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from slurm_operator.errors import OperatorError
+from slurm_operator.kube import kubeconfig
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.objects import NAMESPACES, PODS
+from slurm_operator.local.home import Choices, Home, LocalError, write_whole
+from slurm_operator.local.node import host, network
+from slurm_operator.local.node.paths import Paths
+from slurm_operator.loop.logs import setup_logging
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 0.05
+NAME_SERVICE = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
+
+
+async def apiserver(home: Home, choices: Choices) -> None:
+    """The API server on its port."""
+    from slurm_operator.local.apiserver import ApiServer  # noqa: PLC0415 - each process loads its own part only
+    from slurm_operator.local.node.proxy import NodePodAccess  # noqa: PLC0415
+
+    server = ApiServer(str(home.store), certificates_folder=home.certificates)
+    server.plug_in(NodePodAccess(home.data))
+    try:
+        await server.start(LOOPBACK, choices.port)
+    except OSError as error:
+        raise LocalError(
+            f"port {choices.port} of {LOOPBACK} cannot be taken ({error.strerror}): give another one with --port"
+        ) from error
+    text = server.kubeconfig().encode()
+    if not home.kubeconfig.exists() or home.kubeconfig.read_bytes() != text:
+        write_whole(home.kubeconfig, text)
+    log.info("listening on %s", server.url)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await server.stop()
+
+
+async def controllers(home: Home, _: Choices) -> None:
+    """StatefulSets, Deployments, Services, claims, the scheduler, and names."""
+    from slurm_operator.local.controllers.run import run  # noqa: PLC0415
+    from slurm_operator.local.controllers.settings import Settings  # noqa: PLC0415
+
+    known = network.load(home.data)
+    async with await connected(home) as client:
+        await run(client, Settings(volumes=home.volumes, dns_address=known.gateway if known else ""))
+
+
+async def node(home: Home, choices: Choices) -> None:
+    """The node agent."""
+    from slurm_operator.local.node.agent import NodeSettings, run  # noqa: PLC0415
+
+    async with await connected(home) as client:
+        await forget_stopped(client, home)
+        await run(client, NodeSettings(home.data, _images(home, choices), choices.nodes))
+
+
+def operator(home: Home, _: Choices) -> None:
+    """The operator, the same program as anywhere, in a view of the file system where names resolve as in a pod."""
+    _let_go_of_mounts(home)
+    known = network.load(home.data)
+    _show_as("/etc/resolv.conf", home.data / "resolv.conf", resolv_conf(known.gateway if known else LOOPBACK))
+    _show_as("/etc/nsswitch.conf", home.data / "nsswitch.conf", NAME_SERVICE)
+    asyncio.run(_wait_for_api(home))
+    arguments = ["run", "--kubeconfig", str(home.kubeconfig), "--health-port", "0", "--metrics-port", "0"]
+    os.execv(sys.executable, [sys.executable, "-m", "slurm_operator.cli.main", *arguments])  # noqa: S606
+
+
+def resolv_conf(name_server: str) -> str:
+    """How the operator finds `service.namespace`."""
+    return f"nameserver {name_server}\nsearch svc.cluster.local cluster.local\noptions ndots:5 timeout:1 attempts:2\n"
+
+
+def _show_as(target: str, source: Path, text: str) -> None:
+    """Lay a file of ours over one of the machine's, in this process's view alone."""
+    source.write_text(text)
+    if Path(target).exists():
+        host.mount(str(source), Path(target), flags=host.MS_BIND)
+
+
+def _let_go_of_mounts(home: Home) -> None:
+    """A copied view would hold pods' file systems and networks after their end."""
+    names = Paths.of(home.data)
+    spaces = [point for point in host.mounts_under(Path("/run/netns")) if point.name.startswith(names.prefix)]
+    for point in [*host.mounts_under(home.data), *spaces]:
+        host.unmount(point)
+
+
+async def connected(home: Home) -> Client:
+    """A client, once the API server answers."""
+    await _wait_for_api(home)
+    return client_of(home)
+
+
+def client_of(home: Home) -> Client:
+    """A client of this cluster's API server."""
+    return Client.to(kubeconfig.find(path=str(home.kubeconfig), context=""))
+
+
+async def _wait_for_api(home: Home) -> None:
+    while not await answers(home):  # noqa: ASYNC110 - another process says so
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def answers(home: Home) -> bool:
+    """Whether the API server answers."""
+    if not home.kubeconfig.exists():
+        return False
+    try:
+        async with client_of(home) as client:
+            client.retries = type(client.retries)(attempts=1)
+            await client.get(NAMESPACES, "default")
+    except (KubeError, OSError):
+        return False
+    return True
+
+
+async def forget_stopped(client: Client, home: Home) -> None:
+    """Pods whose containers were stopped by `down` still say that they are ready: take that back first."""
+    folder = Paths.of(home.data).pods
+    for pod in (await client.list(PODS.raw())).items:
+        body = pod.content()
+        conditions = (body.get("status") or {}).get("conditions") or []
+        if (folder / pod.metadata.uid).exists() or not any(_is_ready(one) for one in conditions):
+            continue
+        stopped = {"status": "False", "reason": "LocalClusterStopped"}
+        changed = [{**one, **stopped} if _is_ready(one) else one for one in conditions]
+        patch: dict[str, Any] = {"status": {"conditions": changed}}
+        await client.merge_patch(
+            PODS.raw(), pod.metadata.name, patch, pod.metadata.namespace, subresource="status", field_manager="kubelet"
+        )
+
+
+def _is_ready(condition: dict[str, Any]) -> bool:
+    return condition.get("type") in {"Ready", "ContainersReady"} and condition.get("status") == "True"
+
+
+def _images(home: Home, choices: Choices) -> Callable[[str], Any]:
+    from slurm_operator.local.image import rules  # noqa: PLC0415
+    from slurm_operator.local.image.errors import ImageError  # noqa: PLC0415
+    from slurm_operator.local.node.errors import ImageMissing  # noqa: PLC0415
+
+    cache = Path(choices.cache)
+
+    def resolve(image: str) -> rules.ResolvedImage:
+        # Read each time: a person may have changed the rules or built another image.
+        try:
+            return rules.resolve(image, rules.load(home.rules), rules.built_images(cache))
+        except ImageError as error:
+            raise ImageMissing(str(error)) from error
+
+    return resolve
+
+
+RUNNERS: dict[str, Callable[[Home, Choices], Awaitable[None]]] = {
+    "apiserver": apiserver,
+    "controllers": controllers,
+    "node": node,
+}
+
+
+async def _until_asked(work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+def main(part: str, data: str) -> int:
+    """One part, to its end."""
+    setup_logging("info", "console")
+    home = Home(Path(data))
+    try:
+        choices = home.require()
+        if part == "operator":
+            operator(home, choices)
+        else:
+            asyncio.run(_until_asked(RUNNERS[part](home, choices)))
+    except OperatorError as error:
+        log.error("%s", error)  # noqa: TRY400 - for people: the traceback says nothing more
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

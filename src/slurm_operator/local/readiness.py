@@ -1,0 +1,144 @@
+"""What of a cluster is ready, what is not, and what a person can do about it. Pure.
+
+In: objects as the API gives them. Out: one `State` per object that somebody waits for, and sentences about pods in
+trouble. Used by `local up` for its progress, by `local status`, and by the demo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api.kinds import BY_NAME
+
+Json = Mapping[str, Any]
+WORKLOADS = ("StatefulSet", "Deployment")
+# Waiting reasons that do not go away by waiting.
+TROUBLE = frozenset(
+    {
+        "CrashLoopBackOff",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "InvalidImageName",
+    }
+)
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """One object and whether it is ready."""
+
+    kind: str
+    namespace: str
+    name: str
+    ready: bool
+    message: str = ""
+
+    @property
+    def title(self) -> str:
+        """How people call it."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def states(objects: Iterable[Json]) -> list[State]:
+    """The state of every object that has one."""
+    return [found for item in objects if (found := state(item)) is not None]
+
+
+def state(item: Json) -> State | None:
+    """The state of one object; None for kinds that are never waited for."""
+    kind = str(item.get("kind"))
+    if kind in WORKLOADS:
+        ready, message = _workload(item)
+    elif kind == "Pod":
+        ready, message = _pod(item)
+    elif kind == "Node" or kind in BY_NAME:
+        ready, message = _conditions(item)
+    elif kind == "PersistentVolumeClaim":
+        phase = str((item.get("status") or {}).get("phase") or "Pending")
+        ready, message = phase == "Bound", "" if phase == "Bound" else f"it is {phase}"
+    else:
+        return None
+    metadata = item.get("metadata") or {}
+    return State(
+        kind=kind,
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        ready=ready,
+        message=message,
+    )
+
+
+def _conditions(item: Json) -> tuple[bool, str]:
+    metadata, status = item.get("metadata") or {}, item.get("status") or {}
+    found = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
+    if found is None:
+        return False, "nothing is known of it yet"
+    if int(found.get("observedGeneration") or metadata.get("generation") or 0) < int(metadata.get("generation") or 0):
+        return False, "its newest change has not been seen yet"
+    ready = found.get("status") == "True"
+    return ready, str(found.get("message") or found.get("reason") or "")
+
+
+def _workload(item: Json) -> tuple[bool, str]:
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    raw = spec.get("replicas")
+    wanted, ready = 1 if raw is None else int(raw), int(status.get("readyReplicas") or 0)
+    generation = int((item.get("metadata") or {}).get("generation") or 0)
+    seen = int(status.get("observedGeneration") or 0) >= generation
+    current = int(status.get("updatedReplicas") or 0) >= wanted
+    return seen and current and ready >= wanted, f"{ready} of {wanted} pods are ready"
+
+
+def _pod(item: Json) -> tuple[bool, str]:
+    status = item.get("status") or {}
+    if (item.get("metadata") or {}).get("deletionTimestamp"):
+        return False, "it is ending"
+    if status.get("phase") == "Succeeded":
+        return True, "it has ended well"
+    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    if conditions.get("Ready", {}).get("status") == "True":
+        return True, "it runs"
+    waiting = next(_waiting(status), "")
+    scheduled = conditions.get("PodScheduled", {})
+    unplaced = str(scheduled.get("message") or "") if scheduled.get("status") == "False" else ""
+    return False, waiting or unplaced or f"it is {status.get('phase') or 'Pending'}"
+
+
+def _waiting(status: Json) -> Iterator[str]:
+    for one in _containers(status):
+        waiting = (one.get("state") or {}).get("waiting")
+        if waiting:
+            message = str(waiting.get("message") or "")
+            yield f"container {one.get('name')}: {waiting.get('reason')}" + (f" ({message})" if message else "")
+
+
+def _containers(status: Json) -> list[Json]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def trouble(objects: Iterable[Json]) -> list[str]:
+    """A sentence for each container that waiting alone will not help."""
+    return [sentence for item in objects if item.get("kind") == "Pod" for sentence in _pod_trouble(item)]
+
+
+def _pod_trouble(pod: Json) -> Iterator[str]:
+    metadata = pod.get("metadata") or {}
+    where = f"-n {metadata.get('namespace')} {metadata.get('name')}"
+    for one in _containers(pod.get("status") or {}):
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        reason, name = waiting.get("reason"), one.get("name")
+        if reason not in TROUBLE:
+            continue
+        last = ((one.get("lastState") or {}).get("terminated") or {}).get("exitCode")
+        if reason == "CrashLoopBackOff":
+            ended = f"ends again and again (exit code {last}, {one.get('restartCount')} restarts)"
+            hint = f"see why: slurm-operator local kubectl logs {where} -c {name} --previous"
+        else:
+            ended = f"cannot start ({reason}: {waiting.get('message') or 'no reason given'})"
+            hint = f"see more: slurm-operator local kubectl describe pod {where}"
+        yield f"container {name} of pod {metadata.get('namespace')}/{metadata.get('name')} {ended}; {hint}"

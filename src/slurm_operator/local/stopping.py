@@ -1,0 +1,61 @@
+"""Stops the pods of a cluster whose parts have ended, and takes away what they left on the machine.
+
+In: a data folder. Out: no container, network namespace, mount or cgroup of that cluster; its volumes and its store
+stay. Called by `cluster.down` and `cluster.reset`. Containers are asked to end first, so that databases close their
+files; `node/cleanup.py` then finds everything by its name, also after a crash or a reboot.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from slurm_operator.local.home import Home
+from slurm_operator.local.machine import which
+from slurm_operator.local.node import cleanup, host, records
+from slurm_operator.local.node.paths import Paths
+
+GRACE_SECONDS = 10.0
+AT_ONCE = 16
+_LOOK_SECONDS = 0.1
+
+
+def stop_pods(home: Home, grace: float = GRACE_SECONDS) -> int:
+    """Stop every container, politely first; answers how many pods there were."""
+    paths = Paths.of(home.data)
+    pods = records.all_pods(paths.pods)
+    _end_containers(paths, grace)
+    cleanup.remove_everything(home.data)
+    return len(pods)
+
+
+def remove_folder(home: Home) -> None:
+    """Everything else."""
+    host.remove_tree(home.data)
+
+
+def _end_containers(paths: Paths, grace: float) -> None:
+    runc = which("runc")
+    names = [entry.name for entry in os.scandir(paths.runc)] if paths.runc.is_dir() else []
+    if runc is None or not names:
+        return
+    base = [runc, f"--root={paths.runc}"]
+    deadline = time.monotonic() + grace
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        if grace > 0:
+            list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
+            _wait(_processes(paths), deadline)
+        list(pool.map(lambda name: host.run_now([*base, "delete", "--force", name]), names))
+
+
+def _wait(processes: list[tuple[int, str]], deadline: float) -> None:
+    while any(host.is_alive(pid, started) for pid, started in processes) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _processes(paths: Paths) -> list[tuple[int, str]]:
+    """The first process of each container."""
+    files = paths.pods.glob("*/containers/*/container.json")
+    found = (records.load(file, records.ContainerRecord) for file in files)
+    return [(record.pid, record.pid_start) for record in found if record is not None and record.pid]

@@ -1,0 +1,82 @@
+"""Which nodes take no new jobs, and which may again.
+
+In: the workers that stay and those that go. Out: drains and undrains, many nodes in one call where the reason is the
+same. A drain, or a DOWN, of somebody else is theirs. Pure; used by `plan/nodeset.py`, and by `reconcile/clusters.py` to
+look once more right before it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from slurm_operator.api import text
+from slurm_operator.build import labels
+from slurm_operator.kube.objects import Node as KubeNode
+from slurm_operator.plan.actions import Action, Drain, Undrain
+from slurm_operator.plan.workers import Worker
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.model import Node
+
+# slurmctld's own words for a node that it does not hear from; nobody's drain.
+NOT_RESPONDING = "Not responding"
+
+
+def drains(
+    staying: Iterable[Worker],
+    going: Iterable[tuple[Worker, str]],
+    nodes: Mapping[str, KubeNode],
+    propagated: frozenset[str],
+) -> Iterator[Action]:
+    """Every drain and undrain that is due."""
+    by_reason: dict[str, list[str]] = {}
+    undrained: list[str] = []
+    for worker in staying:
+        reason = cordon_reason(worker, nodes, propagated)
+        if reason is not None and worker.node is not None and may_drain(worker.node):
+            by_reason.setdefault(reason, []).append(worker.hostname)
+        elif reason is None and worker.node is not None and is_drained_by_us(worker.node):
+            undrained.append(worker.hostname)
+    for worker, why in going:
+        if worker.node is not None and may_drain(worker.node):
+            by_reason.setdefault(_going_reason(worker, why), []).append(worker.hostname)
+    for reason, hosts in sorted(by_reason.items()):
+        yield Drain(tuple(sorted(hosts)), reason)
+    if undrained:
+        yield Undrain(tuple(sorted(undrained)))
+
+
+def cordon_reason(worker: Worker, nodes: Mapping[str, KubeNode], propagated: frozenset[str]) -> str | None:
+    """Why a worker that stays should take no jobs; None when it should."""
+    meta = worker.pod.metadata
+    pod = f"{meta.namespace}/{meta.name}"
+    node = nodes.get(worker.pod.spec.node_name)
+    if node is not None and node.spec.unschedulable:
+        given = text.reason(node.metadata.annotations.get(labels.NODE_CORDON_REASON, ""))
+        told = text.reason(_told(node, propagated))
+        return given or told or f"Node ({node.metadata.name}) was cordoned, Pod ({pod}) must be cordoned"
+    return f"Pod ({pod}) was cordoned" if worker.is_cordoned_by_user else None
+
+
+def _told(node: KubeNode, propagated: frozenset[str]) -> str:
+    """What the node's own conditions say, of those that were asked for."""
+    true = (each for each in node.status.conditions if each.type in propagated and each.status == "True")
+    return "; ".join(f"({each.reason}: {each.message})" for each in true)
+
+
+def _going_reason(worker: Worker, why: str) -> str:
+    meta = worker.pod.metadata
+    return f"Pod ({meta.namespace}/{meta.name}) is pending termination for {why}"
+
+
+def may_drain(node: Node) -> bool:
+    """Whether a node may be drained by us: it is not drained, and nobody else has taken it down."""
+    if policy.is_draining(node):
+        return False
+    # Slurm 24.11 keeps the reason of a drain that was lifted: on a node in service it says nothing any more.
+    in_service = not node.states & {"DOWN", "FAIL"}
+    return in_service or node.reason in ("", NOT_RESPONDING) or policy.drain_is_ours(node.reason)
+
+
+def is_drained_by_us(node: Node) -> bool:
+    """Whether a drain is ours to lift."""
+    return policy.is_draining(node) and policy.drain_is_ours(node.reason)

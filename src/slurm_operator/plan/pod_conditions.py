@@ -1,0 +1,72 @@
+"""Slurm's word on a worker's node as conditions of its pod, for `kubectl get pod` and for disruption tools.
+
+In: a worker that Slurm described, or said that it does not have. Out: conditions. What Slurm did not say changes
+nothing. Pure; used by `plan/nodeset.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from slurm_operator.plan.actions import Action, PatchPodConditions
+from slurm_operator.plan.workers import REGISTERED, Worker
+from slurm_operator.slurm.model import Known, Node, Unknown
+
+PREFIX = "SlurmNodeState"
+# One of these, the first that fits; then every flag that is set.
+BASES = ("ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN")
+FLAGS = ("COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "UNDRAIN")
+
+Condition = Mapping[str, str]
+
+
+def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
+    """Every pod whose conditions are not what Slurm says."""
+    for worker in some:
+        if worker.is_terminating or isinstance(worker.view, Unknown):
+            continue
+        if not isinstance(worker.view, Known) and worker.ready_since is None:
+            # A worker that is still starting has nothing to say.
+            continue
+        wanted = tuple(_conditions(worker, now))
+        if _content(wanted) != _content(_present(worker)):
+            meta = worker.pod.metadata
+            yield PatchPodConditions(meta.namespace, meta.name, meta.uid, wanted)
+
+
+def _conditions(worker: Worker, now: datetime) -> Iterator[Condition]:
+    node = worker.node
+    registered = "Slurm has a record of its node" if node else "Slurm has no record of its node"
+    yield _condition(worker, REGISTERED, "True" if node else "False", registered, now)
+    if node is None:
+        return
+    for state in states(node):
+        yield _condition(worker, f"{PREFIX}{_camel(state)}", "True", node.reason, now)
+
+
+def states(node: Node) -> list[str]:
+    """The base state, and the flags that matter to people."""
+    base = next((each for each in BASES if each in node.states), "UNKNOWN")
+    return [base, *(flag for flag in FLAGS if flag in node.states)]
+
+
+def _camel(state: str) -> str:
+    return "".join(word.capitalize() for word in state.split("_"))
+
+
+def _condition(worker: Worker, kind: str, status: str, message: str, now: datetime) -> Condition:
+    before = next((each for each in worker.pod.status.conditions if each.type == kind), None)
+    same = before is not None and before.status == status and before.last_transition_time
+    time = before.last_transition_time if before and same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": kind, "status": status, "reason": "Slurm", "message": message, "lastTransitionTime": time}
+
+
+def _present(worker: Worker) -> Iterator[Condition]:
+    for each in worker.pod.status.conditions:
+        if each.type == REGISTERED or each.type.startswith(PREFIX):
+            yield {"type": each.type, "status": each.status, "message": each.message}
+
+
+def _content(conditions: Iterable[Condition]) -> set[tuple[str, str, str]]:
+    return {(each["type"], each["status"], each["message"]) for each in conditions}

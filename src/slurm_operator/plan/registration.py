@@ -1,0 +1,101 @@
+"""What Slurm knows of a worker beside its state: whose pod it is, on which Kubernetes node, with which features.
+
+In: the workers that stay, and Kubernetes' nodes. Out: node updates, one per node, and the pod's own note of its place
+in the topology. A record that was never updated is not on slurmctld's disk: so the comment is written as soon as a
+worker has registered. Pure; used by `plan/nodeset.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels, nodeset
+from slurm_operator.kube.objects import Node as KubeNode
+from slurm_operator.plan.actions import Action, UpdateNode
+from slurm_operator.plan.workers import Worker
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.model import Node
+from slurm_operator.slurm.requests import Feature
+
+FROM_KUBERNETES = "k8s/"
+
+
+def updates(
+    cr: NodeSet, some: Iterable[Worker], nodes: Mapping[str, KubeNode], offers: frozenset[Feature]
+) -> Iterator[Action]:
+    """Every node record that does not say what it should."""
+    for worker in some:
+        node = worker.node
+        if node is None or not worker.is_ready:
+            continue
+        kube = nodes.get(worker.pod.spec.node_name)
+        changes = {**_comment(cr, worker, node), **_features(kube, node), **_topology(worker, kube, offers)}
+        if changes:
+            yield UpdateNode(worker.hostname, changes, f"{', '.join(sorted(changes))} of its pod")
+        if left_down_by_its_pod(node):
+            yield UpdateNode(worker.hostname, {"state": "RESUME"}, "its pod is back")
+
+
+def left_down_by_its_pod(node: Node) -> bool:
+    """Whether a node is down only because its earlier pod said so when it ended."""
+    down = "DOWN" in node.states and "NOT_RESPONDING" not in node.states
+    return down and node.reason == nodeset.TERMINATING and not policy.is_draining(node)
+
+
+def pod_info(cr: NodeSet, worker: Worker) -> str:
+    """The comment of a node record: whose it is, in the words that dashboards read."""
+    fields = {
+        "namespace": cr.namespace,
+        "podName": worker.name,
+        "node": worker.pod.spec.node_name,
+        "nodeSetName": cr.name,
+        "nodeSetUID": cr.metadata.uid,
+    }
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def read_pod_info(comment: str) -> Mapping[str, Any]:
+    """What a comment says; empty when it is not of ours."""
+    try:
+        found = json.loads(comment)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _comment(cr: NodeSet, worker: Worker, node: Node) -> dict[str, object]:
+    wanted = pod_info(cr, worker)
+    return {} if node.comment == wanted else {"comment": wanted}
+
+
+def _features(kube: KubeNode | None, node: Node) -> dict[str, object]:
+    given = kube.metadata.annotations.get(labels.FEATURES, "") if kube is not None else ""
+    wanted = sorted({f"{FROM_KUBERNETES}{word.strip()}" for word in given.split(",") if _is_word(word.strip())})
+    changes: dict[str, object] = {}
+    for key, present in (("features", node.features), ("active_features", node.active_features)):
+        others = tuple(each for each in present if not each.startswith(FROM_KUBERNETES))
+        if set(present) != {*others, *wanted}:
+            changes[key] = (*others, *wanted)
+    return changes
+
+
+def _is_word(word: str) -> bool:
+    # The same bar as the client's: a feature that it would refuse is left out here, or nothing would be updated.
+    return bool(word) and word.isprintable() and not set(word) & set(" \"'=")
+
+
+def topology_of(kube: KubeNode | None) -> str:
+    """A Kubernetes node's place in Slurm's topology."""
+    return kube.metadata.annotations.get(labels.TOPOLOGY, "") if kube is not None else ""
+
+
+def _topology(worker: Worker, kube: KubeNode | None, offers: frozenset[Feature]) -> dict[str, object]:
+    # The pod notes what Slurm was told last: Slurm shows a place in its own words, which cannot be compared.
+    wanted = topology_of(kube)
+    told = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
+    if wanted == told or not wanted.isprintable() or Feature.TOPOLOGY not in offers:
+        return {}
+    return {"topology": wanted}

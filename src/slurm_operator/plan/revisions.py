@@ -1,0 +1,82 @@
+"""The history of a NodeSet: which revision is the newest, what it is called, and which old ones may go.
+
+In: the NodeSet and the ControllerRevisions that are there. Out: the newest hash, and actions. Two templates with one
+hash are told apart by a count of collisions, found anew each time from what is there. Pure; used by `plan/nodeset.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels, metadata, names, revision
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
+
+_HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
+KEY = ("apps/v1", "ControllerRevision")
+MOST_COLLISIONS = 100
+
+
+def belongs(cr: NodeSet, item: RawObject) -> bool:
+    """Whether a ControllerRevision is of this NodeSet: owned by it, or an orphan of its name."""
+    controllers = [owner for owner in item.metadata.owner_references if owner.controller]
+    if controllers:
+        return controllers[0].uid == cr.metadata.uid
+    prefix, _, hash_ = item.metadata.name.rpartition("-")
+    return prefix == cr.name and item.metadata.labels.get(labels.REVISION) == hash_ and bool(_HASH.fullmatch(hash_))
+
+
+def collisions(cr: NodeSet, present: Iterable[RawObject]) -> int | None:
+    """How often the newest hash has collided; None when never."""
+    by_name = {item.metadata.name: item for item in present}
+    count = cr.status.collision_count
+    for _ in range(MOST_COLLISIONS):
+        taken = by_name.get(names.revision(cr, revision.hash_of(cr, count)))
+        if taken is None or not taken.body or _data(taken) == revision.data(cr):
+            return count
+        count = (count or 0) + 1
+    return count
+
+
+def _data(item: RawObject) -> Any:
+    return item.content().get("data")
+
+
+def _number(item: RawObject) -> int:
+    return int(item.content().get("revision") or 0)
+
+
+def applied(cr: NodeSet, present: Iterable[RawObject], count: int | None) -> Apply:
+    """The newest revision, with the highest number."""
+    numbers = {item.metadata.name: _number(item) for item in present}
+    by_name = {item.metadata.name: item for item in present}
+    name = names.revision(cr, revision.hash_of(cr, count))
+    highest = max((number for other, number in numbers.items() if other != name), default=0)
+    own = numbers.get(name, 0)
+    number = own if own > highest else highest + 1
+    return Apply(revision.controller_revision(cr, number, count), by_name.get(name))
+
+
+def history(cr: NodeSet, present: Iterable[RawObject], live: Collection[str]) -> Iterator[Action]:
+    """Old revisions beyond the limit; `live` are the hashes that a worker, or the newest template, has."""
+    mine = [item for item in present if not item.metadata.deletion_timestamp]
+    old = [item for item in mine if item.metadata.name.rpartition("-")[2] not in live]
+    by_age = sorted(old, key=_number)
+    for item in by_age[: max(len(by_age) - cr.spec.revision_history_limit, 0)]:
+        meta = item.metadata
+        yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "no worker runs it, and the history limit is reached")
+
+
+def adoptions(cr: NodeSet, present: Iterable[RawObject], newest: str) -> Iterator[Action]:
+    """Orphans get their owner; the newest is applied with it anyway."""
+    for item in present:
+        meta = item.metadata
+        owned = any(owner.controller for owner in meta.owner_references)
+        if not owned and not meta.deletion_timestamp and meta.name != names.revision(cr, newest):
+            owner: Mapping[str, object] = metadata.owner(cr)
+            yield PatchMetadata(
+                *KEY, meta.namespace, meta.name, meta.uid, owners=(owner,), resource_version=meta.resource_version
+            )

@@ -1,0 +1,52 @@
+"""Campaigns by hand: `python -m tests.campaigns` runs them all, `--point R2/S-in/017` replays one.
+
+Prints points, violations and seconds for each scenario; with `--output` one JSON line per point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from tests.campaigns.campaign import CAMPAIGNS, lines, replay, run, sampled
+from tests.campaigns.scenarios import SCENARIOS
+
+
+def main() -> int:
+    """The exit code is 1 when something was violated."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
+    parser.add_argument("--point", help="replay this point, for example R2/S-in/017")
+    parser.add_argument("--campaign", choices=CAMPAIGNS, action="append")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
+    parser.add_argument("--every", type=int, default=1, help="try one point of so many")
+    parser.add_argument("--output", type=Path, help="append one JSON line per point to this file")
+    parser.add_argument("--verbose", action="store_true", help="show the operator's log")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO if given.verbose else logging.CRITICAL)
+    if given.point:
+        outcome = replay(given.point)
+        print(f"{outcome.point}: {outcome.what or 'undisturbed'}")
+        print("\n".join(outcome.violations) or "no violation")
+        return bool(outcome.violations)
+    return _all(given)
+
+
+def _all(given: argparse.Namespace) -> int:
+    failed = 0
+    for campaign in given.campaign or CAMPAIGNS:
+        for scenario in given.scenario or SCENARIOS:
+            result = run(campaign, scenario, sampled(given.every))
+            print(f"{campaign}/{scenario}: {result}", flush=True)
+            for violation in result.violations[:20]:
+                print(f"  {violation}")
+            failed += bool(result.violations)
+            if given.output:
+                with given.output.open("a") as file:
+                    file.writelines(f"{line}\n" for line in lines(campaign, result))
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""What a cluster does besides its API server, made small: workloads become ready, pods start and stop, claims bind.
+
+In: the embedded API server. Out: changes of status, some virtual seconds later; a worker pod that becomes ready has a
+slurmd that registers, one that stops takes its slurmd along. It only looks at what is stored, never at events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.campaigns.slurm_model import SlurmModel
+
+from slurm_operator.build import nodeset
+from slurm_operator.local.apiserver import ApiServer
+from slurm_operator.loop.clock import VirtualClock
+
+WORKER = {"app.kubernetes.io/name": "slurmd"}
+START_SECONDS = 2.0
+STOP_SECONDS = 1.0
+WORKLOAD_SECONDS = 3.0
+
+
+@dataclass
+class Cluster:
+    """The toy controllers and kubelets of one API server."""
+
+    server: ApiServer
+    slurm: SlurmModel
+    clock: VirtualClock
+    # A pod that this says no to never becomes ready.
+    starts: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    creates: dict[tuple[str, str], int] = field(default_factory=dict)
+    deletes: dict[tuple[str, str], int] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _planned: dict[tuple[str, str], str] = field(default_factory=dict)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Live until `stop`."""
+        self.server.store.listen(self._noticed)
+        self._tasks = [asyncio.create_task(self._live()), self.server.run_garbage_collector()]
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Stop living."""
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _noticed(self, change: Any) -> None:
+        key = (change.row.resource, change.row.name)
+        if change.type == "ADDED":
+            self.creates[key] = self.creates.get(key, 0) + 1
+        elif change.type == "DELETED":
+            self.deletes[key] = self.deletes.get(key, 0) + 1
+        self._wake.set()
+
+    async def _live(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for resource in ("statefulsets.apps", "deployments.apps"):
+                for row in self.server.store.rows(resource):
+                    self._workload(resource, row.load())
+            for row in self.server.store.rows("pods"):
+                self._pod(row.load())
+            self._config()
+
+    def _later(self, what: str, value: Mapping[str, Any], seconds: float, act: Callable[[], Any]) -> None:
+        """Do something once for this version of the object's wishes."""
+        meta = value["metadata"]
+        key = (what, str(meta["uid"]))
+        if self._planned.get(key) == str(meta.get("generation")):
+            return
+        self._planned[key] = str(meta.get("generation"))
+        self.clock.call_later(seconds, lambda: self._tasks.append(asyncio.create_task(act())))
+
+    async def _ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        headers = {"content-type": "application/merge-patch+json"}
+        response = await self.server.handle(method, path, query, headers, body)
+        return json.loads(response.body or b"null")
+
+    # Workloads
+
+    def _workload(self, resource: str, value: Mapping[str, Any]) -> None:
+        async def settle() -> None:
+            replicas = value["spec"].get("replicas", 1)
+            counts = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
+            status = {**dict.fromkeys(counts, replicas), "observedGeneration": value["metadata"]["generation"]}
+            await self._patch(resource.partition(".")[0], value, {"status": status}, "/apis/apps/v1", "/status")
+            self._wake.set()
+
+        self._later("workload", value, WORKLOAD_SECONDS, settle)
+
+    async def _patch(self, plural: str, value: Mapping[str, Any], body: Any, root: str, part: str = "") -> Any:
+        meta = value["metadata"]
+        path = f"{root}/namespaces/{meta['namespace']}/{plural}/{meta['name']}{part}"
+        return await self._ask("PATCH", path, {"metadata": {"uid": meta["uid"]}, **body})
+
+    def _config(self) -> None:
+        """slurmctld and slurmrestd run when their workloads are ready; the sidecar brings every new slurm.conf."""
+        ready = {
+            row.name
+            for resource in ("statefulsets.apps", "deployments.apps")
+            for row in self.server.store.rows(resource)
+            if (row.load().get("status") or {}).get("readyReplicas")
+        }
+        up = {"slurm-controller", "slurm-restapi"} <= ready
+        if up != self.slurm.up:
+            self.slurm.up = up
+            self.slurm.touch("nodes", "jobs")
+        found = self.server.store.get("configmaps", "hpc", "slurm-config")
+        if found is not None and up:
+            self.slurm.read_config((found.load().get("data") or {}).get("slurm.conf", ""))
+
+    # Pods
+
+    def _pod(self, value: Mapping[str, Any]) -> None:
+        meta, status = value["metadata"], value.get("status") or {}
+        if meta.get("deletionTimestamp"):
+            self._later("stop", {"metadata": {**meta, "generation": 0}}, STOP_SECONDS, lambda: self._stop(value))
+        elif not value["spec"].get("nodeName"):
+            self._later("bind", value, 0.0, lambda: self._bind(value))
+        elif status.get("phase") == "Pending" and self.starts(value):
+            self._later("start", {"metadata": {**meta, "generation": 1}}, START_SECONDS, lambda: self._start(value))
+
+    def _node_of(self, value: Mapping[str, Any]) -> str:
+        asked = _asked_node(value)
+        if asked:
+            return asked
+        nodes = [row.name for row in self.server.store.rows("nodes")]
+        taken = [row.load()["spec"].get("nodeName") for row in self.server.store.rows("pods")]
+        return min(nodes, key=lambda name: (taken.count(name), name))
+
+    async def _bind(self, value: Mapping[str, Any]) -> None:
+        meta = value["metadata"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": self._node_of(value)}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": meta["name"]}, "target": target}
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/binding"
+        await self.server.handle("POST", path, {}, {"content-type": "application/json"}, body)
+
+    async def _start(self, value: Mapping[str, Any]) -> None:
+        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = [{"type": each, "status": "True", "lastTransitionTime": now} for each in ("Initialized", "Ready")]
+        row = self.server.store.get("pods", value["metadata"]["namespace"], value["metadata"]["name"])
+        if row is None or row.uid != value["metadata"]["uid"]:
+            return
+        held = row.load()
+        if held["metadata"].get("deletionTimestamp"):
+            return
+        others = [
+            each for each in held["status"].get("conditions") or () if each["type"] not in ("Initialized", "Ready")
+        ]
+        status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [*others, *ready]}
+        await self._patch("pods", value, {"status": status}, "/api/v1", "/status")
+        if held["metadata"]["labels"].get("app.kubernetes.io/name") == "slurmd":
+            self.slurm.register(held["spec"]["hostname"], _features(held))
+
+    async def _stop(self, value: Mapping[str, Any]) -> None:
+        meta = value["metadata"]
+        if meta["labels"].get("app.kubernetes.io/name") == "slurmd" and self.slurm.alive(value["spec"]["hostname"]):
+            self.slurm.stop_slurmd(value["spec"]["hostname"], nodeset.TERMINATING)
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
+        await self._ask("DELETE", path, body)
+
+
+def _features(pod: Mapping[str, Any]) -> list[str]:
+    args = next(each for each in pod["spec"]["containers"] if each["name"] == "slurmd")["args"]
+    words: list[str] = args[args.index("--conf") + 1].strip("'").split()
+    return next(word for word in words if word.startswith("Features=")).removeprefix("Features=").split(",")
+
+
+def _asked_node(pod: Mapping[str, Any]) -> str:
+    required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for each in term.get("matchFields") or ():
+            if each["key"] == "metadata.name":
+                return str(each["values"][0])
+    return ""

@@ -1,0 +1,116 @@
+"""The lives that campaigns disturb: a cluster comes up, grows, shrinks under load, rolls, goes.
+
+In: a `World`. Out: nothing; a scenario arms the world where its own story begins, and leaves it at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.campaigns.rig import NAMESPACE, World
+
+REF = {"controllerRef": {"name": "slurm"}}
+KEYS = {"slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"}, "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"}}
+CLAIMS = [
+    {
+        "metadata": {"name": "scratch"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+]
+Scenario = Callable[[World], Awaitable[None]]
+
+
+async def small(world: World, replicas: int, **spec: Any) -> None:
+    """A cluster with one NodeSet, at rest."""
+    await world.create("Controller", "slurm", KEYS)
+    await world.create("RestApi", "slurm", REF)
+    partition = {"enabled": True, "config": "Default=YES"}
+    await world.create("NodeSet", "compute", {**REF, "replicas": replicas, "partition": partition, **spec})
+    await world.run()
+
+
+async def everything_comes_up(world: World) -> None:
+    """S-up: every kind, from nothing."""
+    storage = {"host": "mariadb", "passwordKeyRef": {"name": "database", "key": "password"}}
+    sssd = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    world.arm()
+    await world.create("Controller", "slurm", {**KEYS, "accountingRef": {"name": "books"}})
+    await world.create("Accounting", "books", {**KEYS, "storageConfig": storage})
+    await world.create("RestApi", "slurm", REF)
+    await world.create("LoginSet", "login", {**REF, **sssd})
+    await world.create("Token", "ci", {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"], "lifetime": "24h"})
+    await world.create("NodeSet", "compute", {**REF, "replicas": 2, "volumeClaimTemplates": CLAIMS})
+    await world.create("Partition", "all", {**REF, "nodeSets": ["compute"]})
+    await world.run()
+
+
+async def workers_are_added(world: World) -> None:
+    """S-out: three workers become eight."""
+    await small(world, 3)
+    world.arm()
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 8}})
+    await world.run()
+
+
+async def busy_workers_are_taken_away(world: World) -> None:
+    """S-in: eight workers become two while six run jobs, one of them suspended for a while."""
+    await small(world, 8, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})
+    for number in range(6):
+        world.slurm.submit(10.0 + 5 * number)
+    world.slurm.suspend(1)
+    world.clock.call_later(25.0, lambda: world.slurm.resume_job(1, 10.0))
+    world.arm()
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+    await world.run()
+
+
+async def the_image_changes(world: World) -> None:
+    """S-roll: four workers get another image while two run jobs."""
+    await small(world, 4)
+    for _ in range(2):
+        world.slurm.submit(20.0)
+    world.arm()
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": "example.org/slurmd:new"}}})
+    await world.run()
+
+
+async def the_nodeset_is_deleted(world: World) -> None:
+    """S-del: a NodeSet goes while a job runs, and stays in slurm.conf until no job record names it."""
+    await small(world, 2)
+    world.slurm.submit(20.0)
+    world.arm()
+    await world.delete("NodeSet", "compute")
+    await world.run(horizon=400.0)
+
+
+async def the_controller_is_deleted(world: World) -> None:
+    """S-del-controller: the cluster goes, then its workers; nothing hangs."""
+    await small(world, 2)
+    world.judge.expect_loss = True
+    world.arm()
+    await world.delete("Controller", "slurm")
+    await world.run()
+    await world.delete("NodeSet", "compute")
+    await world.delete("RestApi", "slurm")
+    await world.run()
+
+
+async def the_namespace_is_deleted(world: World) -> None:
+    """S-del-namespace: all at once, in any order."""
+    await small(world, 2)
+    world.judge.expect_loss = True
+    world.arm()
+    await world.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+    await world.run(horizon=400.0)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "S-up": everything_comes_up,
+    "S-out": workers_are_added,
+    "S-in": busy_workers_are_taken_away,
+    "S-roll": the_image_changes,
+    "S-del": the_nodeset_is_deleted,
+    "S-del-controller": the_controller_is_deleted,
+    "S-del-namespace": the_namespace_is_deleted,
+}

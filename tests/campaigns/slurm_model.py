@@ -1,0 +1,415 @@
+"""A small Slurm in one process: what slurmrestd would answer, and what slurmds, users and admins do to it.
+
+In: calls of the scenario (`register`, `submit`, `admin_drain` …) and requests of the real client through `Line`. Out:
+answers in the shape of recorded ones. Records outlive their slurmd; a job dies when the slurmd under it does.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from slurm_operator.loop.clock import Clock
+from slurm_operator.plan.token import read
+from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.wire import Reply
+
+RECORDED = Path(__file__).parent.parent / "slurm" / "recorded"
+VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
+OVER = frozenset({"COMPLETED", "NODE_FAIL", "CANCELLED"})
+MIN_JOB_AGE = 300.0
+MISSING_NODE = 2018
+BUSY_NODE = 2016
+
+
+@functools.cache
+def recorded(release: str, name: str) -> Any:
+    """The body of one recorded answer."""
+    return json.loads((RECORDED / release / f"{name}.json").read_text()).get("json")
+
+
+@dataclass
+class NodeRecord:
+    """What slurmctld knows of a node."""
+
+    name: str
+    base: str = "IDLE"
+    flags: set[str] = field(default_factory=lambda: {"DYNAMIC_NORM"})
+    reason: str = ""
+    reason_by: str = ""
+    comment: str = ""
+    features: list[str] = field(default_factory=list)
+    active_features: list[str] = field(default_factory=list)
+    topology: str = ""
+    # A record that was never updated is not on slurmctld's disk.
+    saved: bool = False
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether the scheduler may use it."""
+        return self.base == "IDLE" and not self.flags & {"DRAIN", "NOT_RESPONDING", "MAINTENANCE", "FAIL"}
+
+
+@dataclass
+class JobRecord:
+    """What slurmctld knows of a job."""
+
+    job_id: int
+    partition: str
+    seconds: float
+    state: str = "PENDING"
+    nodes: tuple[str, ...] = ()
+    started: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether it occupies its nodes."""
+        return self.state in ("RUNNING", "SUSPENDED")
+
+
+class SlurmModel:
+    """slurmctld's memory, the slurmds that live, and who uses them."""
+
+    def __init__(self, clock: Clock, key: bytes, release: str = "26.05") -> None:
+        self.clock, self.key, self.release = clock, key, release
+        self.nodes: dict[str, NodeRecord] = {}
+        self.jobs: dict[int, JobRecord] = {}
+        self.reservations: dict[str, dict[str, Any]] = {}
+        self.partitions: dict[str, str] = {}
+        self.slurmds: set[str] = set()
+        self.up = False
+        self.lost: list[int] = []
+        # Jobs whose partition left slurm.conf before their record did: slurmctld would not start again.
+        self.orphaned: list[int] = []
+        self.changes = 0
+        self.reconfigures = 0
+        self.changed_at = {"nodes": self._now(), "jobs": self._now(), "partitions": self._now(), "reservations": 0.0}
+        self._next_job = 1
+
+    def _now(self) -> float:
+        return self.clock.now().timestamp()
+
+    def touch(self, *what: str) -> None:
+        """Something changed."""
+        self.changes += 1
+        for each in what:
+            self.changed_at[each] = self._now()
+
+    # What slurmds do
+
+    def register(self, name: str, features: Iterable[str] = ()) -> None:
+        """A slurmd starts, or its pod is back."""
+        self.slurmds.add(name)
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = NodeRecord(name, features=sorted(features), active_features=sorted(features))
+        node.flags.discard("NOT_RESPONDING")
+        if node.base == "DOWN" and node.reason in ("", "Not responding"):
+            node.base, node.reason = "IDLE", ""
+        self.touch("nodes")
+        self.schedule()
+
+    def stop_slurmd(self, name: str, reason: str) -> None:
+        """A slurmd ends in good order: it says that it is down, and its jobs are lost."""
+        self.slurmds.discard(name)
+        for job in self.jobs.values():
+            if job.holds and name in job.nodes:
+                job.state = "NODE_FAIL"
+                self.lost.append(job.job_id)
+        node = self.nodes.get(name)
+        if node is not None and self.up:
+            node.base, node.reason, node.reason_by = "DOWN", reason, "slurm"
+            node.flags.add("NOT_RESPONDING")
+        self.touch("nodes", "jobs")
+
+    # What users and admins do
+
+    def submit(self, seconds: float, partition: str = "compute") -> int:
+        """A job of one node."""
+        number, self._next_job = self._next_job, self._next_job + 1
+        self.jobs[number] = JobRecord(number, partition, seconds)
+        self.touch("jobs")
+        self.schedule()
+        return number
+
+    def schedule(self) -> None:
+        """Start what can start."""
+        for job in self.jobs.values():
+            free = next((n for n in self._free()), None)
+            if job.state == "PENDING" and free is not None:
+                job.state, job.nodes, job.started = "RUNNING", (free.name,), self._now()
+                self.clock.call_later(job.seconds, functools.partial(self._end, job.job_id))
+                self.touch("nodes", "jobs")
+
+    def _free(self) -> Iterable[NodeRecord]:
+        held = {name for job in self.jobs.values() if job.holds for name in job.nodes}
+        return (n for _, n in sorted(self.nodes.items()) if n.takes_jobs and n.name not in held and self.alive(n.name))
+
+    def alive(self, name: str) -> bool:
+        """Whether its slurmd runs."""
+        return name in self.slurmds
+
+    def _end(self, job_id: int) -> None:
+        job = self.jobs.get(job_id)
+        if job is not None and job.state == "RUNNING":
+            job.state = "COMPLETED"
+            self.touch("nodes", "jobs")
+            self.clock.call_later(MIN_JOB_AGE, functools.partial(self._forget, job_id))
+            self.schedule()
+
+    def _forget(self, job_id: int) -> None:
+        self.jobs.pop(job_id, None)
+        self.touch("jobs")
+
+    def suspend(self, job_id: int) -> None:
+        """A job that holds its node, which then looks idle."""
+        self.jobs[job_id].state = "SUSPENDED"
+        self.touch("nodes", "jobs")
+
+    def resume_job(self, job_id: int, seconds: float) -> None:
+        """A suspended job goes on."""
+        self.jobs[job_id].state = "RUNNING"
+        self.clock.call_later(seconds, functools.partial(self._end, job_id))
+        self.touch("nodes", "jobs")
+
+    def admin_drain(self, name: str, reason: str = "broken fan") -> None:
+        """`scontrol update` by a person."""
+        node = self.nodes[name]
+        node.flags.add("DRAIN")
+        node.reason, node.reason_by = reason, "root"
+        self.touch("nodes")
+
+    def kill_controller(self) -> None:
+        """kill -9 of slurmctld: what was not on disk is forgotten, and it is back at once."""
+        self.nodes = {name: node for name, node in self.nodes.items() if node.saved}
+        self.touch("nodes")
+
+    def read_config(self, slurm_conf: str) -> None:
+        """A reconfigure: partitions as the file names them."""
+        found: dict[str, str] = {}
+        for line in slurm_conf.splitlines():
+            words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            if "PartitionName" in words:
+                found[words["PartitionName"]] = words.get("Nodes", "")
+        if found != self.partitions:
+            gone = set(self.partitions) - set(found)
+            self.orphaned += [job.job_id for job in self.jobs.values() if job.partition in gone]
+            self.partitions = found
+            self.reconfigures += 1
+            self.touch("partitions")
+
+    def jobs_on(self, name: str) -> list[int]:
+        """The jobs that a node holds."""
+        return [job.job_id for job in self.jobs.values() if job.holds and name in job.nodes]
+
+    # What slurmrestd answers
+
+    def answer(self, sending: Sending, token: str) -> Reply:
+        """One request."""
+        _, service, version, *rest = sending.path.split("/")
+        if version != VERSIONS[self.release] or service != "slurm":
+            return Reply(404, "text/plain", b"Unable to find requested URL endpoint.")
+        held = read(token, self.key)
+        if held is None or not held.issued <= self._now() < held.ends:
+            return self._json({"errors": [_error(1007, "Protocol authentication error")]}, 511)
+        what, *name = [unquote(part) for part in rest if part]
+        call: Callable[..., Reply] = getattr(self, f"_{sending.method.lower()}_{what}", self._nothing)
+        return call(sending, *name)
+
+    def _nothing(self, sending: Sending, *_: str) -> Reply:
+        return Reply(404, "text/plain", f"Unable to find {sending.path}".encode())
+
+    def _get_ping(self, _: Sending) -> Reply:
+        return self._json({"pings": copy.deepcopy(recorded(self.release, "ping")["pings"])})
+
+    def _get_nodes(self, sending: Sending) -> Reply:
+        return self._list("nodes", sending, [self._node(node) for _, node in sorted(self.nodes.items())])
+
+    def _get_node(self, _: Sending, name: str) -> Reply:
+        node = self.nodes.get(name)
+        if node is None:
+            return self._json({"errors": [_error(0, "No error")]})
+        return self._json({"nodes": [self._node(node)], "last_update": _number(self._now())})
+
+    def _get_jobs(self, sending: Sending) -> Reply:
+        return self._list("jobs", sending, [self._job(job) for job in self.jobs.values()])
+
+    def _get_partitions(self, sending: Sending) -> Reply:
+        items = [self._partition(name, nodes) for name, nodes in sorted(self.partitions.items())]
+        return self._list("partitions", sending, items)
+
+    def _get_reservations(self, sending: Sending) -> Reply:
+        return self._list("reservations", sending, [dict(each) for each in self.reservations.values()])
+
+    def _post_nodes(self, sending: Sending) -> Reply:
+        body = json.loads(sending.body or b"{}")
+        names = [name for text in body["name"] for name in hostlist.expand(text)]
+        missing = [name for name in names if name not in self.nodes]
+        for name in names:
+            if name in self.nodes:
+                self._update(self.nodes[name], body)
+        self.touch("nodes")
+        self.schedule()
+        if missing:
+            return self._json({"errors": [_error(MISSING_NODE, "Invalid node name specified")]}, 500)
+        return self._json({})
+
+    def _update(self, node: NodeRecord, body: dict[str, Any]) -> None:
+        node.saved = True
+        node.comment = body.get("comment", node.comment)
+        node.features = list(body.get("features", node.features))
+        node.active_features = list(body.get("features_act", node.active_features))
+        node.topology = body.get("topology_str", node.topology)
+        for state in body.get("state", ()):
+            self._set_state(node, state)
+        if "reason" in body:
+            node.reason, node.reason_by = body["reason"], "slurm"
+
+    def _set_state(self, node: NodeRecord, state: str) -> None:
+        if state == "DRAIN":
+            node.flags.add("DRAIN")
+        elif state in ("UNDRAIN", "RESUME"):
+            node.flags.discard("DRAIN")
+            if state == "RESUME" and node.base == "DOWN":
+                node.base = "IDLE"
+            if node.base != "DOWN" and self.release != "24.11":
+                node.reason = ""
+        elif state in ("DOWN", "IDLE"):
+            node.base = state
+        else:
+            raise ValueError(f"the model has no state {state!r}")
+
+    def _delete_node(self, _: Sending, name: str) -> Reply:
+        if name not in self.nodes:
+            return self._json({"errors": [_error(MISSING_NODE, "Invalid node name specified")]}, 500)
+        if self.jobs_on(name):
+            return self._json({"errors": [_error(BUSY_NODE, "Requested nodes are busy")]}, 422)
+        del self.nodes[name]
+        self.touch("nodes")
+        return self._json({})
+
+    def _post_reservation(self, sending: Sending) -> Reply:
+        body = json.loads(sending.body or b"{}")
+        known = self.reservations.setdefault(
+            body["name"], copy.deepcopy(recorded("26.05", "reservations"))["reservations"][0] | {"name": body["name"]}
+        )
+        known |= {key: body[key] for key in ("start_time",) if key in body}
+        for key in ("node_list", "users"):
+            known[key] = ",".join(body[key]) if key in body else known[key]
+        if "flags" in body:
+            known["flags"] = sorted({*body["flags"], "SPEC_NODES"})
+        if "duration" in body:
+            known["end_time"] = _number(known["start_time"]["number"] + body["duration"]["number"] * 60)
+        self.touch("reservations")
+        for edge in ("start_time", "end_time"):
+            self.clock.call_later(known[edge]["number"] - self._now(), lambda: self.touch("nodes", "reservations"))
+        return self._json({})
+
+    def _delete_reservation(self, _: Sending, name: str) -> Reply:
+        if self.reservations.pop(name, None) is None:
+            return self._json({"errors": [_error(2060, "Requested reservation is invalid")]}, 500)
+        self.touch("reservations")
+        return self._json({})
+
+    def _get_reconfigure(self, _: Sending) -> Reply:
+        self.reconfigures += 1
+        return self._json({})
+
+    def _list(self, what: str, sending: Sending, items: list[Any]) -> Reply:
+        since = dict(sending.query).get("update_time")
+        if since is not None and int(since) - 1 >= int(self.changed_at[what]):
+            if what == "jobs":
+                return self._json({"jobs": [], "last_update": _number(0)})
+            return Reply(304, "", b"")
+        return self._json({what: items, "last_update": _number(self._now())})
+
+    def _json(self, content: dict[str, Any], status: int = 200) -> Reply:
+        meta = recorded(self.release, "ping")["meta"]
+        body = {"errors": [], "warnings": [], "meta": meta, **content}
+        return Reply(status, "application/json", json.dumps(body).encode())
+
+    def _node(self, node: NodeRecord) -> dict[str, Any]:
+        running = any(job.state == "RUNNING" and node.name in job.nodes for job in self.jobs.values())
+        base = "ALLOCATED" if running and node.base == "IDLE" else node.base
+        maintained = self._in_maintenance(node.name)
+        shape: dict[str, Any] = recorded(self.release, "node_busy")["nodes"][0]
+        return shape | {
+            "name": node.name,
+            "hostname": node.name,
+            "address": node.name,
+            "state": [base, *sorted(node.flags | ({"MAINTENANCE"} if maintained else set()))],
+            "reservation": maintained,
+            "reason": node.reason,
+            "reason_set_by_user": node.reason_by,
+            "comment": node.comment,
+            "features": node.features,
+            "active_features": node.active_features,
+            "topology": node.topology,
+            "partitions": sorted(name for name, nodes in self.partitions.items() if nodes in (*node.features, "ALL")),
+            "alloc_cpus": 2 if running else 0,
+            "alloc_memory": 0,
+        }
+
+    def _in_maintenance(self, name: str) -> str:
+        now = self._now()
+        for each in self.reservations.values():
+            runs = each["start_time"]["number"] <= now < each["end_time"]["number"]
+            if runs and name in hostlist.expand(each["node_list"]):
+                return str(each["name"])
+        return ""
+
+    def _job(self, job: JobRecord) -> dict[str, Any]:
+        shape: dict[str, Any] = recorded(self.release, "jobs")["jobs"][0]
+        return shape | {
+            "job_id": job.job_id,
+            "job_state": [job.state],
+            "partition": job.partition,
+            "nodes": ",".join(job.nodes),
+            "start_time": _number(job.started),
+            "end_time": _number(job.started + job.seconds),
+            "time_limit": _number(5),
+        }
+
+    def _partition(self, name: str, nodes: str) -> dict[str, Any]:
+        shape: dict[str, Any] = copy.deepcopy(recorded(self.release, "partitions")["partitions"][0])
+        members = sum(nodes in (*node.features, "ALL") for node in self.nodes.values())
+        shape["nodes"] |= {"configured": nodes, "total": members}
+        return shape | {"name": name, "node_sets": nodes}
+
+
+@dataclass
+class Line:
+    """The client's transport to the model: `on_call` sees every request and may answer, change or refuse it."""
+
+    model: SlurmModel
+    on_call: Callable[[Sending, Callable[[], Reply]], Reply] = lambda _, go: go()
+
+    async def send(self, sending: Sending, token: str) -> Reply:
+        """One request, one reply."""
+        if not self.model.up:
+            raise SlurmUnreachable("cannot connect to slurmrestd: Connection refused", call=sending.label)
+        return self.on_call(sending, lambda: self.model.answer(sending, token))
+
+    async def close(self) -> None:
+        """There are no connections."""
+
+
+def is_write(sending: Sending) -> bool:
+    """Whether a request changes something."""
+    return sending.method != "GET" or sending.path.endswith("/reconfigure")
+
+
+def _number(value: float) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": int(value)}
+
+
+def _error(number: int, text: str) -> dict[str, Any]:
+    return {"description": "Failure", "error_number": number, "error": text, "source": "model"}

@@ -1,0 +1,59 @@
+"""The judge sees what it is there for: bugs planted in the operator are found by the campaign that should find them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.campaigns import campaign
+from tests.campaigns.rig import World
+
+from slurm_operator.plan import drains, workers
+from slurm_operator.plan import nodeset as plan
+from slurm_operator.reconcile import clusters
+from slurm_operator.slurm import policy
+
+
+def violations(scenario: str) -> list[str]:
+    return asyncio.run(campaign.live(scenario, World())).violations
+
+
+def test_unknown_taken_for_drained_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_may_go", lambda *_: policy.Yes())
+    found = violations("S-in")
+    assert any(each.startswith("I1: pod") and "with jobs" in each for each in found)
+    assert any(each.startswith("I1: jobs") for each in found)
+
+
+def test_workers_that_go_undrained_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def idle_is_enough(worker: workers.Worker, slurm: Any, _: Any) -> policy.Yes | policy.No:
+        busy = worker.node is None or policy.is_busy(worker.node)
+        return (
+            policy.No("busy") if busy or any(policy.occupies(j, worker.hostname) for j in slurm.jobs) else policy.Yes()
+        )
+
+    monkeypatch.setattr(workers, "_may_go", idle_is_enough)
+    monkeypatch.setattr(plan, "drains", lambda *_: ())
+    assert any("undrained" in each for each in violations("S-in"))
+
+
+def test_half_a_list_taken_for_the_whole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "absence_in_doubt", lambda *_: "")
+    monkeypatch.setattr(workers.Worker, "unregistered_since", lambda *_: None)
+    wanted = campaign.sampled(3)
+    result = campaign.run("R6", "S-in", lambda point: point.endswith("empty-list") and wanted(point))
+    assert any("I1" in each for each in result.violations)
+
+
+def test_a_foreign_drain_that_is_lifted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drains, "is_drained_by_us", policy.is_draining)
+    monkeypatch.setattr(clusters, "is_drained_by_us", policy.is_draining)
+    wanted = campaign.sampled(6)
+    result = campaign.run("R6", "S-out", lambda point: point.endswith("admin-drains") and wanted(point))
+    assert any("I4" in each for each in result.violations)
+
+
+def test_a_partition_that_goes_before_its_jobs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "still_named", lambda _: None)
+    assert any("left slurm.conf" in each for each in violations("S-del"))

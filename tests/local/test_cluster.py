@@ -1,0 +1,115 @@
+"""Applying manifests to the embedded API server, and telling how a cluster is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slurm_operator.kube.errors import NotFound
+from slurm_operator.kube.objects import NAMESPACES, PODS
+from slurm_operator.local import cluster
+from slurm_operator.local.apiserver import ApiServer
+from slurm_operator.local.home import Choices, Home, LocalError, write_whole
+from slurm_operator.local.parts import answers, client_of, forget_stopped
+from slurm_operator.reconcile.resources import OURS
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MINIMAL = list(yaml.safe_load_all((EXAMPLES / "minimal.yaml").read_text()))
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    """A cluster of which only the API server runs."""
+    home, server = Home(tmp_path), ApiServer()
+    await server.start()
+    write_whole(home.kubeconfig, server.kubeconfig().encode())
+    home.keep(Choices(nodes=1))
+    yield home
+    await server.stop()
+
+
+async def test_an_example_is_applied_with_our_kinds_and_its_namespace(home: Home) -> None:
+    counts = await cluster.apply(home, MINIMAL)
+    assert counts["created"] == 8 + len(MINIMAL)
+    async with client_of(home) as client:
+        assert (await client.get(OURS["NodeSet"], "compute", "slurm")).metadata.name == "compute"
+
+
+async def test_applying_it_again_changes_nothing(home: Home) -> None:
+    await cluster.apply(home, MINIMAL)
+    assert (await cluster.apply(home, MINIMAL))["unchanged"] == 7 + len(MINIMAL)
+
+
+async def test_kinds_that_only_the_server_knows_are_applied(home: Home) -> None:
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "reader", "namespace": "default"},
+        "rules": [],
+    }
+    assert (await cluster.apply(home, [role]))["created"] >= 1
+
+
+async def test_a_kind_that_nobody_knows_is_named(home: Home) -> None:
+    with pytest.raises(LocalError, match=r"Gadget x: .*local mode serves no such kind"):
+        await cluster.apply(home, [{"apiVersion": "acme/v1", "kind": "Gadget", "metadata": {"name": "x"}}])
+
+
+async def test_a_refused_object_is_named_with_the_servers_reason(home: Home) -> None:
+    broken = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": {"name": "broken", "namespace": "slurm"},
+        "spec": {"replicas": "many"},
+    }
+    with pytest.raises(LocalError, match="NodeSet broken was refused"):
+        await cluster.apply(home, [broken])
+
+
+async def test_what_is_not_ready_is_said_after_the_wait(home: Home) -> None:
+    await cluster.apply(home, MINIMAL)
+    with pytest.raises(LocalError, match=r"NodeSet slurm/compute: nothing is known of it yet") as raised:
+        await cluster.wait_until_ready(home, lambda _: None, seconds=0)
+    assert "apiserver does not run" in str(raised.value)
+
+
+async def test_a_pod_whose_containers_were_stopped_is_not_ready_any_more(home: Home) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "it", "namespace": "default"},
+        "spec": {"containers": [{"name": "one", "image": "one"}]},
+    }
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    async with client_of(home) as client:
+        await client.create(PODS.raw(), body, "default")
+        await client.merge_patch(PODS.raw(), "it", status, "default", subresource="status")
+        await forget_stopped(client, home)
+        pod = (await client.get(PODS.raw(), "it", "default")).content()
+    assert [(one["status"], one["reason"]) for one in pod["status"]["conditions"]] == [("False", "LocalClusterStopped")]
+
+
+async def test_without_a_login_pod_it_says_what_to_apply(home: Home) -> None:
+    with pytest.raises(LocalError, match="apply a LoginSet"):
+        await cluster.login_pod(home)
+
+
+async def test_a_server_that_is_away_does_not_answer(tmp_path: Path) -> None:
+    assert not await answers(Home(tmp_path))
+
+
+async def test_a_namespace_is_not_made_where_none_is_named(home: Home) -> None:
+    await cluster.apply(home, [])
+    async with client_of(home) as client:
+        with pytest.raises(NotFound):
+            await client.get(NAMESPACES, "slurm")
+
+
+def test_reset_never_removes_a_folder_of_someone_elses(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(LocalError, match="nothing was removed"):
+        cluster.require_ours(Home(tmp_path))
+    assert (tmp_path / "thesis.tex").exists()

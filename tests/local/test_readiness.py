@@ -1,0 +1,106 @@
+"""What counts as ready, and what people are told about what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.local.readiness import state, states, trouble
+
+
+def item(kind: str, **parts: Any) -> dict[str, Any]:
+    metadata = {"namespace": "slurm", "name": "it", "generation": 2, **parts.pop("metadata", {})}
+    return {"kind": kind, "metadata": metadata, **parts}
+
+
+def conditions(**status: str) -> dict[str, Any]:
+    return {"conditions": [{"type": kind, "status": value, "message": "so it is"} for kind, value in status.items()]}
+
+
+def container(reason: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": "slurmd", "state": {"waiting": {"reason": reason}} if reason else {"running": {}}, **more}
+
+
+READY: dict[str, dict[str, Any]] = {
+    "a resource whose Ready is True": item("Controller", status=conditions(Ready="True")),
+    "a node": item("Node", status=conditions(Ready="True")),
+    "a pod": item("Pod", status={"phase": "Running", **conditions(Ready="True")}),
+    "a pod that has ended well": item("Pod", status={"phase": "Succeeded"}),
+    "a bound claim": item("PersistentVolumeClaim", status={"phase": "Bound"}),
+    "a StatefulSet with all pods": item(
+        "StatefulSet", spec={"replicas": 2}, status={"observedGeneration": 2, "readyReplicas": 2, "updatedReplicas": 2}
+    ),
+    "a Deployment scaled to nothing": item("Deployment", spec={"replicas": 0}, status={"observedGeneration": 2}),
+}
+NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
+    "a resource that nobody looked at": (item("NodeSet"), "nothing is known"),
+    "a resource whose Ready is False": (item("NodeSet", status=conditions(Ready="False")), "so it is"),
+    "a resource whose Ready is of an older generation": (
+        item("NodeSet", status={"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]}),
+        "has not been seen",
+    ),
+    "a StatefulSet that lacks a pod": (
+        item("StatefulSet", spec={"replicas": 2}, status={"observedGeneration": 2, "readyReplicas": 1}),
+        "1 of 2",
+    ),
+    "a StatefulSet with pods of an older template": (
+        item("StatefulSet", spec={"replicas": 1}, status={"observedGeneration": 2, "readyReplicas": 1}),
+        "1 of 1",
+    ),
+    "a workload whose change was not seen": (
+        item("Deployment", spec={"replicas": 0}, status={"observedGeneration": 1}),
+        "0 of 0",
+    ),
+    "a pod without a node": (
+        item("Pod", status={"phase": "Pending", **conditions(PodScheduled="False")}),
+        "so it is",
+    ),
+    "a pod that waits": (
+        item("Pod", status={"phase": "Pending", "containerStatuses": [container("PodInitializing")]}),
+        "container slurmd: PodInitializing",
+    ),
+    "a pod that is ending": (
+        item("Pod", metadata={"deletionTimestamp": "now"}, status=conditions(Ready="True")),
+        "ending",
+    ),
+    "a claim without a volume": (item("PersistentVolumeClaim"), "Pending"),
+}
+
+
+@pytest.mark.parametrize("given", READY.values(), ids=READY)
+def test_ready(given: dict[str, Any]) -> None:
+    found = state(given)
+    assert found is not None
+    assert found.ready
+
+
+@pytest.mark.parametrize(("given", "said"), NOT_READY.values(), ids=NOT_READY)
+def test_not_ready_and_why(given: dict[str, Any], said: str) -> None:
+    found = state(given)
+    assert found is not None
+    assert not found.ready
+    assert said in found.message
+
+
+def test_kinds_that_are_never_waited_for_have_no_state() -> None:
+    assert states([item("ConfigMap"), item("Service")]) == []
+
+
+def test_a_crash_loop_is_told_with_the_command_that_shows_why() -> None:
+    looping = container("CrashLoopBackOff", restartCount=4, lastState={"terminated": {"exitCode": 127}})
+    (sentence,) = trouble([item("Pod", status={"containerStatuses": [looping]})])
+    assert "exit code 127, 4 restarts" in sentence
+    assert "local kubectl logs -n slurm it -c slurmd --previous" in sentence
+
+
+def test_an_image_that_cannot_be_had_is_told_with_its_reason() -> None:
+    waiting = {"reason": "ErrImagePull", "message": "Slurm 25.11 is not built"}
+    broken = {"name": "init", "state": {"waiting": waiting}}
+    (sentence,) = trouble([item("Pod", status={"initContainerStatuses": [broken]})])
+    assert "Slurm 25.11 is not built" in sentence
+    assert "describe pod -n slurm it" in sentence
+
+
+def test_a_pod_that_is_only_starting_is_no_trouble() -> None:
+    assert trouble([item("Pod", status={"containerStatuses": [container("ContainerCreating"), container()]})]) == []

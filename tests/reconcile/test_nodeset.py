@@ -1,0 +1,407 @@
+"""The life of a NodeSet, told as stories in virtual time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
+
+from slurm_operator.build import labels, nodeset
+
+
+def condition(world: World, kind: str, name: str, type_: str) -> tuple[str, str]:
+    found = world.custom(kind, name)["status"]["conditions"]
+    return next((each["status"], each["reason"]) for each in found if each["type"] == type_)
+
+
+def pod_conditions(world: World, name: str) -> dict[str, str]:
+    found = world.stored("pods", name)["status"]["conditions"]
+    return {each["type"]: each["status"] for each in found if each["type"].startswith("Slurm")}
+
+
+def held_claims(world: World) -> list[str]:
+    return [each["metadata"]["name"] for each in world.stored("persistentvolumeclaims")]
+
+
+async def scale(world: World, replicas: int) -> None:
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": replicas}})
+
+
+# Coming up
+
+
+async def test_workers_come_up_register_and_are_ready(world: World) -> None:
+    await small(world, 3)
+    assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+    assert sorted(world.slurm.nodes) == ["compute-0", "compute-1", "compute-2"]
+    assert pod_conditions(world, "compute-0") == {"SlurmNodeRegistered": "True", "SlurmNodeStateIdle": "True"}
+
+
+async def test_a_node_record_says_whose_it_is_as_soon_as_it_is_there(world: World) -> None:
+    await small(world, 1)
+    uid = world.custom("NodeSet", "compute")["metadata"]["uid"]
+    assert json.loads(world.slurm.nodes["compute-0"].comment) == {
+        "namespace": "hpc",
+        "podName": "compute-0",
+        "node": world.stored("pods", "compute-0")["spec"]["nodeName"],
+        "nodeSetName": "compute",
+        "nodeSetUID": uid,
+    }
+    assert world.slurm.nodes["compute-0"].saved
+
+
+async def test_features_and_topology_of_a_kubernetes_node_reach_slurm(world: World) -> None:
+    await small(world, 1)
+    node = world.stored("pods", "compute-0")["spec"]["nodeName"]
+    notes = {labels.FEATURES: "ib, nvme", labels.TOPOLOGY: "topo-switch:s2"}
+    path = f"/api/v1/nodes/{node}"
+    await world.ask("PATCH", path, {"metadata": {"annotations": notes}}, "application/merge-patch+json")
+    await world.run()
+    record = world.slurm.nodes["compute-0"]
+    assert record.features == ["compute", "k8s/ib", "k8s/nvme"]
+    assert record.active_features == record.features
+    assert record.topology == "topo-switch:s2"
+    assert world.stored("pods", "compute-0")["metadata"]["annotations"][labels.TOPOLOGY] == "topo-switch:s2"
+    gone = {labels.FEATURES: None}
+    await world.ask("PATCH", path, {"metadata": {"annotations": gone}}, "application/merge-patch+json")
+    await world.run()
+    assert record.features == ["compute"]
+
+
+async def test_a_slurm_without_topology_calls_is_served_all_the_same(old_slurm: World) -> None:
+    await small(old_slurm, 1)
+    node = old_slurm.stored("pods", "compute-0")["spec"]["nodeName"]
+    notes = {labels.FEATURES: "ib", labels.TOPOLOGY: "topo-switch:s2"}
+    body = {"metadata": {"annotations": notes}}
+    await old_slurm.ask("PATCH", f"/api/v1/nodes/{node}", body, "application/merge-patch+json")
+    await old_slurm.run()
+    assert old_slurm.slurm.nodes["compute-0"].features == ["compute", "k8s/ib"]
+    assert old_slurm.slurm.nodes["compute-0"].topology == ""
+    assert condition(old_slurm, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+
+
+# Failing closed
+
+
+async def blind_by_missing_restapi(world: World) -> None:
+    await world.delete("RestApi", "slurm")
+
+
+async def blind_by_missing_key(world: World) -> None:
+    await world.delete("Secret", "jwt-key")
+
+
+async def blind_by_another_key(world: World) -> None:
+    world.slurm.key = b"another"
+
+
+async def blind_by_silence(world: World) -> None:
+    world.cluster.slurm.up = False
+    world.cluster._config = lambda: None  # type: ignore[method-assign]  # nobody brings it back
+
+
+async def blind_by_an_empty_list(world: World) -> None:
+    hidden = dict(world.slurm.nodes)
+    world.slurm._get_nodes = lambda sending: world.slurm._list("nodes", sending, [])  # type: ignore[method-assign]
+    assert hidden
+
+
+BLIND = {
+    "the RestApi is missing": blind_by_missing_restapi,
+    "the JWT key is missing": blind_by_missing_key,
+    "slurmrestd refuses the token": blind_by_another_key,
+    "slurmrestd does not answer": blind_by_silence,
+    "the list of nodes is empty": blind_by_an_empty_list,
+}
+
+
+@pytest.mark.parametrize("blindness", BLIND.values(), ids=BLIND)
+async def test_without_slurms_word_busy_workers_stay_and_new_ones_still_come(world: World, blindness: Any) -> None:
+    await small(world, 3)
+    for _ in range(3):
+        world.slurm.submit(10_000.0)
+    await world.run()
+    await blindness(world)
+    await scale(world, 1)
+    await world.run_for(120.0)
+    assert sorted(world.pods()) == ["compute-0", "compute-1", "compute-2"]
+    # The operator is killed in the middle of it; the new one knows no more.
+    await world.stop_operator()
+    await world.start_operator()
+    await world.run_for(120.0)
+    assert sorted(world.pods()) == ["compute-0", "compute-1", "compute-2"]
+    await scale(world, 5)
+    await world.run_for(60.0)
+    assert sorted(world.pods()) == [f"compute-{number}" for number in range(5)]
+    assert world.slurm.lost == []
+
+
+async def test_a_blind_world_is_quiet_too_and_says_so(world: World) -> None:
+    await small(world, 2)
+    await blind_by_silence(world)
+    await world.run_for(60.0)
+    assert condition(world, "NodeSet", "compute", "Ready") == ("Unknown", "SlurmUnreachable")
+    world.arm()
+    await world.run_for(600.0)
+    assert world.trace == []
+
+
+async def test_a_suspended_job_keeps_its_worker(world: World) -> None:
+    await small(world, 1)
+    job = world.slurm.submit(1000.0)
+    await world.run()
+    world.slurm.suspend(job)
+    await scale(world, 0)
+    await world.run()
+    assert sorted(world.pods()) == ["compute-0"]
+    world.slurm.resume_job(job, 5.0)
+    await world.run()
+    assert world.pods() == {}
+
+
+async def test_a_worker_that_slurmctld_forgot_is_not_killed_with_its_job(world: World) -> None:
+    await small(world, 2)
+    job = world.slurm.submit(400.0)
+    await world.run()
+    before = world.stored("pods", "compute-0")["metadata"]["uid"]
+    for node in world.slurm.nodes.values():
+        node.saved = False
+    world.slurm.kill_controller()
+    await world.run_for(120.0)
+    assert world.stored("pods", "compute-0")["metadata"]["uid"] == before
+    assert world.slurm.jobs[job].state == "RUNNING"
+    await world.run(horizon=400.0)
+    assert world.slurm.lost == []
+    # Both were made anew in the end, and are registered again.
+    assert sorted(world.slurm.nodes) == ["compute-0", "compute-1"]
+    assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+
+
+# Drains
+
+
+async def test_a_stale_reason_of_a_lifted_drain_does_not_keep_a_worker_for_ever(old_slurm: World) -> None:
+    await small(old_slurm, 1)
+    old_slurm.slurm.nodes["compute-0"].reason = "broken fan"
+    await scale(old_slurm, 0)
+    await old_slurm.run()
+    assert old_slurm.pods() == {}
+
+
+async def test_a_pod_cordon_of_a_user_stays_until_the_user_takes_it_back(world: World) -> None:
+    await small(world, 2)
+    await world.patch("Pod", "compute-0", {"metadata": {"annotations": {labels.POD_CORDON: "true"}}})
+    await world.run()
+    assert "DRAIN" in world.slurm.nodes["compute-0"].flags
+    await world.run_for(600.0)
+    assert "DRAIN" in world.slurm.nodes["compute-0"].flags
+    await world.patch("Pod", "compute-0", {"metadata": {"annotations": {labels.POD_CORDON: None}}})
+    await world.run()
+    assert "DRAIN" not in world.slurm.nodes["compute-0"].flags
+
+
+async def test_a_drain_of_an_admin_survives_everything(world: World) -> None:
+    await small(world, 2)
+    world.slurm.admin_drain("compute-0")
+    await scale(world, 3)
+    await world.run()
+    assert world.slurm.nodes["compute-0"].reason == "broken fan"
+    assert "DRAIN" in world.slurm.nodes["compute-0"].flags
+
+
+async def test_a_pod_that_restarts_in_place_gets_its_node_back(world: World) -> None:
+    await small(world, 1)
+    world.slurm.stop_slurmd("compute-0", nodeset.TERMINATING)
+    world.slurm.register("compute-0")
+    await world.run()
+    assert world.slurm.nodes["compute-0"].base == "IDLE"
+
+
+# Leftovers
+
+
+async def test_records_of_workers_that_were_scaled_in_are_deleted(world: World) -> None:
+    await small(world, 3)
+    await scale(world, 1)
+    await world.run()
+    assert sorted(world.slurm.nodes) == ["compute-0"]
+
+
+@pytest.mark.parametrize("limit", [0, 1], ids=["none is kept", "one is kept"])
+async def test_old_revisions_go_when_nobody_runs_them(world: World, limit: int) -> None:
+    await small(world, 1, revisionHistoryLimit=limit)
+    for image in ("one", "two"):
+        await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": f"example.org/{image}:1"}}})
+        await world.run()
+    found = world.stored("controllerrevisions.apps")
+    assert sorted(each["revision"] for each in found) == ([3] if limit == 0 else [2, 3])
+
+
+async def test_two_templates_with_one_hash_are_told_apart(world: World) -> None:
+    await small(world, 1)
+    path = "/apis/apps/v1/namespaces/hpc/controllerrevisions"
+    (held,) = world.stored("controllerrevisions.apps")
+    metadata = {key: held["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+    twin = {"metadata": metadata, "revision": 1, "data": {"spec": {"other": True}}}
+    await world.ask("DELETE", f"{path}/{held['metadata']['name']}")
+    await world.ask("POST", path, {"apiVersion": "apps/v1", "kind": "ControllerRevision", **twin})
+    await world.run()
+    assert world.custom("NodeSet", "compute")["status"]["collisionCount"] == 1
+    assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+
+
+async def test_the_ssh_configuration_goes_when_ssh_is_turned_off(world: World) -> None:
+    ssh = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await small(world, 1, ssh=ssh)
+    assert world.stored("configmaps", "compute-ssh-config") is not None
+    await world.patch("NodeSet", "compute", {"spec": {"ssh": {**ssh, "enabled": False}}})
+    await world.run()
+    assert world.stored("configmaps", "compute-ssh-config") is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        pytest.param({}, [0, 1], id="retain both"),
+        pytest.param({"whenScaled": "Delete"}, [0], id="delete when scaled"),
+        pytest.param({"whenDeleted": "Delete"}, [0, 1], id="delete when deleted"),
+        pytest.param({"whenScaled": "Delete", "whenDeleted": "Delete"}, [0], id="delete both"),
+    ],
+)
+async def test_claims_are_kept_as_the_policy_says(world: World, policy: dict[str, str], kept: list[int]) -> None:
+    await small(world, 2, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy)
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": "example.org/new:1"}}})
+    await world.run()
+    assert held_claims(world) == ["scratch-compute-0", "scratch-compute-1"]
+    await scale(world, 1)
+    await world.run()
+    assert held_claims(world) == [f"scratch-compute-{number}" for number in kept]
+    await world.delete("NodeSet", "compute")
+    await world.run()
+    left = [] if policy.get("whenDeleted") == "Delete" else kept
+    assert held_claims(world) == [f"scratch-compute-{number}" for number in left]
+
+
+# Modes, adoption, windows
+
+
+async def test_one_worker_runs_on_each_node_and_a_new_node_gets_one_at_once(world: World) -> None:
+    await small(world, 1, scalingMode="DaemonSet")
+    assert sorted(world.slurm.nodes) == ["k0", "k1", "k2"]
+    await world.ask("POST", "/api/v1/nodes", {"metadata": {"name": "k3"}})
+    await world.run_for(3.0)
+    assert "k3" in world.slurm.nodes
+
+
+async def test_the_record_of_a_node_that_left_kubernetes_is_deleted_when_asked_for(world: World) -> None:
+    await small(world, 1, scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound")
+    (pod,) = [each for each in world.pods().values() if each["spec"]["hostname"] == "k2"]
+    await world.ask("DELETE", "/api/v1/nodes/k2")
+    await world.delete("Pod", pod["metadata"]["name"])
+    await world.run()
+    assert sorted(world.slurm.nodes) == ["k0", "k1"]
+
+
+async def test_workers_of_the_other_mode_go_in_good_order(world: World) -> None:
+    await small(world, 2)
+    job = world.slurm.submit(30.0)
+    await world.patch("NodeSet", "compute", {"spec": {"scalingMode": "DaemonSet"}})
+    await world.run()
+    assert sorted(each["spec"]["hostname"] for each in world.pods().values()) == ["k0", "k1", "k2"]
+    assert world.slurm.lost == []
+    assert world.slurm.jobs[job].state == "COMPLETED"
+
+
+async def test_orphans_are_adopted_without_a_restart(world: World) -> None:
+    await small(world, 2)
+    uids = {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
+    await world.patch("Pod", "compute-0", {"metadata": {"ownerReferences": None}})
+    (held,) = world.stored("controllerrevisions.apps")
+    path = f"/apis/apps/v1/namespaces/hpc/controllerrevisions/{held['metadata']['name']}"
+    await world.ask("PATCH", path, {"metadata": {"ownerReferences": None}}, "application/merge-patch+json")
+    await world.stop_operator()
+    await world.start_operator()
+    await world.run()
+    assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == uids
+    assert world.stored("pods", "compute-0")["metadata"]["ownerReferences"][0]["name"] == "compute"
+    assert world.stored("controllerrevisions.apps")[0]["metadata"]["ownerReferences"][0]["name"] == "compute"
+
+
+def window(start: str, **more: Any) -> dict[str, Any]:
+    return {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start, "duration": "30m", **more}}
+
+
+async def test_a_scheduled_update_reserves_its_window_and_uses_it(world: World) -> None:
+    await small(world, 2, updateStrategy=window("2030-01-01T01:00:00Z", flags=["daily"]))
+    (held,) = world.slurm.reservations.values()
+    assert (held["name"], held["node_list"]) == ("SlurmOperatorMaint-compute", "compute-0,compute-1")
+    assert set(held["flags"]) == {"MAINT", "IGNORE_JOBS", "DAILY", "SPEC_NODES"}
+    assert condition(world, "NodeSet", "compute", "ReservationCreated") == ("True", "Created")
+    assert labels.RESERVATION_FINALIZER in world.custom("NodeSet", "compute")["metadata"]["finalizers"]
+    before = {pod["metadata"]["uid"] for pod in world.pods().values()}
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": "example.org/new:1"}}})
+    await world.run()
+    assert {pod["metadata"]["uid"] for pod in world.pods().values()} == before
+    await world.run_for(3600.0)
+    assert not before & {pod["metadata"]["uid"] for pod in world.pods().values()}
+    world.arm()
+    await world.run_for(60.0)
+    assert world.trace == []
+
+
+async def test_a_reservation_goes_with_its_strategy_and_with_its_nodeset(world: World) -> None:
+    await small(world, 1, updateStrategy=window("2030-01-01T01:00:00Z"))
+    await world.patch("NodeSet", "compute", {"spec": {"updateStrategy": {"type": "RollingUpdate"}}})
+    await world.run()
+    assert world.slurm.reservations == {}
+    assert labels.RESERVATION_FINALIZER not in world.custom("NodeSet", "compute")["metadata"]["finalizers"]
+    await world.patch("NodeSet", "compute", {"spec": {"updateStrategy": window("2030-01-01T02:00:00Z")}})
+    await world.run()
+    assert len(world.slurm.reservations) == 1
+    await world.delete("NodeSet", "compute")
+    await world.run()
+    assert world.slurm.reservations == {}
+    assert world.custom("NodeSet", "compute") is None
+
+
+async def test_a_changed_start_moves_the_reservation_once(world: World) -> None:
+    await small(world, 1, updateStrategy=window("2030-01-01T01:00:00Z"))
+    await world.patch("NodeSet", "compute", {"spec": {"updateStrategy": window("2030-01-01T03:00:00Z")}})
+    await world.run()
+    (held,) = world.slurm.reservations.values()
+    assert held["start_time"]["number"] == 1893466800
+    world.arm()
+    await world.run_for(300.0)
+    assert world.trace == []
+
+
+# Going
+
+
+@pytest.mark.parametrize("slurm_is_there", [True, False], ids=["Slurm answers", "Slurm is gone for good"])
+async def test_a_forced_deletion_asks_nobody(world: World, slurm_is_there: bool) -> None:
+    await small(world, 1)
+    world.slurm.submit(10_000.0)
+    world.judge.expect_loss = True
+    if not slurm_is_there:
+        await blind_by_silence(world)
+    await world.delete("NodeSet", "compute")
+    await world.run_for(60.0)
+    assert world.custom("NodeSet", "compute") is not None
+    await world.patch("NodeSet", "compute", {"metadata": {"annotations": {labels.FORCE_DELETE: "true"}}})
+    await world.run()
+    assert world.custom("NodeSet", "compute") is None
+    assert world.pods() == {}
+
+
+async def test_a_nodeset_without_its_controller_says_so(world: World) -> None:
+    await world.create("NodeSet", "compute", REF)
+    await world.run()
+    assert condition(world, "NodeSet", "compute", "Ready") == ("Unknown", "ReferenceNotFound")
+    await world.create("Controller", "slurm", KEYS)
+    await world.create("RestApi", "slurm", REF)
+    await world.run()
+    assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")

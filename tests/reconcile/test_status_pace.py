@@ -1,0 +1,65 @@
+"""A status is written at most once a second, and the last word is never lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_operator.loop.queue import Key
+from slurm_operator.reconcile.status_pace import StatusPace
+
+KEY = Key("ns", "compute")
+
+
+@dataclass(slots=True)
+class Clock:
+    """Time that stands still, and whom somebody wanted to see again."""
+
+    now: float = 100.0
+    asked: list[tuple[str, Key, float]] = field(default_factory=list)
+
+    def pace(self) -> StatusPace:
+        return StatusPace(lambda: self.now, lambda *wish: self.asked.append(wish))
+
+
+def test_the_first_status_is_never_early() -> None:
+    clock = Clock()
+    assert not clock.pace().is_early("NodeSet", KEY)
+    assert clock.asked == []
+
+
+def test_a_second_status_waits_and_its_resource_is_called_when_it_may_be_written() -> None:
+    clock = Clock()
+    pace = clock.pace()
+    pace.written("NodeSet", KEY)
+    clock.now += 0.25
+    assert pace.is_early("NodeSet", KEY)
+    assert clock.asked == [("NodeSet", KEY, 0.75)]
+    clock.now += 0.75
+    assert not pace.is_early("NodeSet", KEY)
+
+
+def test_objects_do_not_wait_for_each_other() -> None:
+    clock = Clock()
+    pace = clock.pace()
+    pace.written("NodeSet", KEY)
+    assert not pace.is_early("LoginSet", KEY)
+    assert not pace.is_early("NodeSet", Key("ns", "gpu"))
+
+
+def test_objects_that_were_written_long_ago_are_forgotten() -> None:
+    clock = Clock()
+    pace = clock.pace()
+    for number in range(100):
+        pace.written("NodeSet", Key("ns", str(number)))
+        clock.now += 30.0
+    assert len(pace._written) <= 2
+
+
+def test_a_cache_that_has_not_seen_our_status_is_known_to_be_behind() -> None:
+    clock = Clock()
+    pace = clock.pace()
+    key = Key("ns", "w")
+    pace.written("NodeSet", key, "7")
+    assert pace.is_overtaken("NodeSet", key, "7")
+    assert not pace.is_overtaken("NodeSet", key, "8")
+    assert not pace.is_overtaken("NodeSet", Key("ns", "other"), "7")

@@ -1,0 +1,66 @@
+"""What a NodeSet says of itself: counts and conditions out of one world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.plan.nodeset import choose, revision_of
+from slurm_operator.plan.workers import SCALE_IN
+from slurm_operator.status import nodeset
+
+
+def said(world: Any) -> dict[str, tuple[str, str, str]]:
+    everyone = world.workers
+    found = nodeset.statements(world, everyone, choose(world, everyone), revision_of(world))
+    return {each.type: (each.truth.value, each.reason, each.message) for each in found}
+
+
+def test_counts_follow_slurms_words(cluster: Any) -> None:
+    pods = [cluster.pod(f"w-{number}") for number in range(4)]
+    slurm = cluster.slurm(
+        cluster.node("w-0", "ALLOCATED"),
+        cluster.node("w-1", "MIXED", "DRAIN"),
+        cluster.node("w-2", "DOWN"),
+        cluster.node("w-3"),
+    )
+    world = cluster.world(cluster.nodeset(replicas=4), pods, slurm)
+    fields = nodeset.fields(world, world.workers, revision_of(world))
+    counts = {key: fields[key] for key in ("slurmIdle", "slurmAllocated", "slurmDown", "slurmDrain")}
+    assert counts == {"slurmIdle": 1, "slurmAllocated": 2, "slurmDown": 1, "slurmDrain": 1}
+    assert (fields["replicas"], fields["readyReplicas"], fields["desired"]) == (4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("states", "jobs", "expected"),
+    [
+        pytest.param(("IDLE",), (), ("True", "AllReady"), id="registered and idle"),
+        pytest.param(("DOWN",), (), ("True", "AllReady"), id="down is Degraded, and not for waiting"),
+        pytest.param((), (), ("False", "WorkersNotReady"), id="not registered"),
+    ],
+)
+def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, jobs: Any, expected: Any) -> None:
+    slurm = cluster.slurm(*([cluster.node("w-0", *states)] if states else []), jobs=jobs)
+    assert said(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))["Ready"][:2] == expected
+
+
+def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Any) -> None:
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.blind())
+    assert said(world)["Ready"][:2] == ("Unknown", "SlurmUnreachable")
+    assert said(world)["SlurmReachable"][:2] == ("False", "SlurmUnreachable")
+
+
+def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Any) -> None:
+    pods = [cluster.pod("w-0"), cluster.pod("w-1")]
+    world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.blind())
+    assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
+    kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
+    world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
+    assert list(choose(world, world.workers).going) == ["w-1"]
+
+
+def test_what_a_worker_waits_for_is_named(cluster: Any) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED", "DRAIN"), jobs=[cluster.job(7, "w-0")])
+    world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
+    assert "node w-0 has jobs: 7" in said(world)["Progressing"][2]
