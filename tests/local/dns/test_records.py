@@ -44,7 +44,7 @@ def full(zone: Any, endpoint: Any) -> Any:
         ("web.other.svc.cluster.local", Code.NO_SUCH_NAME, []),
         ("other.svc.cluster.local", Code.NO_SUCH_NAME, []),
         ("a.b.c.web.ns.svc.cluster.local", Code.NO_SUCH_NAME, []),
-        ("deb.debian.org", Code.NO_SUCH_NAME, []),
+        ("www.example.org", Code.NO_SUCH_NAME, []),
         ("web.ns.svc.cluster.local.cluster.local", Code.NO_SUCH_NAME, []),
         ("notcluster.local", Code.NO_SUCH_NAME, []),
         ("", Code.NO_SUCH_NAME, []),

@@ -19,7 +19,6 @@ from slurm_operator.local.image.errors import BuildInterrupted, CannotBuild
 from slurm_operator.local.image.progress import Progress, Report
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-PUBLIC_MIRROR = "http://deb.debian.org/debian"
 MIRROR_VARIABLE = "SLURM_OPERATOR_DEBIAN_MIRROR"
 
 _URI = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+)", re.MULTILINE)
@@ -209,7 +208,12 @@ def host_mirror() -> str:
     if chosen:
         return chosen.rstrip("/")
     said = _ask("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian").split()
-    return next((site for site in said if not site.rstrip("/").endswith("-security")), PUBLIC_MIRROR).rstrip("/")
+    found = [site.rstrip("/") for site in said if not site.rstrip("/").endswith("-security")]
+    if not found:
+        raise CannotBuild(
+            f"apt on this machine has no Debian source; name a Debian mirror in {MIRROR_VARIABLE}, or run 'apt-get update'"
+        )
+    return found[0]
 
 
 def install_on_host(*packages: str) -> None:
