@@ -203,17 +203,23 @@ def host_settings() -> str:
 
 
 def host_mirror() -> str:
-    """The Debian mirror of this machine; the public one where the machine is no Debian."""
+    """The Debian mirror of this machine, out of its own apt settings or a variable."""
     chosen = os.environ.get(MIRROR_VARIABLE)
     if chosen:
         return chosen.rstrip("/")
-    said = _ask("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian").split()
-    found = [site.rstrip("/") for site in said if not site.rstrip("/").endswith("-security")]
+    found = _debian_sources()
     if not found:
-        raise CannotBuild(
-            f"apt on this machine has no Debian source; name a Debian mirror in {MIRROR_VARIABLE}, or run 'apt-get update'"
-        )
+        # A new machine has sources but no lists yet, and only the lists say which of them is Debian's.
+        _ask("apt-get", "-qq", "update")
+        found = _debian_sources()
+    if not found:
+        raise CannotBuild(f"apt on this machine has no Debian source; name a Debian mirror in {MIRROR_VARIABLE}")
     return found[0]
+
+
+def _debian_sources() -> list[str]:
+    said = _ask("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian").split()
+    return [site.rstrip("/") for site in said if not site.rstrip("/").endswith("-security")]
 
 
 def install_on_host(*packages: str) -> None:
