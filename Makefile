@@ -10,7 +10,7 @@ CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slur
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test property test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
+.PHONY: help install demo down examples test property campaigns test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ test: $(STAMP) lint ## Lint, type-check and run every test that needs nothing bu
 
 property: $(STAMP) ## Make 20,000 random resources: refused with a path, or built into valid objects (ten minutes)
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 0 tests/property
+
+campaigns: $(STAMP) ## Crash, ambiguous-write and Slurm-fault campaigns in virtual time, every point
+	@$(BIN)/python -m tests.campaigns
 
 test-slurm: $(STAMP) ## Run the tests on real Slurm from Debian (needs root)
 	@$(BIN)/python -m pytest -n 0 tests/real/slurm tests/real/local

@@ -89,6 +89,8 @@ def _admin_drains(world: World, _: Sending, go: Go) -> Reply:
     for name, node in world.slurm.nodes.items():
         if "DRAIN" not in node.flags:
             world.slurm.admin_drain(name)
+            world.judge.unseen.add(name)
+    world.judge.just_drained = True
     world.clock.call_later(20.0, lambda: _admin_resumes(world))
     return reply
 

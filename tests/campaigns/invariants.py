@@ -36,6 +36,9 @@ class Judge:
         self.replies: dict[str, list[tuple[float, Reply]]] = {}
         self.keys_drawn = 0
         self.expect_loss = False
+        # Nodes that somebody drained since the operator last looked at them.
+        self.unseen: set[str] = set()
+        self.just_drained = False
 
     def violation(self, which: str, what: str) -> None:
         """Something that must never happen."""
@@ -141,6 +144,9 @@ class Judge:
 
     def slurm_read(self, sending: Sending, reply: Reply) -> None:
         """Remember when Slurm last gave a usable answer."""
+        if sending.label == "GET nodes" and not self.just_drained:
+            self.unseen.clear()
+        self.just_drained = False
         if reply.status in (200, 304):
             self.read_at[sending.label] = self.world.clock.monotonic()
         else:
@@ -162,6 +168,9 @@ class Judge:
         body = json.loads(sending.body or b"{}")
         states = body.get("state") or ()
         for name in (name for text in body["name"] for name in hostlist.expand(text)):
+            if name in self.unseen:
+                # Slurm knows no preconditions: who drains between the last look and the write is overwritten.
+                continue
             node = self.world.slurm.nodes.get(name)
             foreign = node is not None and node.reason and not drain_is_ours(node.reason)
             drained = node is not None and (node.flags & {"DRAIN", "FAIL"} or node.base == "DOWN")

@@ -118,6 +118,12 @@ def _print_data(data: object, output: str) -> None:
 @click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.")
 @click.option("--leader-elect", is_flag=True, help="Let only one of several operators write.")
 @click.option("--leader-elect-namespace", default="", help="Namespace of the Lease.")
+@click.option(
+    "--propagated-node-conditions",
+    default="",
+    metavar="A,B",
+    help="Conditions of Kubernetes nodes that become the reason of a drain.",
+)
 @click.option("--health-port", default=8081, show_default=True, help="Port of /healthz and /readyz; 0 turns it off.")
 @click.option("--metrics-port", default=8080, show_default=True, help="Port of /metrics; 0 turns it off.")
 @click.option("--bind", default="0.0.0.0", show_default=True, help="Address of both.")  # noqa: S104
@@ -130,6 +136,7 @@ def run(
     namespaces: str,
     leader_elect: bool,
     leader_elect_namespace: str,
+    propagated_node_conditions: str,
     health_port: int,
     metrics_port: int,
     bind: str,
@@ -149,6 +156,7 @@ def run(
         namespaces=tuple(name for name in namespaces.split(",") if name),
         leader_elect=leader_elect,
         leader_elect_namespace=leader_elect_namespace,
+        propagated_node_conditions=tuple(name for name in propagated_node_conditions.split(",") if name),
         health_port=health_port,
         metrics_port=metrics_port,
         bind=bind,

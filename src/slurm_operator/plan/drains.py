@@ -22,12 +22,13 @@ NOT_RESPONDING = "Not responding"
 
 
 def drains(
+    name: str,
     staying: Iterable[Worker],
     going: Iterable[tuple[Worker, str]],
     nodes: Mapping[str, KubeNode],
     propagated: frozenset[str],
 ) -> Iterator[Action]:
-    """Every drain and undrain that is due."""
+    """Every drain and undrain that is due; `name` is the NodeSet's, as people write it."""
     by_reason: dict[str, list[str]] = {}
     undrained: list[str] = []
     for worker in staying:
@@ -38,7 +39,9 @@ def drains(
             undrained.append(worker.hostname)
     for worker, why in going:
         if worker.node is not None and may_drain(worker.node):
-            by_reason.setdefault(_going_reason(worker, why), []).append(worker.hostname)
+            # One reason for all of them: a scale-in of a thousand nodes is one call.
+            reason = f"Pod of NodeSet ({name}) is pending termination for {why}"
+            by_reason.setdefault(reason, []).append(worker.hostname)
     for reason, hosts in sorted(by_reason.items()):
         yield Drain(tuple(sorted(hosts)), reason)
     if undrained:
@@ -61,11 +64,6 @@ def _told(node: KubeNode, propagated: frozenset[str]) -> str:
     """What the node's own conditions say, of those that were asked for."""
     true = (each for each in node.status.conditions if each.type in propagated and each.status == "True")
     return "; ".join(f"({each.reason}: {each.message})" for each in true)
-
-
-def _going_reason(worker: Worker, why: str) -> str:
-    meta = worker.pod.metadata
-    return f"Pod ({meta.namespace}/{meta.name}) is pending termination for {why}"
 
 
 def may_drain(node: Node) -> bool:

@@ -91,7 +91,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_over(world, everyone)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
         tuple(_metadata(world, everyone, choice)),
-        tuple(drains(staying, going, world.nodes, world.propagated)),
+        tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, going, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(_places(world, staying)),
         tuple(pod_conditions.patches(everyone, world.now)),

@@ -6,6 +6,7 @@ and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an em
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Cluster:
     running: frozenset[int] = frozenset()
     newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
+    # A look and the write that follows from it are not to be parted by another write.
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def world(self, doubtful: frozenset[str] = frozenset(), *, reservations: bool = False) -> SlurmWorld:
         """Slurm's word now; an unchanged list is its word too.
@@ -115,13 +118,15 @@ class Cluster:
 
     async def drain(self, hosts: tuple[str, ...], why: str) -> object:
         """Let nodes take no new jobs, unless somebody else has drained them meanwhile."""
-        chosen = await self._still(hosts, may_drain)
-        return await self.client.drain(chosen, why) if chosen else None
+        async with self.writing:
+            chosen = await self._still(hosts, may_drain)
+            return await self.client.drain(chosen, why) if chosen else None
 
     async def undrain(self, hosts: tuple[str, ...]) -> object:
         """Let nodes take jobs again, unless their drain has become somebody else's."""
-        chosen = await self._still(hosts, is_drained_by_us)
-        return await self.client.undrain(chosen) if chosen else None
+        async with self.writing:
+            chosen = await self._still(hosts, is_drained_by_us)
+            return await self.client.undrain(chosen) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
