@@ -17,9 +17,11 @@ class Settings:
     namespaces: tuple[str, ...] = ()
     leader_elect: bool = False
     leader_elect_namespace: str = ""
-    health_port: int = 8081
-    metrics_port: int = 8080
-    bind: str = "0.0.0.0"  # noqa: S104  # a pod's probes come from outside of it
+    # Host and port; port 0 turns a server off.
+    health: tuple[str, int] = ("", 0)
+    metrics: tuple[str, int] = ("", 0)
+    metrics_secure: bool = False
+    profile: tuple[str, int] = ("", 0)
     workers: dict[str, int] = field(default_factory=dict)
     cluster_domain: str = "cluster.local"
     # Types of Kubernetes node conditions whose words become the reason of a drain.

@@ -7,11 +7,12 @@ runs.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurm_operator import __version__
+from slurm_operator.cli import flags
 from slurm_operator.cli.local import local
 
 if TYPE_CHECKING:
@@ -112,57 +113,99 @@ def _print_data(data: object, output: str) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@main.command()
-@click.option("--kubeconfig", default="", help="Kubeconfig file; by default KUBECONFIG, the pod's own, ~/.kube/config.")
-@click.option("--context", default="", help="Context within the kubeconfig.")
-@click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.")
-@click.option("--leader-elect", is_flag=True, help="Let only one of several operators write.")
-@click.option("--leader-elect-namespace", default="", help="Namespace of the Lease.")
+@main.command(context_settings=flags.CONTEXT)
+@flags.servers(health=":8081", metrics=":8080")
+@flags.workers
 @click.option(
     "--propagated-node-conditions",
     default="",
     metavar="A,B",
     help="Conditions of Kubernetes nodes that become the reason of a drain.",
 )
-@click.option("--health-port", default=8081, show_default=True, help="Port of /healthz and /readyz; 0 turns it off.")
-@click.option("--metrics-port", default=8080, show_default=True, help="Port of /metrics; 0 turns it off.")
-@click.option("--bind", default="0.0.0.0", show_default=True, help="Address of both.")  # noqa: S104
-@click.option("--restapi-address", default="http://{service}.{namespace}:{port}", show_default=True)
-@click.option("--log-level", default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True)
-def run(
-    kubeconfig: str,
-    context: str,
-    namespaces: str,
-    leader_elect: bool,
-    leader_elect_namespace: str,
-    propagated_node_conditions: str,
-    health_port: int,
-    metrics_port: int,
-    bind: str,
-    restapi_address: str,
-    log_level: str,
-    log_format: Literal["auto", "json", "console"],
-) -> None:
-    """Run the operator."""
+@flags.switch("--profile", help="Serve stacks and profiles, to this machine only.")
+@click.option("--profile-addr", default="localhost:6060", show_default=True, help="Address of /debug.")
+@click.option(
+    "--slurmclient-workers", default=2, help="Accepted for the Go operator's sake; Slurm is asked once per cluster."
+)
+@click.option(
+    "--restapi-address",
+    default="http://{service}.{namespace}:{port}",
+    show_default=True,
+    help="How slurmrestd is reached.",
+)
+def run(**given: Any) -> None:
+    """Run the operator.
+
+    Each flag can be set in the environment as SLURM_OPERATOR_<FLAG>, or in the file of --config.
+    """
     from slurm_operator.cli.run import run_operator
     from slurm_operator.loop.logs import setup_logging
     from slurm_operator.settings import Settings
 
-    setup_logging(log_level, log_format)
+    setup_logging(flags.level(given["log_level"]), given["log_format"])
     settings = Settings(
-        kubeconfig=kubeconfig,
-        context=context,
-        namespaces=tuple(name for name in namespaces.split(",") if name),
-        leader_elect=leader_elect,
-        leader_elect_namespace=leader_elect_namespace,
-        propagated_node_conditions=tuple(name for name in propagated_node_conditions.split(",") if name),
-        health_port=health_port,
-        metrics_port=metrics_port,
-        bind=bind,
-        restapi_address=restapi_address,
+        kubeconfig=given["kubeconfig"],
+        context=given["context"],
+        namespaces=flags.names(given["namespaces"]),
+        leader_elect=given["leader_elect"],
+        leader_elect_namespace=given["leader_elect_namespace"],
+        propagated_node_conditions=flags.names(given["propagated_node_conditions"]),
+        health=flags.address(given["health_addr"], "--health-addr"),
+        metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
+        metrics_secure=given["metrics_secure"],
+        profile=flags.address(given["profile_addr"], "--profile-addr") if given["profile"] else ("", 0),
+        workers=flags.workers_of(given),
+        restapi_address=given["restapi_address"],
     )
     sys.exit(run_operator(settings))
+
+
+@main.command(context_settings=flags.CONTEXT)
+@flags.servers(health=":8081", metrics="0")
+@click.option("--server-addr", default=":9443", show_default=True, help="Address that API servers call.")
+@click.option(
+    "--cert-dir",
+    default="",
+    metavar="DIR",
+    help="Serve the tls.crt and tls.key in this folder, such as a mounted Secret of cert-manager, and follow it.",
+)
+@click.option("--cert-secret", default="slurm-operator-webhook-ca", show_default=True, help="Secret of our own.")
+@click.option("--cert-namespace", default="", help="Namespace of that Secret and of the Service; our own by default.")
+@click.option("--cert-hosts", default="", metavar="A,B", help="Further names and addresses of the server.")
+@click.option("--service", default="slurm-operator-webhook", show_default=True, help="Service that API servers call.")
+@click.option(
+    "--webhook-configuration",
+    default="slurm-operator-webhook",
+    show_default=True,
+    help="ValidatingWebhookConfiguration that is told whom to trust.",
+)
+def webhook(**given: Any) -> None:
+    """Run the admission server.
+
+    Without --cert-dir it makes its own certificate, renews it with overlap, and publishes its CA.
+    """
+    from slurm_operator.cli.webhook import Certificates, run_webhook
+    from slurm_operator.loop.logs import setup_logging
+    from slurm_operator.settings import Settings
+
+    setup_logging(flags.level(given["log_level"]), given["log_format"])
+    settings = Settings(
+        kubeconfig=given["kubeconfig"],
+        context=given["context"],
+        namespaces=flags.names(given["namespaces"]),
+        health=flags.address(given["health_addr"], "--health-addr"),
+        metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
+        metrics_secure=given["metrics_secure"],
+    )
+    chosen = Certificates(
+        folder=given["cert_dir"],
+        secret=given["cert_secret"],
+        namespace=given["cert_namespace"],
+        service=given["service"],
+        configuration=given["webhook_configuration"],
+        hosts=flags.names(given["cert_hosts"]),
+    )
+    sys.exit(run_webhook(settings, flags.address(given["server_addr"], "--server-addr"), chosen))
 
 
 @main.command()

@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from slurm_operator.cli import serving
 from slurm_operator.errors import OperatorError
 from slurm_operator.kube import kubeconfig
 from slurm_operator.kube.client import Client
 from slurm_operator.loop.clock import SystemClock
-from slurm_operator.loop.health import health_app, metrics_app, serve, stuck_workers
+from slurm_operator.loop.health import health_app, stuck_workers
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.run import Ending
 from slurm_operator.reconcile.operator import Operator, assemble
@@ -51,14 +52,9 @@ async def _run(settings: Settings) -> Ending:
 
 async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, metrics: Metrics) -> None:
     elector = operator.elector
-    if settings.health_port:
-        app = health_app(
-            healthy={"workers": stuck_workers(operator.controllers.values(), operator.clock)},
-            ready={"caches": lambda: ", ".join(operator.sources.unsynced()) or None},
-            leading=(lambda: elector.is_leader) if elector is not None else None,
-        )
-        server = await serve(app, settings.bind, settings.health_port)
-        stack.push_async_callback(server.close)
-    if settings.metrics_port:
-        server = await serve(metrics_app(metrics), settings.bind, settings.metrics_port)
-        stack.push_async_callback(server.close)
+    health = health_app(
+        healthy={"workers": stuck_workers(operator.controllers.values(), operator.clock)},
+        ready={"caches": lambda: ", ".join(operator.sources.unsynced()) or None},
+        leading=(lambda: elector.is_leader) if elector is not None else None,
+    )
+    await serving.start(stack, settings, health, metrics, operator.writer.client)

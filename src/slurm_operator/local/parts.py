@@ -81,7 +81,7 @@ def operator(home: Home, _: Choices) -> None:
     _show_as("/etc/resolv.conf", home.data / "resolv.conf", resolv_conf(known.gateway if known else LOOPBACK))
     _show_as("/etc/nsswitch.conf", home.data / "nsswitch.conf", NAME_SERVICE)
     asyncio.run(_wait_for_api(home))
-    arguments = ["run", "--kubeconfig", str(home.kubeconfig), "--health-port", "0", "--metrics-port", "0"]
+    arguments = ["run", "--kubeconfig", str(home.kubeconfig), "--health-addr=0", "--metrics-addr=0"]
     os.execv(sys.executable, [sys.executable, "-m", "slurm_operator.cli.main", *arguments])  # noqa: S606
 
 

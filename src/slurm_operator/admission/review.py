@@ -1,0 +1,140 @@
+"""One AdmissionReview answered: allowed, with warnings, or refused with every finding.
+
+In: the body of a request, and a way to see a namespace. Out: a code and a body, always; nothing in a request can make
+it raise. Called by `server.py`. What is not ours is let through: this server is never in the way of anything else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from slurm_operator.admission import rules
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP, Resource
+from slurm_operator.api.problem import FieldProblem, errors, format_path
+from slurm_operator.api.validate import decode
+from slurm_operator.build.refs import Refs
+
+log = logging.getLogger(__name__)
+
+VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+CHECKED = ("CREATE", "UPDATE")
+# API servers cut warnings that are longer.
+LONGEST_WARNING = 256
+
+RefsOf = Callable[[str], Refs]
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    """What kind of object is meant."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class Question(msgspec.Struct, frozen=True, rename="camel"):
+    """What an API server asks."""
+
+    uid: str
+    kind: GroupVersionKind = GroupVersionKind()
+    operation: str = ""
+    namespace: str = ""
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+class Review(msgspec.Struct, frozen=True, rename="camel"):
+    """The envelope of a question."""
+
+    api_version: str
+    kind: str
+    request: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said to one question."""
+
+    problems: Sequence[FieldProblem] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the object may come in."""
+        return not errors(self.problems)
+
+
+def answer(body: bytes, refs_of: RefsOf) -> tuple[int, bytes]:
+    """The HTTP code and body that answer a request."""
+    try:
+        review = msgspec.json.decode(body, type=Review)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return 400, _text(f"not an AdmissionReview: {error}")
+    if review.api_version not in VERSIONS or review.kind != "AdmissionReview" or review.request is None:
+        return 400, _text(f"not an AdmissionReview with a request in {' or '.join(VERSIONS)}")
+    try:
+        verdict = judge(review.request, refs_of)
+    except Exception:
+        # A fault of ours refuses what it was asked about, and says whose fault it is.
+        log.exception("the rules failed on %s", review.request.kind.kind)
+        verdict = Verdict([FieldProblem((), "the rules of slurm-operator failed on it; see the log of its webhook")])
+    return 200, _response(review, review.request.uid, verdict)
+
+
+def judge(asked: Question, refs_of: RefsOf) -> Verdict:
+    """Whether a change may be made."""
+    if asked.operation not in CHECKED or asked.kind.group != GROUP or asked.kind.kind not in BY_NAME:
+        return Verdict()
+    new, old = asked.object or {}, asked.old_object
+    if old is not None and old.get("spec") == new.get("spec"):
+        # Labels and finalizers may always change: what is wrong must still be let go.
+        return Verdict()
+    decoded = decode(_placed(new, asked.namespace))
+    if decoded.resource is None:
+        return Verdict(decoded.problems)
+    before = _before(old, asked.namespace)
+    found = rules.check(decoded.resource, before, refs_of(asked.namespace))
+    return Verdict([*decoded.problems, *found])
+
+
+def _before(old: Mapping[str, Any] | None, namespace: str) -> Resource | None:
+    # What an older release let in may be unreadable; then there is nothing to compare with.
+    return decode(_placed(old, namespace)).resource if old is not None else None
+
+
+def _placed(raw: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping) or not namespace:
+        return dict(raw)
+    return {**raw, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _response(review: Review, uid: str, verdict: Verdict) -> bytes:
+    warnings = [str(each)[:LONGEST_WARNING] for each in verdict.problems if each.severity == "warning"]
+    response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
+    if warnings:
+        response["warnings"] = warnings
+    if not verdict.allowed:
+        response["status"] = _refusal(errors(verdict.problems))
+    return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
+
+
+def _refusal(found: Sequence[FieldProblem]) -> dict[str, Any]:
+    causes = [
+        {"reason": "FieldValueInvalid", "field": format_path(each.path), "message": each.message} for each in found
+    ]
+    return {
+        "code": 422,
+        "reason": "Invalid",
+        "message": "; ".join(str(each) for each in found),
+        "details": {"causes": causes},
+    }
+
+
+def _text(message: str) -> bytes:
+    return f"{message}\n".encode(errors="replace")

@@ -1,0 +1,40 @@
+"""The admission server: HTTPS in front of the rules.
+
+In: a way to see a namespace. Out: an aiohttp application with one path per kind, as the Go operator has them. Called
+by `cli/webhook.py`. It holds no state; any number of them may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from slurm_operator.admission.review import RefsOf, answer
+from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.meta import GROUP, VERSION
+
+LARGEST = 3 * 1024 * 1024
+
+
+def path_of(kind: str) -> str:
+    """Where a kind is checked."""
+    return f"/validate-{GROUP.replace('.', '-')}-{VERSION}-{kind.lower()}"
+
+
+def admission_app(refs_of: RefsOf) -> web.Application:
+    """The application that API servers talk to."""
+    app = web.Application(client_max_size=LARGEST)
+    for kind in KINDS:
+        app.router.add_post(path_of(kind.name), _handler(refs_of))
+    return app
+
+
+def _handler(refs_of: RefsOf) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.Response:
+        if request.content_type != "application/json":
+            raise web.HTTPUnsupportedMediaType(text="reviews are sent as application/json\n")
+        code, body = answer(await request.read(), refs_of)
+        return web.Response(status=code, body=body, content_type="application/json" if code == 200 else "text/plain")
+
+    return handle

@@ -1,0 +1,145 @@
+"""The flags of the long-running commands, `run` and `webhook`: names as the Go operator has them, files, environment.
+
+In: click's context. Out: decorators, and values in the forms that `Settings` wants. A flag wins over the environment
+(`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from slurm_operator.api.problem import did_you_mean
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+CONTEXT: dict[str, Any] = {"auto_envvar_prefix": "SLURM_OPERATOR"}
+# The library that the Go operator logs with calls them so.
+LEVELS = {"panic": "critical", "dpanic": "critical", "fatal": "critical", "warn": "warning"}
+KINDS = ("accounting", "controller", "loginset", "nodeset", "partition", "restapi", "token")
+
+
+def switch(name: str, default: bool = False, **options: Any) -> Callable[[Command], Command]:
+    """A yes-or-no flag as Go has it: `--name`, `--name=true` or `--name=false`."""
+    return click.option(
+        name, type=click.BOOL, is_flag=False, flag_value="true", default=default, show_default=True, **options
+    )
+
+
+def servers(health: str, metrics: str) -> Callable[[Command], Command]:
+    """The flags that both servers have."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(_shared(health, metrics)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            "--config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            is_eager=True,
+            expose_value=False,
+            callback=from_file,
+            help="YAML file with the flags below as keys.",
+        ),
+        click.option(
+            "--kubeconfig", default="", help="Kubeconfig file; by default KUBECONFIG, the pod's own, ~/.kube/config."
+        ),
+        click.option("--context", default="", help="Context within the kubeconfig."),
+        click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces."),
+        click.option(
+            "--health-addr", default=health, show_default=True, help="Address of /healthz and /readyz; 0 turns it off."
+        ),
+        click.option("--metrics-addr", default=metrics, show_default=True, help="Address of /metrics; 0 turns it off."),
+        switch("--metrics-secure", help="Serve /metrics over TLS, to those whom Kubernetes lets read it."),
+        switch("--enable-http2", help="Accepted for the Go operator's sake; these servers speak HTTP/1.1."),
+        switch("--leader-elect", help="Let only one of several write."),
+        click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),
+        click.option("--log-level", "--zap-log-level", "log_level", default="info", show_default=True),
+        click.option(
+            "--log-format",
+            "--zap-encoder",
+            "log_format",
+            type=click.Choice(["auto", "json", "console"]),
+            default="auto",
+            show_default=True,
+        ),
+    ]
+
+
+def workers(command: Command) -> Command:
+    """How many resources of each kind are worked on at once."""
+    for kind in reversed(KINDS):
+        command = click.option(
+            f"--{kind}-workers", default=4, show_default=True, type=click.IntRange(1, 256), help=f"Of kind {kind}."
+        )(command)
+    return command
+
+
+def from_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    """Take flags from a file, where nothing else sets them."""
+    if path is None:
+        return
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path}: {error}", context, parameter) from error
+    if not isinstance(content, dict):
+        raise click.BadParameter(f"{path}: must be a mapping of flag names to values", context, parameter)
+    known = {option.lstrip("-"): each.name or "" for each in context.command.params for option in each.opts}
+    for key in content:
+        if str(key) not in known:
+            raise click.BadParameter(
+                f"{path}: unknown flag {str(key)!r}{did_you_mean(str(key), known)}", context, parameter
+            )
+    context.default_map = {known[str(key)]: _plain(value) for key, value in content.items()}
+
+
+def _plain(value: object) -> object:
+    return ",".join(str(item) for item in value) if isinstance(value, list) else value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def address(text: str, flag: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `0`, which is off."""
+    if text == "0":
+        return "", 0
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise click.BadParameter(f"{flag}: {text!r} is not an address; write :8080, 127.0.0.1:8080 or 0")
+    return _host(host.strip("[]"), flag), int(port)
+
+
+def _host(host: str, flag: str) -> str:
+    if not host:
+        return "0.0.0.0"  # noqa: S104  # a pod's probes come from outside of it
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError as error:
+        raise click.BadParameter(f"{flag}: {host!r} is not an IP address or localhost") from error
+
+
+def level(text: str) -> str:
+    """A level of the log by the name that either operator has for it."""
+    return LEVELS.get(text.lower(), text)
+
+
+def workers_of(values: Mapping[str, Any]) -> dict[str, int]:
+    """The worker flags by kind."""
+    return {kind: int(values[f"{kind}_workers"]) for kind in KINDS}

@@ -1,0 +1,74 @@
+"""The small servers beside a long-running command: health, metrics, and stacks for those who debug.
+
+In: settings. Out: listening servers, closed with the stack that they were put on. Called by `run` and `webhook`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aiohttp import web
+
+from slurm_operator.admission import certificates
+from slurm_operator.kube.access_review import may_get
+from slurm_operator.kube.client import Client
+from slurm_operator.loop.health import Authorize, debug_app, metrics_app, serve
+from slurm_operator.loop.metrics import Metrics
+from slurm_operator.settings import Settings
+
+
+async def start(
+    stack: AsyncExitStack, settings: Settings, health: web.Application, metrics: Metrics, client: Client
+) -> None:
+    """Start every server that is turned on."""
+    if settings.health[1]:
+        await _listen(stack, health, settings.health)
+    if settings.metrics[1]:
+        secure = settings.metrics_secure
+        app = metrics_app(metrics, _reader(client) if secure else None)
+        await _listen(stack, app, settings.metrics, _own_certificate() if secure else None)
+    if settings.profile[1]:
+        await _listen(stack, debug_app(), settings.profile)
+
+
+async def _listen(
+    stack: AsyncExitStack, app: web.Application, place: tuple[str, int], tls: ssl.SSLContext | None = None
+) -> None:
+    server = await serve(app, *place, tls=tls)
+    stack.push_async_callback(server.close)
+
+
+def _reader(client: Client) -> Authorize:
+    async def authorize(request: web.Request) -> bool:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and await may_get(client, token.strip(), request.path)
+
+    return authorize
+
+
+def _own_certificate() -> ssl.SSLContext:
+    """Scrapers of metrics are known by their token; this certificate only keeps that token from being read."""
+    pair = certificates.issue((socket.gethostname(), "localhost"), datetime.now(UTC))
+    return context(pair.certificate, pair.key)
+
+
+def context(certificate: bytes, key: bytes) -> ssl.SSLContext:
+    """A server's TLS context; Python reads certificates from files only."""
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    load(made, certificate, key)
+    return made
+
+
+def load(target: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Give a context a certificate; connections made from now on see it."""
+    with tempfile.TemporaryDirectory() as folder:
+        chain, secret = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        chain.write_bytes(certificate)
+        secret.touch(mode=0o600)
+        secret.write_bytes(key)
+        target.load_cert_chain(chain, secret)

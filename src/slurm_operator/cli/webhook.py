@@ -1,0 +1,171 @@
+"""`slurm-operator webhook`: the admission server as a process.
+
+In: settings. Out: an exit code: 0 when it was asked to stop. It reads our kinds and what they refer to, but no Secret
+of theirs; it writes nothing but its own certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_operator.admission.certificates import Held, hosts_of
+from slurm_operator.admission.rotation import Rotation
+from slurm_operator.admission.server import admission_app
+from slurm_operator.cli import serving
+from slurm_operator.cli.run import RESOLV_CONF
+from slurm_operator.errors import OperatorError
+from slurm_operator.kube import kubeconfig
+from slurm_operator.kube.cache import Cache
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.objects import CLAIMS, CONFIG_MAPS, RawObject
+from slurm_operator.kube.write import Writer
+from slurm_operator.loop.clock import Clock, SystemClock
+from slurm_operator.loop.health import health_app, serve
+from slurm_operator.loop.metrics import Metrics
+from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
+from slurm_operator.reconcile.resources import OURS
+from slurm_operator.settings import Settings, cluster_domain
+
+log = logging.getLogger(__name__)
+
+# How soon a certificate that somebody else renews is noticed.
+FOLLOW = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Where the server's certificate comes from."""
+
+    folder: str = ""
+    secret: str = ""
+    namespace: str = ""
+    service: str = ""
+    configuration: str = ""
+    hosts: tuple[str, ...] = ()
+
+
+def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certificates) -> int:
+    """Run until asked to stop."""
+    if certificates.folder:
+        missing = [name for name in ("tls.crt", "tls.key") if not Path(certificates.folder, name).is_file()]
+        if missing:
+            log.error("%s has no %s: mount the Secret of the certificate there", certificates.folder, missing[0])
+            return 1
+    try:
+        asyncio.run(_run(settings, place, certificates))
+    except (OperatorError, OSError, ssl.SSLError) as error:
+        log.error("%s", error)  # noqa: TRY400  # for people: the traceback says nothing more
+        return 1
+    return 0
+
+
+async def _run(settings: Settings, place: tuple[str, int], certificates: Certificates) -> None:
+    clock = SystemClock()
+    target = kubeconfig.find(path=settings.kubeconfig, context=settings.context)
+    domain = cluster_domain(RESOLV_CONF.read_text()) if RESOLV_CONF.is_file() else settings.cluster_domain
+    chosen = replace(certificates, namespace=certificates.namespace or target.namespace)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client.to(target))
+        observer = _observer(client, settings, domain)
+        context, ready = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), asyncio.Event()
+        tasks = [asyncio.create_task(cache.run()) for cache in _caches(observer)]
+        tasks.append(asyncio.create_task(_certify(context, ready, chosen, domain, client, clock)))
+        stack.push_async_callback(_cancel, tasks)
+        await _serve(stack, settings, observer, client, ready)
+        await _until(tasks, ready.wait())
+        server = await serve(admission_app(observer.refs), *place, tls=context)
+        stack.push_async_callback(server.close)
+        log.info("admission server listens on %s:%d", *place)
+        await _until(tasks, _asked_to_stop())
+
+
+async def _until(tasks: list[asyncio.Task[None]], event: Coroutine[Any, Any, object]) -> None:
+    """Wait for an event; the end of a task is a fault, and is raised."""
+    waiting = asyncio.create_task(event)
+    done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    for task in done:
+        task.result()
+
+
+async def _asked_to_stop() -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _serve(
+    stack: AsyncExitStack, settings: Settings, observer: Observer, client: Client, ready: asyncio.Event
+) -> None:
+    def uncertified() -> str | None:
+        return None if ready.is_set() else "there is no certificate yet"
+
+    def unsynced() -> str | None:
+        names = [cache.resource.plural for cache in _caches(observer) if not cache.synced]
+        return ", ".join(names) or None
+
+    health = health_app(healthy={}, ready={"caches": unsynced, "certificate": uncertified})
+    await serving.start(stack, settings, health, Metrics(), client)
+
+
+def _observer(client: Client, settings: Settings, domain: str) -> Observer:
+    indexes = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
+    kinds = (*OURS.values(), CONFIG_MAPS.raw(), CLAIMS.raw())
+    raw: dict[str, tuple[Cache[RawObject], ...]] = {
+        kind.kind: tuple(
+            Cache(client, kind, namespace=place, indexes=indexes) for place in settings.namespaces or ("",)
+        )
+        for kind in kinds
+    }
+    return Observer(raw, (), None, domain)
+
+
+def _caches(observer: Observer) -> Iterator[Cache[RawObject]]:
+    for caches in observer.raw.values():
+        yield from caches
+
+
+async def _certify(
+    context: ssl.SSLContext, ready: asyncio.Event, chosen: Certificates, domain: str, client: Client, clock: Clock
+) -> None:
+    if chosen.folder:
+        await _follow(Path(chosen.folder), context, ready, clock)
+        return
+
+    def take(held: Held) -> None:
+        serving.load(context, held.certificate, held.key)
+        ready.set()
+
+    hosts = (*hosts_of(chosen.service, chosen.namespace, domain), *chosen.hosts)
+    writer = Writer(client)
+    await Rotation(writer, clock, chosen.namespace, chosen.secret, chosen.configuration, hosts, take).run()
+
+
+async def _follow(folder: Path, context: ssl.SSLContext, ready: asyncio.Event, clock: Clock) -> None:
+    """Serve what is in the folder, also after somebody else has renewed it."""
+    served: tuple[bytes, bytes] | None = None
+    while True:
+        try:
+            found = ((folder / "tls.crt").read_bytes(), (folder / "tls.key").read_bytes())
+            if found != served:
+                serving.load(context, *found)
+                served = found
+                ready.set()
+        except (OSError, ssl.SSLError) as error:
+            log.warning("the certificate in %s stays as it was: %s", folder, error)
+        await clock.sleep(FOLLOW)

@@ -1,0 +1,88 @@
+"""Flags of the long-running commands: the Go operator's spellings, files and environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from slurm_operator.cli import flags
+from slurm_operator.cli import run as running
+from slurm_operator.cli.main import main
+from slurm_operator.settings import Settings
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What `run` was to run with; the process itself is started elsewhere."""
+    seen: list[Settings] = []
+
+    def take(chosen: Settings) -> int:
+        seen.append(chosen)
+        return 0
+
+    monkeypatch.setattr(running, "run_operator", take)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "wanted"),
+    [
+        (["--leader-elect"], "leader_elect", True),
+        (["--leader-elect=true"], "leader_elect", True),
+        (["--leader-elect=false"], "leader_elect", False),
+        (["--health-addr=:9081"], "health", ("0.0.0.0", 9081)),  # noqa: S104
+        (["--metrics-addr=0"], "metrics", ("", 0)),
+        (["--metrics-addr", "127.0.0.1:8443"], "metrics", ("127.0.0.1", 8443)),
+        (["--metrics-secure"], "metrics_secure", True),
+        (["--namespaces", "a, b"], "namespaces", ("a", "b")),
+        (["--profile"], "profile", ("127.0.0.1", 6060)),
+        (["--zap-log-level=warn", "--zap-encoder=console"], "profile", ("", 0)),
+        (["--enable-http2=false", "--slurmclient-workers=2"], "profile", ("", 0)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_flags_are_read_as_the_go_operator_reads_them(
+    arguments: list[str], field: str, wanted: object, settings: list[Settings]
+) -> None:
+    result = CliRunner().invoke(main, ["run", *arguments])
+    assert result.exit_code == 0, result.output
+    assert getattr(settings[0], field) == wanted
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Path, settings: list[Settings]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("namespaces: [file]\nnodeset-workers: 9\nleader-elect: true\nhealth-addr: ':1'\n")
+    environment = {"SLURM_OPERATOR_NAMESPACES": "environment", "SLURM_OPERATOR_HEALTH_ADDR": ":2"}
+    result = CliRunner().invoke(main, ["run", "--config", str(config), "--health-addr=:3"], env=environment)
+    assert result.exit_code == 0, result.output
+    assert settings[0].namespaces == ("environment",)
+    assert settings[0].health[1] == 3
+    assert settings[0].workers_of("NodeSet") == 9
+    assert settings[0].leader_elect is True
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("namespace: a", "did you mean"),
+        ("- a", "must be a mapping"),
+        ("a: [", "config.yaml"),
+        ("leader-elect: perhaps", "perhaps"),
+    ],
+    ids=["a wrong name", "a list", "no YAML", "a wrong value"],
+)
+def test_a_bad_file_is_named_with_what_is_wrong(content: str, said: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(content)
+    result = CliRunner().invoke(main, ["run", "--config", str(config)])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize("text", ["8080", "host:80", ":70000", ":x", ""])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="--health-addr"):
+        flags.address(text, "--health-addr")

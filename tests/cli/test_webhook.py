@@ -1,0 +1,122 @@
+"""`slurm-operator webhook` as a process, asked by an API server over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_operator.admission.rotation import CONFIGURATIONS, PUBLISHED
+from slurm_operator.admission.server import path_of
+from slurm_operator.api.crd import definitions
+from slurm_operator.api.kinds import KINDS
+from slurm_operator.kube import kubeconfig
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.objects import CRDS, SECRETS
+from slurm_operator.local.apiserver import ApiServer
+from slurm_operator.reconcile.resources import OURS
+
+NAME = "slurm-operator-webhook"
+GOOD: dict[str, Any] = {
+    "apiVersion": "slinky.slurm.net/v1beta1",
+    "kind": "Controller",
+    "metadata": {"name": "slurm", "namespace": "default"},
+    "spec": {"slurmKeyRef": {"name": "a", "key": "b"}, "jwtKeyRef": {"name": "a", "key": "c"}, "clusterName": "one"},
+}
+
+
+def configuration(port: int) -> dict[str, Any]:
+    webhooks = [
+        {
+            "name": f"{kind.name.lower()}-v1beta1.kb.io",
+            "clientConfig": {"url": f"https://127.0.0.1:{port}{path_of(kind.name)}"},
+            "rules": [
+                {
+                    "apiGroups": ["slinky.slurm.net"],
+                    "apiVersions": ["v1beta1"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": [kind.plural],
+                }
+            ],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+        }
+        for kind in KINDS
+    ]
+    place = {"apiVersion": CONFIGURATIONS.api_version, "kind": CONFIGURATIONS.kind, "metadata": {"name": NAME}}
+    return {**place, "webhooks": webhooks}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
+    api = ApiServer()
+    await api.start()
+    path = tmp_path / "kubeconfig"
+    path.write_text(api.kubeconfig())
+    async with Client.to(kubeconfig.find(path=str(path))) as client:
+        for definition in definitions():
+            await client.create(CRDS, definition)
+        yield client, path
+    await api.stop()
+
+
+async def started(path: Path, port: int) -> asyncio.subprocess.Process:
+    arguments = ["webhook", "--kubeconfig", str(path), f"--server-addr=127.0.0.1:{port}", "--health-addr=0"]
+    arguments += ["--cert-namespace=default", "--cert-hosts=127.0.0.1"]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "slurm_operator.cli.main", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def published(client: Client) -> None:
+    while True:
+        found = (await client.get(CONFIGURATIONS, NAME)).content()
+        if PUBLISHED in (found["metadata"].get("annotations") or {}):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def listening(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    async for line in process.stderr:
+        if b"listens on" in line:
+            return
+    pytest.fail("the server ended")
+
+
+@pytest.mark.timeout(60)
+async def test_an_api_server_trusts_its_certificate_and_heeds_its_word(server: tuple[Client, Path]) -> None:
+    client, path = server
+    port = free_port()
+    await client.create(CONFIGURATIONS, configuration(port))
+    with pytest.raises(KubeError):
+        # Nobody listens yet: our kinds are closed, other kinds are not.
+        await client.create(OURS["Controller"], GOOD, "default")
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}}
+    await client.create(SECRETS, secret, "default")
+
+    process = await started(path, port)
+    try:
+        await listening(process)
+        await published(client)
+        await client.create(OURS["Controller"], GOOD, "default")
+        changed = {"spec": {"clusterName": "two"}}
+        with pytest.raises(KubeError, match=r"spec\.clusterName"):
+            await client.merge_patch(OURS["Controller"], "slurm", changed, "default")
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
