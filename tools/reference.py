@@ -29,6 +29,7 @@ from slurm_operator.api.nodeset import NodeSet, NodeSetSpec
 from slurm_operator.api.restapi import RestApi, RestApiSpec
 from slurm_operator.api.token import Token, TokenSpec
 from slurm_operator.build import labels, names
+from slurm_operator.cli.kubectl.main import main as plugin
 from slurm_operator.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,7 @@ def pages() -> dict[str, str]:
         **kinds,
         "names.md": names_page(),
         "cli.md": cli_page(),
+        "kubectl-slurm.md": kubectl_page(),
         "linter.md": linter_page(),
         "examples.md": examples_page(),
     }
@@ -241,6 +243,26 @@ def _cli_lines() -> Iterator[str]:
     for name, command in sorted(main.commands.items()):
         yield from ("", f"## {name}", "")
         yield from _help(click.Context(command, parent=top, info_name=name))
+
+
+def kubectl_page() -> str:
+    """Every command of the kubectl plugin with its help."""
+    return _page(_kubectl_lines())
+
+
+def _kubectl_lines() -> Iterator[str]:
+    yield "# kubectl slurm"
+    yield from ("The same program as a plugin: kubectl finds `kubectl-slurm` on the PATH.", "")
+    yield from ("Exit codes: 0 all is well, 1 something is wrong, 2 wrong usage.", "")
+    top = click.Context(plugin, info_name="kubectl slurm", terminal_width=100, **plugin.context_settings)
+    yield from _help(top)
+    for name, command in sorted(plugin.commands.items()):
+        yield from ("", f"## {name}", "")
+        here = click.Context(command, parent=top, info_name=name)
+        yield from _help(here)
+        for inner, nested in sorted(command.commands.items()) if isinstance(command, click.Group) else ():
+            yield from ("", f"### {name} {inner}", "")
+            yield from _help(click.Context(nested, parent=here, info_name=inner))
 
 
 def _help(context: click.Context) -> Iterator[str]:

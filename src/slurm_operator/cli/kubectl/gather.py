@@ -1,0 +1,157 @@
+"""Reads what a diagnosis needs: a namespace of Kubernetes, and Slurm's own word through slurmctld's pod.
+
+In: a client and a namespace. Out: `Facts`. What may not be read, or is not served, is left out; a Slurm that does not
+answer is Silence with its reason. Called by the commands of `kubectl slurm`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from slurm_operator.build import labels
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    Silence,
+    Slurm,
+    condition_of,
+    host_of,
+    label_of,
+    name_of,
+    slurm_facts,
+    spec_of,
+    status_of,
+)
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.objects import (
+    CLAIMS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    SERVICES,
+    STATEFUL_SETS,
+    RawObject,
+    Resource,
+)
+from slurm_operator.reconcile.resources import OURS
+
+EVENTS: Resource[RawObject] = Resource("", "v1", "events", "Event", RawObject)
+STORAGE_CLASSES: Resource[RawObject] = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", RawObject, namespaced=False
+)
+READ: tuple[Resource[Any], ...] = (
+    *OURS.values(),
+    PODS,
+    SERVICES,
+    CONFIG_MAPS,
+    CLAIMS,
+    STATEFUL_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    STORAGE_CLASSES,
+)
+SHOWN = ("nodes", "jobs", "partitions")
+LINES = 40
+SECONDS = 20.0
+LOG_SIDECAR = "logfile"
+
+
+async def gather(client: Client, namespace: str) -> Facts:
+    """Everything that a diagnosis looks at."""
+    read = await asyncio.gather(*(_list(client, resource, namespace) for resource in READ))
+    objects = {resource.kind: items for resource, items in zip(READ, read, strict=True) if items is not None}
+    controllers = list(objects.get("Controller", {}).values())
+    seen = Facts(namespace, objects)
+    asked = await asyncio.gather(*(ask(client, seen, name_of(each)) for each in controllers))
+    slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
+    logs = await _logs(client, seen, slurm)
+    return Facts(namespace, objects, slurm, logs)
+
+
+async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict[str, Object] | None:
+    try:
+        place = namespace if resource.namespaced else ""
+        listing = await client.list(resource.raw(), place)
+    except KubeError:
+        return None
+    return {item.metadata.name: item.content() for item in listing.items}
+
+
+async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
+    """What a cluster's slurmctld says."""
+    resource = facts.get("Controller", controller)
+    if resource is not None and spec_of(resource).get("external"):
+        return Silence("slurmctld runs outside of Kubernetes")
+    pods = facts.pods_of(labels.CONTROLLER, controller)
+    if not pods:
+        return Silence("there is no slurmctld pod")
+    try:
+        texts = await asyncio.gather(*(scontrol(client, facts, pods[0], "-o", "show", what) for what in SHOWN))
+    except (KubeError, SlurmSaysNo) as error:
+        return Silence(str(error))
+    return slurm_facts(*texts)
+
+
+class SlurmSaysNo(Exception):
+    """A Slurm command failed."""
+
+
+async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -> str:
+    """What scontrol prints in a controller's pod."""
+    ran = await client.run(
+        facts.namespace, name_of(pod), ["scontrol", *arguments], container="slurmctld", seconds=SECONDS
+    )
+    text = ran.stdout.decode(errors="replace")
+    if ran.code != 0 and "No " not in text:
+        said = (ran.stderr or ran.stdout).decode(errors="replace").strip().splitlines()
+        raise SlurmSaysNo(said[-1] if said else f"scontrol ended with code {ran.code}")
+    return text
+
+
+async def _logs(
+    client: Client, facts: Facts, slurm: Mapping[str, Slurm | Silence]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    wanted = [(pod, name, again) for pod in facts.every("Pod") for name, again in _unwell(pod, slurm)]
+    read = await asyncio.gather(*(_tail(client, facts, pod, name, again) for pod, name, again in wanted))
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for (pod, name, _), lines in zip(wanted, read, strict=True):
+        # The sidecar prints what the daemon logs: its lines are the daemon's.
+        daemon = str(label_of(pod).get(labels.NAME, name)) if name == LOG_SIDECAR else name
+        found[name_of(pod), daemon] = (*found.get((name_of(pod), daemon), ()), *lines)
+    return found
+
+
+def _unwell(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> Iterator[tuple[str, bool]]:
+    """The containers whose words matter, and whether those before their restart do."""
+    statuses = status_of(pod).get("containerStatuses") or ()
+    started = [*(status_of(pod).get("initContainerStatuses") or ()), *statuses]
+    ready = (condition_of(pod, "Ready") or {}).get("status") == "True"
+    if ready and not _is_lost_worker(pod, slurm):
+        return
+    for status in started:
+        name, state = str(status.get("name")), status.get("state") or {}
+        if not status.get("ready") or not ready or name in (LOG_SIDECAR, labels.WORKER.daemon):
+            yield name, not state.get("running") and bool((status.get("lastState") or {}).get("terminated"))
+
+
+def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
+    if label_of(pod).get(labels.NAME) != labels.WORKER.daemon:
+        return False
+    known = [
+        each.nodes[host_of(pod)] for each in slurm.values() if isinstance(each, Slurm) and host_of(pod) in each.nodes
+    ]
+    answered = any(isinstance(each, Slurm) for each in slurm.values())
+    return answered and (not known or bool(known[0].states & {"DOWN", "NOT_RESPONDING"}))
+
+
+async def _tail(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
+    try:
+        lines = client.logs(facts.namespace, name_of(pod), container=container, tail=LINES, previous=previous)
+        return tuple([line async for line in lines])
+    except KubeError:
+        return ()

@@ -1,0 +1,215 @@
+"""How `kubectl slurm` shows things: tables for people, colour on a terminal, JSON and YAML for machines.
+
+In: facts and answers. Out: text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+import yaml
+
+from slurm_operator.diagnose.cause import Answer, Cause, Fine
+from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
+
+BAD = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns under a head, as kubectl prints them."""
+    cells = [list(head), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(click.unstyle(row[index])) for row in cells) for index in range(len(head))]
+    lines = []
+    for row in cells:
+        padded = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
+        lines.append("   ".join(padded).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def data(value: object, output: str) -> str:
+    """A value for machines."""
+    if output == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def answer_text(answer: Answer) -> str:
+    """A diagnosis for people: the way down, the sentence, the command."""
+    if isinstance(answer, Fine):
+        return click.style("ok", fg="green") + f"  {answer.sentence}\n"
+    lines = []
+    if isinstance(answer, Cause):
+        lines = [f"{'  ' * depth}{step}" for depth, step in enumerate(answer.trail)]
+    mark = click.style("!!", fg="red")
+    return "\n".join([*lines, f"{mark}  {answer.sentence}", f"    {click.style(answer.command, bold=True)}"]) + "\n"
+
+
+def answer_data(answer: Answer) -> dict[str, Any]:
+    """A diagnosis for machines."""
+    if isinstance(answer, Cause):
+        return {
+            "ok": False,
+            "code": answer.code,
+            "sentence": answer.sentence,
+            "command": answer.command,
+            "trail": list(answer.trail),
+        }
+    if isinstance(answer, Fine):
+        return {"ok": True, "sentence": answer.sentence}
+    return {"ok": False, "code": "NotFound", "sentence": answer.sentence, "command": answer.command}
+
+
+def ready(resource: Object) -> str:
+    """A resource's readiness in a word."""
+    condition = condition_of(resource, "Ready") or {}
+    said = str(condition.get("status", "-"))
+    if said == "True":
+        return click.style("yes", fg="green")
+    if said == "-":
+        return said
+    return click.style(str(condition.get("reason") or said), fg="yellow" if said == "Unknown" else "red")
+
+
+def summary(facts: Facts) -> dict[str, Any]:
+    """One namespace for machines."""
+    return {
+        "namespace": facts.namespace,
+        "clusters": [
+            {
+                "name": name_of(each),
+                "ready": _status(each),
+                "config": status_of(each).get("configHash"),
+                **_slurm(facts.slurm_of(name_of(each))),
+            }
+            for each in facts.every("Controller")
+        ],
+        "nodeSets": [
+            {"name": name_of(each), "ready": _status(each), **_counts(each)} for each in facts.every("NodeSet")
+        ],
+        "partitions": [dict(row) for row in partition_rows(facts)],
+    }
+
+
+def _status(resource: Object) -> str:
+    return str((condition_of(resource, "Ready") or {}).get("status", "Unknown"))
+
+
+def _slurm(slurm: object) -> dict[str, Any]:
+    if not isinstance(slurm, Slurm):
+        return {"slurm": getattr(slurm, "why", "unknown")}
+    jobs = Counter(job.state for job in slurm.jobs.values())
+    states = Counter(_word(node.states) for node in slurm.nodes.values())
+    return {"slurm": "answers", "nodes": dict(states), "jobs": dict(jobs)}
+
+
+def _word(states: frozenset[str]) -> str:
+    """A node's state in one word, the worst first."""
+    for word in ("INVALID_REG", "DOWN", "FAIL", "NOT_RESPONDING", "DRAIN", "MIXED", "ALLOCATED", "COMPLETING", "IDLE"):
+        if word in states:
+            return word.lower()
+    return "+".join(sorted(states)).lower()
+
+
+def _counts(nodeset: Object) -> dict[str, Any]:
+    status = status_of(nodeset)
+    names = ("replicas", "readyReplicas", "slurmIdle", "slurmAllocated", "slurmDrain", "slurmDown")
+    return {"desired": spec_of(nodeset).get("replicas"), **{name: status.get(name) or 0 for name in names}}
+
+
+def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
+    """Every partition, of a resource or not."""
+    titles = {str(spec_of(each).get("partitionName") or name_of(each)): each for each in facts.every("Partition")}
+    rows: list[Mapping[str, Any]] = []
+    for cluster, slurm in sorted(facts.slurm.items()):
+        known = slurm.partitions if isinstance(slurm, Slurm) else {}
+        mine = {title for title, each in titles.items() if controller_of(each) == cluster}
+        for title in sorted({*known, *mine}):
+            found = known.get(title)
+            jobs = [job for job in slurm.jobs.values() if job.partition == title] if isinstance(slurm, Slurm) else []
+            rows.append(
+                {
+                    "cluster": cluster,
+                    "name": title,
+                    "state": found.state if found else "-",
+                    "nodes": len(found.nodes) if found else 0,
+                    "running": sum(job.state == "RUNNING" for job in jobs),
+                    "pending": sum(job.state == "PENDING" for job in jobs),
+                    "object": name_of(titles[title]) if title in mine else "",
+                    "drift": len(status_of(titles[title]).get("drift") or ()) if title in mine else 0,
+                }
+            )
+    return rows
+
+
+def overview(facts: Facts, causes: Sequence[Cause]) -> str:
+    """One screen: clusters, node sets, partitions, jobs, what is wrong."""
+    parts = [_clusters(facts), _nodesets(facts), _partitions(facts), _others(facts), _wrong(causes)]
+    return "\n".join(part for part in parts if part)
+
+
+def _clusters(facts: Facts) -> str:
+    rows = []
+    for each in facts.every("Controller"):
+        said = _slurm(facts.slurm_of(name_of(each)))
+        nodes = ", ".join(f"{count} {_coloured(word)}" for word, count in sorted(said.get("nodes", {}).items()))
+        jobs = ", ".join(f"{count} {word.lower()}" for word, count in sorted(said.get("jobs", {}).items()))
+        answers = click.style("answers", fg="green") if said["slurm"] == "answers" else click.style("silent", fg="red")
+        rows.append([name_of(each), ready(each), answers, nodes or "-", jobs or "-"])
+    return table(["CLUSTER", "READY", "SLURM", "NODES", "JOBS"], rows) if rows else "there is no Controller here\n"
+
+
+def _coloured(word: str) -> str:
+    colour = {"idle": "green", "mixed": "cyan", "allocated": "cyan", "drain": "yellow"}.get(word)
+    return click.style(word, fg=colour or ("red" if word.upper() in BAD else None))
+
+
+def _nodesets(facts: Facts) -> str:
+    rows = [
+        [
+            name_of(each),
+            ready(each),
+            f"{counts['readyReplicas']}/{counts['desired'] if counts['desired'] is not None else counts['replicas']}",
+            counts["slurmIdle"],
+            counts["slurmAllocated"],
+            counts["slurmDrain"],
+            counts["slurmDown"],
+        ]
+        for each in facts.every("NodeSet")
+        for counts in [_counts(each)]
+    ]
+    return table(["NODESET", "READY", "PODS", "IDLE", "ALLOCATED", "DRAIN", "DOWN"], rows) if rows else ""
+
+
+def _partitions(facts: Facts) -> str:
+    rows = [
+        [row["name"], _state(str(row["state"])), row["nodes"], row["running"], row["pending"], row["object"] or "-"]
+        for row in partition_rows(facts)
+    ]
+    return table(["PARTITION", "STATE", "NODES", "RUNNING", "PENDING", "OBJECT"], rows) if rows else ""
+
+
+def _state(word: str) -> str:
+    return click.style(word, fg={"UP": "green", "-": "red"}.get(word, "yellow"))
+
+
+def _others(facts: Facts) -> str:
+    rows = [
+        [f"{kind.lower()}/{name_of(each)}", ready(each)]
+        for kind in ("Accounting", "RestApi", "LoginSet", "Token")
+        for each in facts.every(kind)
+    ]
+    return table(["OTHER", "READY"], rows) if rows else ""
+
+
+def _wrong(causes: Sequence[Cause]) -> str:
+    if not causes:
+        return click.style("nothing is wrong", fg="green") + "\n"
+    lines = [click.style(f"{len(causes)} wrong" if len(causes) > 1 else "one thing is wrong", fg="red")]
+    for cause in causes:
+        lines += [f"  {cause.sentence}", f"    {click.style(cause.command, bold=True)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,42 @@
+"""A cause: one sentence, what it rests on, and the one command that comes next.
+
+Made by the walks of this package, shown by `kubectl slurm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something is not as it should be."""
+
+    # Stable, for machines.
+    code: str
+    sentence: str
+    command: str
+    # From what was asked about down to this, each line a step.
+    trail: tuple[str, ...] = ()
+
+    def under(self, step: str) -> Cause:
+        """The same cause, reached from one step further up."""
+        return replace(self, trail=(step, *self.trail))
+
+
+@dataclass(frozen=True, slots=True)
+class Fine:
+    """Nothing is wrong with it."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """There is no such thing."""
+
+    sentence: str
+    command: str
+
+
+Answer = Cause | Fine | Unseen

@@ -1,0 +1,127 @@
+"""Why a job waits, or how it ended: Slurm's own reason, and what is behind it.
+
+In: facts and a job's number. Out: an answer.
+"""
+
+from __future__ import annotations
+
+from slurm_operator.diagnose import node as nodes
+from slurm_operator.diagnose import partition as partitions
+from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmJob
+
+# Slurm's reason: what it means.
+MEANINGS = {
+    "Priority": "jobs of higher priority wait for the same nodes",
+    "Dependency": "it waits for another job: {Dependency}",
+    "DependencyNeverSatisfied": "it waits for a job that failed, and so will never start",
+    "BeginTime": "it is not to start before {StartTime}",
+    "JobHeldUser": "its owner holds it",
+    "JobHeldAdmin": "an administrator holds it",
+    "PartitionTimeLimit": "it asks for {TimeLimit}, which is more than its partition allows",
+    "PartitionNodeLimit": "it asks for {NumNodes} nodes, which is more, or fewer, than its partition allows",
+    "BadConstraints": "no node has what it asks for: {Features}",
+    "Licenses": "it waits for licenses: {Licenses}",
+    "Reservation": "its reservation has not begun",
+    "ReqNodeNotAvail": "a node that it asks for, or needs, is not there",
+    "InvalidAccount": "its account {Account} does not exist",
+    "InvalidQOS": "its QOS {QOS} does not exist",
+    "NodeDown": "a node that it needs is down",
+    "launch failed requeued held": "it could not be launched, and is held",
+}
+COMMANDS = {
+    "JobHeldUser": "scontrol release {id}",
+    "JobHeldAdmin": "scontrol release {id}",
+    "launch failed requeued held": "scontrol release {id}",
+    "DependencyNeverSatisfied": "scancel {id}",
+}
+ENDINGS = {
+    "NODE_FAIL": "a node failed under it",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "TIMEOUT": "it ran longer than its time limit {TimeLimit}",
+    "CANCELLED": "it was cancelled",
+    "PREEMPTED": "a job of higher priority took its place",
+    "FAILED": "its script ended with code {ExitCode}",
+}
+PARTITION_REASONS = frozenset({"PartitionDown", "PartitionInactive"})
+
+
+def why(facts: Facts, name: str) -> Answer:
+    """Why a job does not run."""
+    for slurm in facts.slurm.values():
+        if isinstance(slurm, Slurm) and name in slurm.jobs:
+            return _job(facts, slurm.jobs[name], slurm)
+    for cluster, slurm in facts.slurm.items():
+        if isinstance(slurm, Silence):
+            return nodes.silent(facts, cluster, slurm)
+    return Unseen(
+        f"Slurm does not remember a job {name}; accounting may",
+        f"kubectl slurm -n {facts.namespace} shell -- sacct -j {name}",
+    )
+
+
+def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+    if job.state == "PENDING":
+        return _pending(facts, job, slurm)
+    if job.state in ENDINGS:
+        return Cause(
+            job.state,
+            f"job {job.id} is {job.state}: {_filled(ENDINGS[job.state], job)}",
+            f"kubectl slurm -n {facts.namespace} shell -- sacct -j {job.id} -o JobID,State,ExitCode,NodeList",
+        )
+    return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {', '.join(job.nodes)}" if job.nodes else ""))
+
+
+def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+    step = f"job {job.id} waits, and Slurm says {job.reason}"
+    reason = job.reason.partition(",")[0].strip()
+    if reason in PARTITION_REASONS:
+        answer = partitions.why(facts, job.partition)
+        return answer.under(step) if isinstance(answer, Cause) else _plain(facts, job, "its partition is not up", step)
+    if reason in ("Resources", "ReqNodeNotAvail", "NodeDown", "None") or "DOWN" in job.reason:
+        deeper = _short_of_nodes(facts, job, slurm)
+        if deeper is not None:
+            return deeper.under(step)
+    if reason == "Resources":
+        return _plain(facts, job, f"every node that fits it in partition {job.partition} is busy", step)
+    if reason in ("None", ""):
+        return Fine(f"job {job.id} was just submitted; Slurm has not tried to start it yet")
+    said = MEANINGS.get(reason)
+    if said is None and reason.startswith(("QOS", "Assoc", "MaxJobs", "MaxCpu")):
+        said = f"a limit of its account, user or QOS is reached: {reason}"
+    return _plain(facts, job, _filled(said, job) if said else f"Slurm says {job.reason}", step)
+
+
+def _short_of_nodes(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """Nodes that are missing, not merely busy."""
+    upper = partitions.why(facts, job.partition)
+    if isinstance(upper, Cause):
+        return upper
+    found = slurm.partitions.get(job.partition)
+    names = found.nodes if found is not None else ()
+    wanted = int(text) if (text := job.wants.get("NumNodes", "1").partition("-")[0]).isdecimal() else 1
+    if len(names) < wanted:
+        return Cause(
+            "PartitionTooSmall",
+            f"it asks for {wanted} nodes, and partition {job.partition} has {len(names)}",
+            f"kubectl -n {facts.namespace} get nodesets.slinky.slurm.net",
+        )
+    for name in names:
+        answer = nodes.why(facts, name)
+        if isinstance(answer, Cause) and len(names) - 1 < wanted:
+            return answer
+    return None
+
+
+def _plain(facts: Facts, job: SlurmJob, said: str, step: str) -> Cause:
+    reason = job.reason.partition(",")[0].strip()
+    command = COMMANDS.get(reason, "scontrol show job {id}").format(id=job.id)
+    return Cause(
+        reason, f"job {job.id} waits: {said}", f"kubectl slurm -n {facts.namespace} shell -- {command}", (step,)
+    )
+
+
+def _filled(text: str, job: SlurmJob) -> str:
+    for key, value in job.wants.items():
+        text = text.replace(f"{{{key}}}", value)
+    return text

@@ -1,0 +1,160 @@
+"""Why a Slurm node takes no jobs: from its pod over its registration to who drained it.
+
+In: facts and the name of a Slurm node, or of its pod. Out: an answer.
+"""
+
+from __future__ import annotations
+
+from slurm_operator.build import labels
+from slurm_operator.diagnose import pod as pods
+from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    Silence,
+    Slurm,
+    SlurmNode,
+    annotation_of,
+    condition_of,
+    controller_of,
+    host_of,
+    label_of,
+    name_of,
+    spec_of,
+)
+from slurm_operator.slurm import policy
+
+WORKER = labels.WORKER.daemon
+
+
+def why(facts: Facts, name: str) -> Answer:
+    """Why a node takes no jobs."""
+    pod = _pod(facts, name)
+    host = host_of(pod) if pod is not None else name
+    if pod is not None:
+        broken = pods.why(facts, name_of(pod))
+        if broken is not None:
+            return broken.under(f"node {host} is pod {name_of(pod)}")
+    cluster, slurm = _cluster(facts, host, pod)
+    if isinstance(slurm, Silence):
+        return silent(facts, cluster, slurm)
+    node = slurm.nodes.get(host)
+    if node is None:
+        return _unknown(facts, host, pod)
+    return _state(facts, node, pod)
+
+
+def _pod(facts: Facts, name: str) -> Object | None:
+    workers = [pod for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == WORKER]
+    return next((pod for pod in workers if name in (name_of(pod), host_of(pod))), None)
+
+
+def _cluster(facts: Facts, host: str, pod: Object | None) -> tuple[str, Slurm | Silence]:
+    owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, ""))) if pod is not None else None
+    if owner is not None:
+        return controller_of(owner), facts.slurm_of(controller_of(owner))
+    for name, slurm in facts.slurm.items():
+        if isinstance(slurm, Slurm) and host in slurm.nodes:
+            return name, slurm
+    name = next(iter(facts.slurm), "")
+    return name, facts.slurm_of(name)
+
+
+def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
+    """Why a cluster cannot be asked."""
+    for pod in facts.pods_of(labels.CONTROLLER, cluster):
+        broken = pods.why(facts, name_of(pod))
+        if broken is not None:
+            return broken.under(f"slurmctld of {cluster!r} does not answer: {slurm.why}")
+    return Cause(
+        "SlurmSilent",
+        f"slurmctld of {cluster!r} does not answer: {slurm.why}",
+        f"kubectl slurm -n {facts.namespace} logs controller/{cluster}",
+    )
+
+
+def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
+    if pod is None:
+        return Unseen(
+            f"neither Kubernetes nor Slurm knows a node {host!r} in namespace {facts.namespace}",
+            f"kubectl slurm -n {facts.namespace} status",
+        )
+    lines = facts.logs.get((name_of(pod), WORKER), ())
+    known = pods.words(pod, WORKER, lines)
+    command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
+    step = f"pod {name_of(pod)} is ready, but Slurm has no node {host!r}"
+    if known is not None:
+        return Cause(known[0], known[1], command, (step,))
+    return Cause(
+        "NotRegistered", f"pod {name_of(pod)} is ready, but its slurmd has not registered as {host!r}", command
+    )
+
+
+def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Answer:
+    if "DRAIN" in node.states:
+        return _drained(facts, node, pod)
+    if "INVALID_REG" in node.states:
+        return Cause(
+            "RegistrationRefused",
+            f"slurmctld refuses what {node.name} registered: {node.reason or 'no reason is given'}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {node.name}",
+        )
+    if node.states & {"DOWN", "NOT_RESPONDING", "FAIL"}:
+        return _down(facts, node, pod)
+    return Fine(f"node {node.name} is {'+'.join(sorted(node.states)).lower()} and takes jobs")
+
+
+def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
+    state = "+".join(sorted(node.states)).lower()
+    if pod is None:
+        return Cause(
+            "PodGone",
+            f"node {node.name} is {state} since it has no pod any more; its record is left over",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={node.name}",
+        )
+    command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
+    known = pods.words(pod, WORKER, facts.logs.get((name_of(pod), WORKER), ()))
+    if known is not None:
+        return Cause(known[0], known[1], command, (f"node {node.name} is {state}",))
+    said = f" ({node.reason})" if node.reason else ""
+    return Cause(
+        "NotResponding", f"node {node.name} is {state}{said}: slurmctld does not hear from its slurmd", command
+    )
+
+
+def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
+    if not policy.drain_is_ours(node.reason):
+        return Cause(
+            "DrainedBySomebody",
+            f"somebody has drained {node.name}: {node.reason or 'no reason was given'}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume",
+        )
+    machine = facts.get("Node", str(spec_of(pod).get("nodeName", ""))) if pod is not None else None
+    if machine is not None and spec_of(machine).get("unschedulable"):
+        return Cause(
+            "KubernetesNodeCordoned",
+            f"{node.name} is drained since its Kubernetes node {name_of(machine)} is cordoned",
+            f"kubectl uncordon {name_of(machine)}",
+            (f"the drain's reason: {node.reason}",),
+        )
+    if pod is not None and _cordoned(pod):
+        return Cause(
+            "PodCordoned",
+            f"{node.name} is drained since its pod {name_of(pod)} is cordoned by annotation",
+            f"kubectl slurm -n {facts.namespace} undrain {node.name}",
+        )
+    return Cause(
+        "GoingAway",
+        f"{node.name} is drained by the operator: {node.reason.removeprefix(policy.REASON_PREFIX)}",
+        f"kubectl slurm -n {facts.namespace} status",
+    )
+
+
+def _cordoned(pod: Object) -> bool:
+    keys = (labels.POD_CORDON, labels.OLD_POD_CORDON)
+    return any(annotation_of(pod, key) == "true" for key in keys)
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod is ready."""
+    return (condition_of(pod, "Ready") or {}).get("status") == "True"

@@ -1,0 +1,269 @@
+"""Why a pod does not run, or is not ready: from its schedule over its volumes and images to its containers' last words.
+
+In: facts and the name of a pod. Out: a cause, or None when the pod is well. Used by every other walk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of, status_of
+
+IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+MOUNT_REASONS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
+OUT_OF_MEMORY = "OOMKilled"
+
+# What daemons say when something else is wrong than they themselves: (pattern, code, sentence).
+WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(
+            r"(?i)auth(entication)? (error|fail)|decode failed|invalid (auth )?credential|bad signature|jwt.*fail"
+        ),
+        "KeyMismatch",
+        "its key is not the cluster's: {pod} was started with another slurm.key than slurmctld",
+    ),
+    (
+        re.compile(r"(?i)unable to resolve|could not resolve|name or service not known|getaddrinfo"),
+        "NameNotResolved",
+        "{pod} cannot resolve a host name that it needs: {line}",
+    ),
+    (
+        re.compile(r"(?i)unable to process configuration|parse error|parsing error|invalid slurm\.conf|bad value"),
+        "ConfigurationUnreadable",
+        "{container} cannot read its configuration: {line}",
+    ),
+    (
+        re.compile(
+            r"(?i)unable to contact slurm controller|unable to establish.*controller|connection refused|timed out"
+        ),
+        "ControllerUnreachable",
+        "{pod} does not reach slurmctld: {line}",
+    ),
+    (
+        re.compile(
+            r"(?i)access denied for user|can't connect to .*mysql|unknown mysql server|mysql_real_connect failed"
+        ),
+        "DatabaseUnreachable",
+        "slurmdbd does not get into its database: {line}",
+    ),
+    (re.compile(r"(?i)no space left on device"), "DiskFull", "a disk is full: {line}"),
+)
+
+
+def why(facts: Facts, name: str) -> Cause | None:
+    """Why a pod is not ready."""
+    pod = facts.get("Pod", name)
+    if pod is None:
+        return None
+    for look in (_going, _unscheduled, _volumes, _containers, _evicted, _unready):
+        cause = look(facts, pod)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _kubectl(facts: Facts, rest: str) -> str:
+    return f"kubectl -n {facts.namespace} {rest}"
+
+
+def _going(facts: Facts, pod: Object) -> Cause | None:
+    if not (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return None
+    return Cause(
+        "PodIsEnding",
+        f"pod {name_of(pod)} is being deleted, and its containers have not ended yet",
+        _kubectl(facts, f"get pod {name_of(pod)} -o wide"),
+    )
+
+
+def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
+    scheduled = condition_of(pod, "PodScheduled")
+    if spec_of(pod).get("nodeName") or status_of(pod).get("phase") != "Pending":
+        return None
+    claim = _unbound(facts, pod)
+    if claim is not None:
+        return claim
+    message = str((scheduled or {}).get("message", ""))
+    if scheduled is None or scheduled.get("status") == "True":
+        return Cause(
+            "NotScheduledYet",
+            f"no scheduler has looked at pod {name_of(pod)} yet",
+            _kubectl(facts, f"describe pod {name_of(pod)}"),
+        )
+    code, said = _reading(message)
+    return Cause(
+        code,
+        f"no node takes pod {name_of(pod)}: {said}",
+        _kubectl(facts, f"describe pod {name_of(pod)}"),
+        (f"the scheduler says: {message}",),
+    )
+
+
+def _reading(message: str) -> tuple[str, str]:
+    lower = message.lower()
+    for part, code, said in (
+        ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
+        ("taint", "Tainted", "the nodes have taints that the pod does not tolerate"),
+        ("unschedulable", "NodesCordoned", "the nodes are cordoned"),
+        ("node affinity", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
+        ("node selector", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
+        ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
+    ):
+        if part in lower:
+            return code, said
+    return "Unschedulable", message or "no reason is given"
+
+
+def _lacking(message: str) -> str:
+    found = re.findall(r"Insufficient ([\w./-]+)", message)
+    return " and ".join(dict.fromkeys(found)) or "resources"
+
+
+def _claims(pod: Object) -> Iterator[str]:
+    for volume in spec_of(pod).get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if name:
+            yield str(name)
+
+
+def _unbound(facts: Facts, pod: Object) -> Cause | None:
+    for name in _claims(pod):
+        claim = facts.get("PersistentVolumeClaim", name)
+        if claim is None:
+            return Cause(
+                "ClaimMissing",
+                f"pod {name_of(pod)} waits for the claim {name!r}, which does not exist",
+                _kubectl(facts, "get pvc"),
+            )
+        if status_of(claim).get("phase") in ("Bound", None):
+            continue
+        return _unbound_claim(facts, pod, claim)
+    return None
+
+
+def _unbound_claim(facts: Facts, pod: Object, claim: Object) -> Cause | None:
+    name, wanted = name_of(claim), spec_of(claim).get("storageClassName")
+    known = {name_of(each) for each in facts.every("StorageClass")}
+    events = [str(event.get("message", "")) for event in facts.events_of("PersistentVolumeClaim", name)]
+    if wanted and "StorageClass" in facts.objects and wanted not in known:
+        return Cause(
+            "StorageClassMissing",
+            f"claim {name!r} of pod {name_of(pod)} asks for the storage class {wanted!r}, which does not exist",
+            _kubectl(facts, "get storageclass"),
+        )
+    waits = [each for each in facts.every("StorageClass") if name_of(each) == wanted]
+    if any(each.get("volumeBindingMode") == "WaitForFirstConsumer" for each in waits) and not _failed(events):
+        return None
+    return Cause(
+        "ClaimNotBound",
+        f"claim {name!r} of pod {name_of(pod)} is not bound: {events[-1] if events else 'no volume fits it'}",
+        _kubectl(facts, f"describe pvc {name}"),
+    )
+
+
+def _failed(events: list[str]) -> bool:
+    return any("fail" in each.lower() or "error" in each.lower() for each in events)
+
+
+def _volumes(facts: Facts, pod: Object) -> Cause | None:
+    if status_of(pod).get("phase") != "Pending":
+        return None
+    for event in reversed(facts.events_of("Pod", name_of(pod))):
+        if event.get("reason") in MOUNT_REASONS:
+            return Cause(
+                "VolumeNotMounted",
+                f"a volume of pod {name_of(pod)} cannot be mounted: {event.get('message', '')}",
+                _kubectl(facts, f"describe pod {name_of(pod)}"),
+            )
+    return None
+
+
+def _statuses(pod: Object) -> Iterator[Mapping[str, Any]]:
+    yield from status_of(pod).get("initContainerStatuses") or ()
+    yield from status_of(pod).get("containerStatuses") or ()
+
+
+def _containers(facts: Facts, pod: Object) -> Cause | None:
+    for status in _statuses(pod):
+        cause = _container(facts, pod, status)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | None:
+    name, state = str(status.get("name")), status.get("state") or {}
+    waiting = state.get("waiting") or {}
+    reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
+    if reason in IMAGE_REASONS:
+        return Cause(
+            "ImageNotPulled",
+            f"the image {status.get('image')} of container {name} cannot be had: {message or reason}",
+            _kubectl(facts, f"describe pod {name_of(pod)}"),
+        )
+    if reason in ("CreateContainerConfigError", "CreateContainerError"):
+        return Cause(
+            "ContainerNotMade",
+            f"container {name} cannot be made: {message or reason}",
+            _kubectl(facts, f"describe pod {name_of(pod)}"),
+        )
+    ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
+    failed = ended and (int(ended.get("exitCode") or 0) != 0 or ended.get("reason") == OUT_OF_MEMORY)
+    if failed and not status.get("ready") and not state.get("running"):
+        return _ended(facts, pod, name, ended, int(status.get("restartCount") or 0))
+    return None
+
+
+def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], restarts: int) -> Cause:
+    command = _kubectl(facts, f"logs {name_of(pod)} -c {container} --previous --tail=20")
+    if ended.get("reason") == OUT_OF_MEMORY:
+        return Cause(
+            "OutOfMemory", f"container {container} of pod {name_of(pod)} used more memory than its limit", command
+        )
+    lines = facts.logs.get((name_of(pod), container), ())
+    known = words(pod, container, lines)
+    if known is not None:
+        return Cause(known[0], known[1], command, (f"container {container} has ended {restarts} times",))
+    last = _last_fault(lines)
+    said = f": {last}" if last else f" with code {ended.get('exitCode')}"
+    return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{said}", command)
+
+
+def words(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str, str] | None:
+    """A known trouble in what a daemon has said: code and sentence."""
+    for pattern, code, sentence in WORDS:
+        line = next((line.strip() for line in reversed(lines) if pattern.search(line)), None)
+        if line is not None:
+            return code, sentence.format(pod=f"pod {name_of(pod)}", container=container, line=line)
+    return None
+
+
+def _last_fault(lines: tuple[str, ...]) -> str:
+    faults = [line.strip() for line in lines if re.search(r"(?i)fatal|error|denied|cannot|failed|not found", line)]
+    spoken = [line.strip() for line in lines if line.strip()]
+    return (faults or spoken or [""])[-1]
+
+
+def _evicted(facts: Facts, pod: Object) -> Cause | None:
+    if status_of(pod).get("phase") != "Failed":
+        return None
+    said = status_of(pod).get("message") or status_of(pod).get("reason") or "no reason is given"
+    return Cause("PodFailed", f"pod {name_of(pod)} has failed: {said}", _kubectl(facts, f"describe pod {name_of(pod)}"))
+
+
+def _unready(facts: Facts, pod: Object) -> Cause | None:
+    ready = condition_of(pod, "Ready")
+    if status_of(pod).get("phase") != "Running" or (ready or {}).get("status") == "True":
+        return None
+    slow = [str(each.get("name")) for each in _statuses(pod) if not each.get("ready")]
+    container = slow[0] if slow else "?"
+    known = words(pod, container, facts.logs.get((name_of(pod), container), ()))
+    command = _kubectl(facts, f"logs {name_of(pod)} -c {container} --tail=20")
+    if known is not None:
+        return Cause(known[0], known[1], command)
+    probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
+    said = f": {probes[-1].get('message')}" if probes else ", and its probe has not succeeded yet"
+    return Cause("ProbeFails", f"container {container} of pod {name_of(pod)} runs but is not ready{said}", command)

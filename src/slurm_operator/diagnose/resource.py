@@ -1,0 +1,222 @@
+"""Why a resource of ours is not ready: what its conditions say, then its references, then its pods.
+
+In: facts, a kind and a name. Out: an answer. A condition that names the fault is the answer; one that only waits leads
+on to what it waits for.
+"""
+
+from __future__ import annotations
+
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.build import labels
+from slurm_operator.diagnose import node as nodes
+from slurm_operator.diagnose import pod as pods
+from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    Silence,
+    condition_of,
+    controller_of,
+    host_of,
+    name_of,
+    spec_of,
+    status_of,
+)
+
+COMPONENTS = {
+    "Controller": labels.CONTROLLER,
+    "Accounting": labels.ACCOUNTING,
+    "RestApi": labels.RESTAPI,
+    "LoginSet": labels.LOGIN,
+    "NodeSet": labels.WORKER,
+}
+# Reasons that name a fault in the resource itself: nothing further down matters before it is mended.
+FAULTS = frozenset(
+    {
+        *("InvalidSpec", "OverlayConflict", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),
+        *("SecondDefault", "NotSupported", "Forbidden", "Invalid", "ConfigInvalid", "RolledBack", "Refused"),
+    }
+)
+CONFIG = ("ConfigValid", "ConfigApplied")
+
+
+def why(facts: Facts, kind: str, name: str) -> Answer:
+    """Why a resource is not ready."""
+    resource = facts.get(kind, name)
+    if resource is None:
+        return Unseen(
+            f"there is no {kind} {name!r} in namespace {facts.namespace}", f"kubectl get {BY_NAME[kind].plural} -A"
+        )
+    for look in (_fault, _unseen_by_operator, _controller, _no_pods, _pods, _configuration, _workers, _unready):
+        cause = look(facts, kind, resource)
+        if cause is not None:
+            return cause
+    return Fine(f"{kind} {name} is ready")
+
+
+def _describe(facts: Facts, kind: str, name: str) -> str:
+    return f"kubectl -n {facts.namespace} describe {kind.lower()} {name}"
+
+
+def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    for each in ("Ready", "Accepted", *CONFIG):
+        condition = condition_of(resource, each) or {}
+        if condition.get("status") == "False" and condition.get("reason") in FAULTS:
+            return Cause(
+                str(condition["reason"]),
+                f"{kind} {name_of(resource)}: {condition.get('message', '')}",
+                _describe(facts, kind, name_of(resource)),
+            )
+    return None
+
+
+def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    generation = (resource.get("metadata") or {}).get("generation")
+    seen = status_of(resource).get("observedGeneration")
+    if seen is not None and (generation is None or int(seen) >= int(generation)):
+        return None
+    said = "has never looked at it" if seen is None else "has not looked at its last change"
+    return Cause(
+        "OperatorAbsent",
+        f"the operator {said}: it does not run, or does not watch namespace {facts.namespace}",
+        "kubectl get pods -A -l app.kubernetes.io/name=slurm-operator",
+        (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen}",),
+    )
+
+
+def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    if kind == "Controller":
+        return None
+    owner = controller_of(resource)
+    if not owner:
+        return None
+    found = facts.get("Controller", owner)
+    if found is None:
+        return Cause(
+            "ReferenceNotFound",
+            f"{kind} {name_of(resource)} belongs to Controller {owner!r}, which does not exist",
+            f"kubectl -n {facts.namespace} get controllers.slinky.slurm.net",
+        )
+    if kind == "LoginSet" or spec_of(found).get("external"):
+        return None
+    for pod in facts.pods_of(labels.CONTROLLER, owner):
+        broken = pods.why(facts, name_of(pod))
+        if broken is not None and not _is_ready(resource):
+            return broken.under(f"{kind} {name_of(resource)} needs slurmctld of {owner!r}")
+    return None
+
+
+def _no_pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    if kind not in COMPONENTS or facts.pods_of(COMPONENTS[kind], name_of(resource)):
+        return None
+    spec = spec_of(resource)
+    if spec.get("external"):
+        return None
+    if kind == "NodeSet" and spec.get("replicas") == 0:
+        return Cause(
+            "ScaledToZero",
+            f"NodeSet {name_of(resource)} has no workers, since its replicas are 0",
+            f"kubectl -n {facts.namespace} scale nodeset/{name_of(resource)} --replicas=1",
+        )
+    return _refused_pod(facts, resource)
+
+
+def _refused_pod(facts: Facts, resource: Object) -> Cause | None:
+    for each in ("StatefulSet", "Deployment", "NodeSet", "ReplicaSet"):
+        for owner in facts.every(each):
+            if not _belongs(owner, resource):
+                continue
+            for event in reversed(facts.events_of(each, name_of(owner))):
+                if event.get("reason") == "FailedCreate":
+                    return Cause(
+                        "PodRefused",
+                        f"Kubernetes refuses the pods of {name_of(resource)}: {event.get('message', '')}",
+                        f"kubectl -n {facts.namespace} describe {each.lower()} {name_of(owner)}",
+                    )
+    return None
+
+
+def _belongs(owner: Object, resource: Object) -> bool:
+    if owner is resource:
+        return True
+    uid = (resource.get("metadata") or {}).get("uid")
+    references = (owner.get("metadata") or {}).get("ownerReferences") or ()
+    return any(each.get("uid") == uid for each in references)
+
+
+def _pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    if kind not in COMPONENTS:
+        return None
+    for pod in facts.pods_of(COMPONENTS[kind], name_of(resource)):
+        broken = pods.why(facts, name_of(pod))
+        if broken is not None and broken.code != "PodIsEnding":
+            return broken.under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
+    return None
+
+
+def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    if kind != "Controller":
+        return None
+    for pod in facts.pods_of(labels.CONTROLLER, name_of(resource)):
+        mounted = _mounted_by_sub_path(pod)
+        if mounted:
+            return Cause(
+                "SubPathMount",
+                f"container {mounted} mounts /etc/slurm by subPath, so configuration changes never reach it",
+                f"kubectl -n {facts.namespace} get pod {name_of(pod)} -o yaml",
+            )
+    for each in CONFIG:
+        condition = condition_of(resource, each) or {}
+        if condition.get("status") == "False":
+            return Cause(
+                f"{each}No",
+                f"the configuration is not in effect: {condition.get('message', '')}",
+                f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
+            )
+    return None
+
+
+def _mounted_by_sub_path(pod: Object) -> str:
+    spec = spec_of(pod)
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        for mount in container.get("volumeMounts") or ():
+            if mount.get("subPath") and str(mount.get("mountPath", "")).startswith("/etc/slurm"):
+                return str(container.get("name"))
+    return ""
+
+
+def _workers(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    if kind != "NodeSet":
+        return None
+    slurm = facts.slurm_of(controller_of(resource))
+    if isinstance(slurm, Silence):
+        return None if _is_ready(resource) else _reachable(facts, resource, slurm)
+    for pod in facts.pods_of(labels.WORKER, name_of(resource)):
+        answer = nodes.why(facts, host_of(pod))
+        if isinstance(answer, Cause) and answer.code != "PodIsEnding":
+            return answer.under(f"NodeSet {name_of(resource)} has worker {host_of(pod)}")
+    return None
+
+
+def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:
+    condition = condition_of(resource, "SlurmReachable") or {}
+    return Cause(
+        "SlurmSilent",
+        f"Slurm cannot be asked: {condition.get('message') or slurm.why}",
+        f"kubectl slurm -n {facts.namespace} doctor",
+    )
+
+
+def _unready(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    ready = condition_of(resource, "Ready") or {}
+    if ready.get("status") == "True":
+        return None
+    return Cause(
+        str(ready.get("reason") or "NotReady"),
+        f"{kind} {name_of(resource)} is not ready: {ready.get('message') or 'it has no condition Ready'}",
+        _describe(facts, kind, name_of(resource)),
+    )
+
+
+def _is_ready(resource: Object) -> bool:
+    return (condition_of(resource, "Ready") or {}).get("status") == "True"
