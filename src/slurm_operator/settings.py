@@ -26,6 +26,8 @@ class Settings:
     cluster_domain: str = "cluster.local"
     # Types of Kubernetes node conditions whose words become the reason of a drain.
     propagated_node_conditions: tuple[str, ...] = ()
+    # How far users' pod templates may reach; None is no bound.
+    allowed_pod_features: frozenset[str] | None = frozenset()
     # How slurmrestd is reached; {service}, {namespace} and {port} are filled in.
     restapi_address: str = "http://{service}.{namespace}:{port}"
 

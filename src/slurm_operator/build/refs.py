@@ -28,6 +28,8 @@ class Refs:
     accountings: Mapping[str, Accounting] = field(default_factory=dict)
     nodesets: tuple[NodeSet, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    # The Controllers that have a RestApi: only there can partitions be changed live.
+    served: frozenset[str] = frozenset()
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     domain: str = "cluster.local"
@@ -35,6 +37,8 @@ class Refs:
     serves_service_monitors: bool = True
     # What a StatefulSet of an older release is governed by; the field cannot change without losing its pods.
     governing_services: Mapping[str, str] = field(default_factory=dict)
+    # How far pod templates may reach; None where nobody has set a bound, as on the command line.
+    allowed_pod_features: frozenset[str] | None = None
 
     def controller(self, namespace: str, ref: ControllerRef) -> Controller:
         """The Controller that a resource belongs to."""

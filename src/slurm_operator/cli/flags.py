@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 
+from slurm_operator.admission.rules import reach
 from slurm_operator.api.problem import did_you_mean
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,6 +64,12 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
         click.option("--metrics-addr", default=metrics, show_default=True, help="Address of /metrics; 0 turns it off."),
         switch("--metrics-secure", help="Serve /metrics over TLS, to those whom Kubernetes lets read it."),
         switch("--enable-http2", help="Accepted for the Go operator's sake; these servers speak HTTP/1.1."),
+        click.option(
+            "--allow-pod-features",
+            default="",
+            metavar="A,B|all",
+            help=f"What pod templates of users may ask for: {', '.join(reach.FEATURES)}; none of it by default.",
+        ),
         switch("--leader-elect", help="Let only one of several write."),
         click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),
         click.option("--log-level", "--zap-log-level", "log_level", default="info", show_default=True),
@@ -133,6 +140,18 @@ def _host(host: str, flag: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError as error:
         raise click.BadParameter(f"{flag}: {host!r} is not an IP address or localhost") from error
+
+
+def pod_features(text: str) -> frozenset[str] | None:
+    """What pod templates may ask for; None is anything."""
+    chosen = names(text)
+    if "all" in chosen:
+        return None
+    for name in chosen:
+        if name not in reach.FEATURES:
+            known = (*reach.FEATURES, "all")
+            raise click.BadParameter(f"--allow-pod-features: unknown feature {name!r}{did_you_mean(name, known)}")
+    return frozenset(chosen)
 
 
 def level(text: str) -> str:

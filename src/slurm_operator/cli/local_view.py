@@ -38,6 +38,8 @@ def as_text(health: Health) -> str:
     lines.append(f"  {'supervisor':12} {pid}")
     lines += [f"  {record.name:12} {_part(record)}" for record in health.parts]
     lines += [f"  {'API':12} {'answers' if health.answers else 'does not answer'}"]
+    if health.answers and not health.agent_answers:
+        lines += [f"  {'pods':12} logs and exec do not answer yet: the node agent is starting"]
     lines += [f"  {'ok ' if each.ready else '-- '} {each.title}: {each.message}" for each in health.objects]
     lines += [f"  !! {sentence}" for sentence in health.trouble]
     return "\n".join(lines) + "\n"

@@ -153,6 +153,7 @@ def run(**given: Any) -> None:
         health=flags.address(given["health_addr"], "--health-addr"),
         metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
         metrics_secure=given["metrics_secure"],
+        allowed_pod_features=flags.pod_features(given["allow_pod_features"]),
         profile=flags.address(given["profile_addr"], "--profile-addr") if given["profile"] else ("", 0),
         workers=flags.workers_of(given),
         restapi_address=given["restapi_address"],
@@ -196,6 +197,7 @@ def webhook(**given: Any) -> None:
         health=flags.address(given["health_addr"], "--health-addr"),
         metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
         metrics_secure=given["metrics_secure"],
+        allowed_pod_features=flags.pod_features(given["allow_pod_features"]),
     )
     chosen = Certificates(
         folder=given["cert_dir"],

@@ -132,7 +132,7 @@ def _observer(client: Client, settings: Settings, domain: str) -> Observer:
         )
         for kind in kinds
     }
-    return Observer(raw, (), None, domain)
+    return Observer(raw, (), None, domain, settings.allowed_pod_features)
 
 
 def _caches(observer: Observer) -> Iterator[Cache[RawObject]]:

@@ -20,6 +20,7 @@ from slurm_operator.api.meta import GROUP, Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import FieldProblem, shown
+from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import decode
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import Worker
@@ -61,12 +62,13 @@ class World:
     def refs(self, namespace: str) -> Refs:
         """What the builders may look at in a namespace."""
         here = self.namespaces[namespace]
-        by_kind = {kind: _of_kind(here, kind) for kind in (Controller, Accounting, NodeSet, Partition)}
+        by_kind = {kind: _of_kind(here, kind) for kind in (Controller, Accounting, NodeSet, Partition, RestApi)}
         return Refs(
             controllers={each.name: each for each in by_kind[Controller] if isinstance(each, Controller)},
             accountings={each.name: each for each in by_kind[Accounting] if isinstance(each, Accounting)},
             nodesets=tuple(each for each in by_kind[NodeSet] if isinstance(each, NodeSet)),
             partitions=tuple(each for each in by_kind[Partition] if isinstance(each, Partition)),
+            served=frozenset(each.spec.controller_ref.name for each in by_kind[RestApi] if isinstance(each, RestApi)),
             config_maps={name: dict(text_data(manifest.value)) for name, manifest in here.config_maps.items()},
             secrets={name: dict(_secret_data(manifest.value)) for name, manifest in here.secrets.items()},
             kubernetes_nodes=len(self.nodes),

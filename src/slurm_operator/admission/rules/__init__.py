@@ -17,6 +17,7 @@ from slurm_operator.admission.rules import (
     loginset,
     nodeset,
     partition,
+    reach,
     restapi,
     token,
 )
@@ -42,7 +43,7 @@ def check(new: Resource, old: Resource | None, refs: Refs) -> list[FieldProblem]
     if old is not None and _spec(old) == _spec(new):
         # Labels and finalizers may always change: what is wrong must still be let go.
         return []
-    found = list(RULES[type(new).__name__](new, old, refs))
+    found = [*RULES[type(new).__name__](new, old, refs), *reach.check(new, refs.allowed_pod_features)]
     return found if errors(found) else [*found, *buildable.check(new, refs)]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurm_operator.build import labels
+from slurm_operator.build.partition import adoption
 from slurm_operator.diagnose.facts import Object, condition_of, host_of, status_of
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.objects import NODES, PODS, RawObject, Resource
@@ -138,4 +139,5 @@ def items_of(text: str) -> list[str]:
 
 def drift_patch(partition: Object) -> dict[str, Any]:
     """What to write into a Partition so that it says what Slurm has now."""
-    return {str(row["field"]): row.get("found") for row in status_of(partition).get("drift") or () if row.get("field")}
+    rows = status_of(partition).get("drift") or ()
+    return adoption((str(row.get("field")), str(row.get("found", ""))) for row in rows)
