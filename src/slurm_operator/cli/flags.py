@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 
-from slurm_operator.admission.rules import reach
+from slurm_operator.api.pod_features import FEATURES
 from slurm_operator.api.problem import did_you_mean
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             "--allow-pod-features",
             default="",
             metavar="A,B|all",
-            help=f"What pod templates of users may ask for: {', '.join(reach.FEATURES)}; none of it by default.",
+            help=f"What pod templates of users may ask for: {', '.join(FEATURES)}; none of it by default.",
         ),
         switch("--leader-elect", help="Let only one of several write."),
         click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),
@@ -148,8 +148,8 @@ def pod_features(text: str) -> frozenset[str] | None:
     if "all" in chosen:
         return None
     for name in chosen:
-        if name not in reach.FEATURES:
-            known = (*reach.FEATURES, "all")
+        if name not in FEATURES:
+            known = (*FEATURES, "all")
             raise click.BadParameter(f"--allow-pod-features: unknown feature {name!r}{did_you_mean(name, known)}")
     return frozenset(chosen)
 

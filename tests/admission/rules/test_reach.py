@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slurm_operator.admission import rules
-from slurm_operator.admission.rules import reach
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.pod_features import FEATURES
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
 from slurm_operator.build.refs import Refs
@@ -96,7 +96,7 @@ def test_a_reach_is_refused_at_its_field_unless_its_feature_is_allowed(
     refused = errors(rules.check(decoded.resource, None, refs(frozenset())))
     assert [format_path(each.path) for each in refused] == [path]
     assert f"--allow-pod-features={feature}" in refused[0].message
-    others = frozenset(reach.FEATURES) - {feature}
+    others = frozenset(FEATURES) - {feature}
     assert errors(rules.check(decoded.resource, None, refs(others)))
     assert not errors(rules.check(decoded.resource, None, refs(frozenset({feature}))))
     assert not errors(rules.check(decoded.resource, None, refs(None)))

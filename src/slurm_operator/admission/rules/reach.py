@@ -12,12 +12,17 @@ from typing import Any
 
 from slurm_operator.api.embedded import EMBEDDED
 from slurm_operator.api.meta import Resource
+from slurm_operator.api.pod_features import (
+    CAPABILITIES,
+    HOST_NAMESPACES,
+    HOST_PATH,
+    HOST_PORTS,
+    PRIVILEGED,
+    SERVICE_ACCOUNT,
+    SYSCTLS,
+)
 from slurm_operator.api.problem import FieldProblem, Path, shown
 
-HOST_PATH, HOST_NAMESPACES, HOST_PORTS = "hostPath", "hostNamespaces", "hostPorts"
-PRIVILEGED, CAPABILITIES, SYSCTLS = "privileged", "capabilities", "sysctls"
-SERVICE_ACCOUNT = "serviceAccount"
-FEATURES = (HOST_PATH, HOST_NAMESPACES, HOST_PORTS, PRIVILEGED, CAPABILITIES, SYSCTLS, SERVICE_ACCOUNT)
 HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 # What Kubernetes itself calls safe; a pod's own namespaces hold them.
 SAFE_SYSCTLS = frozenset(
