@@ -213,6 +213,43 @@ def guessed(facts: Facts, name: str) -> str:
     return "partition" if known or in_slurm else "node"
 
 
+@command(main)
+@click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="FILE|DIR|-", help="Manifests.")
+@OUTPUT
+async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
+    """Say what would change live, restart, drain or wait, and until when, if manifests were applied."""
+    from slurm_operator.cli.kubectl import view
+    from slurm_operator.cli.world import load
+    from slurm_operator.diagnose.forecast import forecast
+
+    world = load(paths)
+    facts = await facts_of(where)
+    wanted = [each.manifest.value for each in world.loaded()]
+    effects = forecast(facts, wanted)
+    for finding in world.findings:
+        click.secho(str(finding), fg="red", err=True)
+    if output != "text":
+        rows = [
+            {
+                "what": each.what,
+                "way": each.way,
+                "sentence": each.sentence,
+                "jobs": list(each.jobs),
+                "until": each.until,
+            }
+            for each in effects
+        ]
+        click.echo(view.data(rows, output), nl=False)
+    elif effects:
+        cells = [
+            [each.what, each.way, each.sentence, ",".join(each.jobs) or "-", each.until or "-"] for each in effects
+        ]
+        click.echo(view.table(["WHAT", "WAY", "EFFECT", "WAITS FOR JOBS", "UNTIL"], cells), nl=False)
+    else:
+        click.echo("nothing would change")
+    sys.exit(1 if world.findings or any(each.way == "refused" for each in effects) else 0)
+
+
 # Nodes
 
 

@@ -1,0 +1,199 @@
+"""What would happen if these manifests were applied: what changes live, restarts, drains or waits, and until when.
+
+In: facts, and resources as somebody wants them. Out: effects in the order in which they would come. Pure; called by
+`kubectl slurm plan`. Both sides are built by the builders of the operator itself, so what they make alike is no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from slurm_operator.api.accounting import Accounting
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import Resource
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.partition import Partition
+from slurm_operator.api.validate import decode
+from slurm_operator.build import accounting, controller, labels, loginset, nodeset, restapi
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import slurm_conf
+from slurm_operator.diagnose.facts import Facts, Silence, SlurmJob, host_of
+
+R = TypeVar("R", bound=Resource)
+RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING"})
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that would happen."""
+
+    what: str
+    # made, live, reconfigure, restart, drain, refused or none.
+    way: str
+    sentence: str
+    # Jobs that would be waited for.
+    jobs: tuple[str, ...] = ()
+    until: str = ""
+
+
+def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> list[Effect]:
+    """Everything that would happen."""
+    decoded = [decode({**raw, "metadata": {**raw["metadata"], "namespace": facts.namespace}}) for raw in wanted]
+    wrong = [
+        Effect(f"{raw['kind']} {raw['metadata']['name']}", "refused", str(each.problems[0]))
+        for raw, each in zip(wanted, decoded, strict=True)
+        if each.resource is None
+    ]
+    resources = [each.resource for each in decoded if each.resource is not None]
+    before = _refs(facts)
+    after = _with(before, resources)
+    found = [effect for each in resources for effect in _one(facts, each, before, after)]
+    return [*wrong, *_configuration(resources, before, after), *found]
+
+
+def _refs(facts: Facts) -> Refs:
+    return Refs(
+        controllers={each.name: each for each in _typed(facts, Controller)},
+        accountings={each.name: each for each in _typed(facts, Accounting)},
+        nodesets=tuple(_typed(facts, NodeSet)),
+        partitions=tuple(_typed(facts, Partition)),
+        config_maps={name: item.get("data") or {} for name, item in facts.objects.get("ConfigMap", {}).items()},
+        kubernetes_nodes=len(facts.every("Node")),
+    )
+
+
+def _typed(facts: Facts, kind: type[R]) -> list[R]:
+    decoded = (decode(raw).resource for raw in facts.every(kind.__name__))
+    return [each for each in decoded if isinstance(each, kind)]
+
+
+def _with(refs: Refs, changed: Iterable[Resource]) -> Refs:
+    for each in changed:
+        if isinstance(each, Controller):
+            refs = replace(refs, controllers={**refs.controllers, each.name: each})
+        elif isinstance(each, Accounting):
+            refs = replace(refs, accountings={**refs.accountings, each.name: each})
+        elif isinstance(each, NodeSet):
+            refs = replace(refs, nodesets=_put(refs.nodesets, each))
+        elif isinstance(each, Partition):
+            refs = replace(refs, partitions=_put(refs.partitions, each))
+    return refs
+
+
+def _put(known: tuple[R, ...], new: R) -> tuple[R, ...]:
+    return (*(each for each in known if each.name != new.name), new)
+
+
+def _configuration(resources: Iterable[Resource], before: Refs, after: Refs) -> Iterator[Effect]:
+    touched = {each.name for each in resources if isinstance(each, Controller)}
+    touched |= {
+        str(ref.name) for each in resources if (ref := getattr(getattr(each, "spec", None), "controller_ref", None))
+    }
+    for name in sorted(touched & set(before.controllers) & set(after.controllers)):
+        try:
+            old = slurm_conf(before.controllers[name], before).text
+            new = slurm_conf(after.controllers[name], after).text
+        except BuildError as error:
+            yield Effect(f"Controller {name}", "refused", str(error))
+            continue
+        if old != new:
+            yield _conf_effect(after.controllers[name], old, new)
+
+
+def _conf_effect(cr: Controller, old: str, new: str) -> Effect:
+    lines = len(set(new.splitlines()) ^ set(old.splitlines()))
+    title = f"slurm.conf of {cr.name}"
+    if not cr.spec.inplace_reconfigure:
+        return Effect(title, "restart", f"{lines} lines change, and slurmctld restarts; jobs run on")
+    if _without_partitions(old) == _without_partitions(new):
+        return Effect(title, "live", f"{lines} partition lines change, in effect at once")
+    return Effect(title, "reconfigure", f"{lines} lines change, checked first, then read by the running slurmctld")
+
+
+def _without_partitions(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.lower().startswith("partitionname=")]
+
+
+def _one(facts: Facts, new: Resource, before: Refs, after: Refs) -> Iterator[Effect]:
+    title = f"{type(new).__name__} {new.name}"
+    if facts.get(type(new).__name__, new.name) is None:
+        yield Effect(title, "made", "it is new")
+        return
+    try:
+        if isinstance(new, NodeSet):
+            yield from _nodeset(facts, new, before, after)
+        else:
+            yield from _workload(new, title, facts, before, after)
+    except BuildError as error:
+        yield Effect(title, "refused", str(error))
+
+
+BUILDERS: dict[str, Any] = {
+    "Controller": controller.objects,
+    "LoginSet": loginset.objects,
+    "RestApi": restapi.objects,
+    "Accounting": accounting.objects,
+}
+
+
+def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs) -> Iterator[Effect]:
+    kind = type(new).__name__
+    old = decode(facts.objects[kind][new.name]).resource
+    if kind not in BUILDERS or old is None:
+        return
+    was, becomes = _templates(BUILDERS[kind](old, before)), _templates(BUILDERS[kind](new, after))
+    if was != becomes:
+        told = {"Controller": "; jobs run on, and submissions wait for some seconds", "LoginSet": "; sessions end"}
+        yield Effect(title, "restart", f"its pods are replaced{told.get(kind, '')}")
+
+
+def _templates(objects: Iterable[Mapping[str, Any]]) -> list[Any]:
+    return [each["spec"]["template"] for each in objects if each["kind"] in ("StatefulSet", "Deployment")]
+
+
+def _nodeset(facts: Facts, new: NodeSet, before: Refs, after: Refs) -> Iterator[Effect]:
+    old = next(each for each in before.nodesets if each.name == new.name)
+    owner = after.controllers.get(new.spec.controller_ref.name)
+    workers = [host_of(pod) for pod in facts.pods_of(labels.WORKER, new.name)]
+    title = f"NodeSet {new.name}"
+    if owner is not None and _template(old, owner, before) != _template(new, owner, after):
+        yield _rolled(facts, new, title, workers)
+    more = new.spec.replicas - old.spec.replicas
+    if more > 0 and not new.is_daemon:
+        yield Effect(title, "made", f"{more} workers are added")
+    elif more < 0 and not new.is_daemon:
+        jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
+        said = f"{-more} of {len(workers)} workers are drained and go once Slurm says that they are idle"
+        yield Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
+
+
+def _template(cr: NodeSet, owner: Controller, refs: Refs) -> Mapping[str, Any]:
+    return nodeset.pod_template(cr, owner, refs)
+
+
+def _rolled(facts: Facts, new: NodeSet, title: str, workers: Sequence[str]) -> Effect:
+    strategy = new.spec.update_strategy.type
+    if strategy == "OnDelete":
+        return Effect(title, "none", f"{len(workers)} workers stay as they are until somebody deletes them")
+    jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
+    said = f"{len(workers)} workers are replaced, each once it is drained and idle"
+    return Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
+
+
+def _jobs_on(facts: Facts, cluster: str, workers: Iterable[str]) -> list[SlurmJob]:
+    slurm = facts.slurm_of(cluster)
+    if isinstance(slurm, Silence):
+        return []
+    hosts = set(workers)
+    return [job for job in slurm.jobs.values() if job.state in RUNNING and hosts & set(job.nodes)]
+
+
+def _last(jobs: Iterable[SlurmJob]) -> str:
+    """When the last of these jobs ends at the latest."""
+    ends = [job.wants.get("EndTime", "Unknown") for job in jobs]
+    if not ends:
+        return ""
+    return "their own end: some have no time limit" if "Unknown" in ends else max(ends)

@@ -1,0 +1,90 @@
+"""What would happen if manifests were applied: live, in place, restarted, drained or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.build import labels
+from slurm_operator.diagnose.facts import Facts, slurm_facts
+from slurm_operator.diagnose.forecast import Effect, forecast
+
+Object = dict[str, Any]
+KEYS = {"slurmKeyRef": {"name": "a", "key": "b"}, "jwtKeyRef": {"name": "a", "key": "c"}}
+NODES = "NodeName=compute-0 State=ALLOCATED\nNodeName=compute-1 State=IDLE"
+JOBS = "JobId=7 JobState=RUNNING Partition=compute NodeList=compute-0 EndTime=2026-11-17T00:00:00"
+
+
+def resource(kind: str, name: str, **spec: Any) -> Object:
+    owner = {} if kind == "Controller" else {"controllerRef": {"name": "slurm"}}
+    place = {"name": name, "namespace": "slurm", "uid": "u"}
+    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": place, "spec": {**owner, **spec}}
+
+
+CONTROLLER = resource("Controller", "slurm", **KEYS)
+NODESET = resource("NodeSet", "compute", replicas=2, partition={"enabled": True})
+PARTITION = resource("Partition", "batch", nodeSets=["compute"])
+
+
+def worker(name: str) -> Object:
+    return {"metadata": {"name": name, "labels": labels.of_pod(labels.WORKER, "compute")}, "spec": {"hostname": name}}
+
+
+@pytest.fixture
+def facts() -> Facts:
+    objects: dict[str, dict[str, Object]] = {
+        "Controller": {"slurm": CONTROLLER},
+        "NodeSet": {"compute": NODESET},
+        "Partition": {"batch": PARTITION},
+        "Pod": {name: worker(name) for name in ("compute-0", "compute-1")},
+    }
+    return Facts("slurm", objects, {"slurm": slurm_facts(NODES, JOBS, "")})
+
+
+def changed(raw: Object, **spec: Any) -> Object:
+    return {**raw, "spec": {**raw["spec"], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ways"),
+    [
+        ([CONTROLLER, NODESET, PARTITION], []),
+        ([changed(PARTITION, maxTime="1:00:00")], ["live"]),
+        ([changed(NODESET, partition={"enabled": True, "config": "MaxTime=60"})], ["live"]),
+        ([changed(CONTROLLER, extraConf="MinJobAge=600")], ["reconfigure"]),
+        ([changed(CONTROLLER, inplaceReconfigure=False, extraConf="MinJobAge=600")], ["restart", "restart"]),
+        ([changed(NODESET, replicas=5)], ["made"]),
+        ([changed(NODESET, replicas=1)], ["drain"]),
+        ([changed(NODESET, slurmd={"image": "other:1"})], ["drain"]),
+        ([changed(NODESET, slurmd={"image": "other:1"}, updateStrategy={"type": "OnDelete"})], ["none"]),
+        ([resource("NodeSet", "gpu", replicas=1)], ["reconfigure", "made"]),
+        ([changed(PARTITION, maxTime="soon")], ["refused"]),
+    ],
+    ids=[
+        "nothing",
+        "a partition",
+        "a node set's own partition",
+        "a line of slurm.conf",
+        "the same without in-place",
+        "more workers",
+        "fewer workers",
+        "another image",
+        "another image on delete",
+        "a new node set",
+        "a bad value",
+    ],
+)
+def test_the_way_of_each_change(facts: Facts, wanted: list[Object], ways: list[str]) -> None:
+    assert [effect.way for effect in forecast(facts, wanted)] == ways
+
+
+def test_a_scale_in_names_the_jobs_that_are_waited_for_and_their_end(facts: Facts) -> None:
+    (effect,) = forecast(facts, [changed(NODESET, replicas=1)])
+    assert effect == Effect(
+        "NodeSet compute",
+        "drain",
+        "1 of 2 workers are drained and go once Slurm says that they are idle",
+        ("7",),
+        "2026-11-17T00:00:00",
+    )
