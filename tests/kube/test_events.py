@@ -9,7 +9,7 @@ from tests.kube import fault_server as say
 from tests.kube.fault_server import FaultServer
 
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.events import BURST, LIFE_SECONDS, NOTE_LIMIT, REFILL_SECONDS, Recorder
+from slurm_operator.kube.events import BURST, CORE_EVENTS, LIFE_SECONDS, NOTE_LIMIT, REFILL_SECONDS, Recorder
 from slurm_operator.kube.objects import CONFIG_MAPS, NODES, ConfigMap, Node, ObjectMeta
 from slurm_operator.kube.write import Writer
 
@@ -113,3 +113,25 @@ async def test_names_and_notes_fit_whatever_they_are_made_of(recorder: Recorder,
     assert len(body["metadata"]["name"]) <= 253
     assert len(body["note"]) == NOTE_LIMIT
     assert body["metadata"]["namespace"] == "default"
+
+
+async def test_a_core_event_has_a_last_time_and_a_count(client: Client, waits: Any, faults: FaultServer) -> None:
+    recorder = Recorder(Writer(client, (CORE_EVENTS,)), "local-0", "kubelet", timing=waits.timing, core=True)
+    faults.answer(*[say.json({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}})] * 2)
+    for _ in range(2):
+        await recorder.normal(ABOUT, CONFIG_MAPS, "Started", "up")
+    (_, body), (_, patch) = written(faults)
+    assert [seen.path.rpartition("/events")[0] for seen in faults.seen] == ["/api/v1/namespaces/ns"] * 2
+    assert (body["message"], body["involvedObject"]["name"], body["count"]) == ("up", "a", 1)
+    assert body["source"] == {"component": "kubelet", "host": "local-0"}
+    assert body["firstTimestamp"] == body["lastTimestamp"] == "2030-01-01T00:00:00Z"
+    assert "eventTime" not in body
+    assert patch["count"] == 2
+
+
+async def test_a_core_event_of_a_predecessor_goes_on_counting(client: Client, waits: Any, faults: FaultServer) -> None:
+    recorder = Recorder(Writer(client, (CORE_EVENTS,)), "local-0", "kubelet", timing=waits.timing, core=True)
+    known = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "count": 3}
+    faults.answer(say.error(409, "AlreadyExists"), say.json(known), say.json(known))
+    await recorder.normal(ABOUT, CONFIG_MAPS, "Started", "up")
+    assert faults.seen[-1].json["count"] == 4

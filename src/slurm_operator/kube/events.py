@@ -1,6 +1,7 @@
 """Events about our objects, for `kubectl describe` and `kubectl events`.
 
-In: an object, a reason and a sentence. Out: events.k8s.io/v1 Events through `write`. A repeated one becomes a series
+In: an object, a reason and a sentence. Out: events.k8s.io/v1 Events through `write`; core/v1 ones, which have a
+`lastTimestamp` to sort by, where a part of local mode stands for a kubelet. A repeated one becomes a series
 of the first, written at the 2nd, 4th, 8th … time; names are computed, so that a restarted operator goes on with the
 same Event. An Event never fails a reconcile: what goes wrong is logged and counted.
 """
@@ -10,16 +11,18 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from slurm_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from slurm_operator.kube.lease import format_time
-from slurm_operator.kube.objects import EVENTS, KubeObject, Resource
+from slurm_operator.kube.objects import EVENTS, KubeObject, RawObject, Resource
 from slurm_operator.kube.timing import Timing
 from slurm_operator.kube.write import Writer
 
 log = logging.getLogger(__name__)
 
+CORE_EVENTS: Resource[RawObject] = Resource("", "v1", "events", "Event", RawObject)
 NOTE_LIMIT = 1024
 # One object may say this much at once, and one more thing every five minutes.
 BURST = 25.0
@@ -51,6 +54,8 @@ class Recorder:
     controller: str = "slinky.slurm.net/slurm-operator"
     timing: Timing = field(default_factory=Timing)
     dropped: int = 0
+    # As kubelets and kube-controller-manager write them; the writer must know CORE_EVENTS then.
+    core: bool = False
     _series: dict[tuple[str, ...], _Series] = field(default_factory=dict)
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
@@ -93,8 +98,7 @@ class Recorder:
             await self.writer.create(body)
         except AlreadyExists:
             # Written by our predecessor: the same words about the same object go on counting.
-            before = await self.writer.client.get(EVENTS, series.name, _namespace(regarding))
-            series.count = before.series.count if before.series is not None else 1
+            series.count = await self._counted(series.name, _namespace(regarding))
             await self._again(key, series, regarding, resource)
 
     async def _again(
@@ -103,19 +107,33 @@ class Recorder:
         series.count += 1
         if series.count & (series.count - 1):
             return
-        patch = {"series": {"count": series.count, "lastObservedTime": format_time(self.timing.now())}}
         series.written = self.timing.monotonic()
         try:
-            await self.writer.patch(EVENTS, series.name, patch, _namespace(regarding))
+            await self._write_count(series, _namespace(regarding))
         except NotFound:
             series.count = 1
             await self.writer.create(self._body(key, regarding, resource))
+
+    async def _counted(self, name: str, namespace: str) -> int:
+        if self.core:
+            return int((await self.writer.client.get(CORE_EVENTS, name, namespace)).content().get("count") or 1)
+        before = await self.writer.client.get(EVENTS, name, namespace)
+        return before.series.count if before.series is not None else 1
+
+    async def _write_count(self, series: _Series, namespace: str) -> None:
+        now = self.timing.now()
+        if self.core:
+            patch: dict[str, Any] = {"count": series.count, "lastTimestamp": _seconds(now)}
+            await self.writer.patch(CORE_EVENTS, series.name, patch, namespace)
+        else:
+            patch = {"series": {"count": series.count, "lastObservedTime": format_time(now)}}
+            await self.writer.patch(EVENTS, series.name, patch, namespace)
 
     def _body(self, key: tuple[str, ...], regarding: KubeObject, resource: Resource[Any]) -> dict[str, Any]:
         uid, kind, reason, action, note = key
         metadata = regarding.metadata
         digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
-        return {
+        body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": f"{metadata.name[:200]}.{digest}", "namespace": _namespace(regarding)},
@@ -135,6 +153,7 @@ class Recorder:
                 "resourceVersion": metadata.resource_version,
             },
         }
+        return _as_core(body, _seconds(self.timing.now())) if self.core else body
 
     def _remember(self, key: tuple[str, ...], series: _Series) -> None:
         while len(self._series) >= REMEMBERED:
@@ -158,3 +177,24 @@ def _namespace(regarding: KubeObject) -> str:
     """Events about objects without a namespace live in `default`."""
     namespace: str = regarding.metadata.namespace
     return namespace or "default"
+
+
+def _seconds(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _as_core(body: dict[str, Any], now: str) -> dict[str, Any]:
+    """The same Event in the form of old."""
+    kept = {key: body[key] for key in ("metadata", "type", "reason", "reportingInstance")}
+    return {
+        **kept,
+        "apiVersion": CORE_EVENTS.api_version,
+        "kind": CORE_EVENTS.kind,
+        "message": body["note"],
+        "involvedObject": body["regarding"],
+        "reportingComponent": body["reportingController"],
+        "source": {"component": body["reportingController"], "host": body["reportingInstance"]},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -139,3 +139,13 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path.write_text("this is a letter, not a database" * 50)
     with pytest.raises(StoreUnusable, match=r"store\.db"):
         Store(str(path))
+
+
+async def test_a_wait_that_is_cancelled_as_the_news_comes_is_cancelled() -> None:
+    store = Store()
+    waiting = asyncio.create_task(store.wait("a", store.revision, 60))
+    await asyncio.sleep(0)
+    store.put("a", thing("x"))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

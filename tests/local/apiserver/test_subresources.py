@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from slurm_operator.local.apiserver import errors
+
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -22,7 +24,13 @@ POD = {
 async def running_pod(api: Any) -> None:
     await api.create(PODS, POD)
     await api.ok("POST", f"{PODS}/p/binding", {"target": {"name": "n1"}})
-    await api.merge(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+    await be(api, ready=True)
+
+
+async def be(api: Any, *, ready: bool) -> None:
+    """The pod runs, and is ready or not."""
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    await api.merge(f"{PODS}/p/status", {"status": {"phase": "Running", "conditions": conditions}})
 
 
 async def test_a_custom_kind_is_scaled_by_its_paths(widgets: Any) -> None:
@@ -72,10 +80,10 @@ async def test_a_pod_is_bound_once(api: Any) -> None:
     assert 'pod p is already assigned to node "n1"' in status["message"]
 
 
-async def budget(api: Any, allowed: int) -> None:
+async def budget(api: Any, allowed: int, *, healthy: int = 1, **spec: Any) -> None:
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
-    await api.create(BUDGETS, {**body, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
-    status = {"disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1, "observedGeneration": 1}
+    await api.create(BUDGETS, {**body, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}, **spec}})
+    status = {"disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": healthy, "observedGeneration": 1}
     status |= {"expectedPods": 1}
     await api.merge(f"{BUDGETS}/b/status", {"status": status})
 
@@ -98,6 +106,30 @@ async def test_a_budget_with_room_is_spent(api: Any) -> None:
     assert (spent["disruptionsAllowed"], list(spent["disruptedPods"])) == (0, ["p"])
 
 
+@pytest.mark.parametrize(
+    ("policy", "healthy", "goes"),
+    [
+        ({}, 1, True),
+        ({}, 0, False),
+        ({"unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 0, False),
+        ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, 0, True),
+    ],
+    ids=["the others are enough", "the others are too few", "said explicitly", "always"],
+)
+async def test_a_pod_that_is_not_ready_goes_by_the_budget_s_policy(
+    api: Any, policy: dict[str, str], healthy: int, goes: bool
+) -> None:
+    await running_pod(api)
+    await be(api, ready=False)
+    await budget(api, 0, healthy=healthy, **policy)
+    eviction = {"kind": "Eviction", "metadata": {"name": "p"}}
+    if goes:
+        await api.ok("POST", f"{PODS}/p/eviction", eviction)
+    else:
+        await api.fails(429, "POST", f"{PODS}/p/eviction", eviction)
+    assert ("deletionTimestamp" in (await api.ok("GET", f"{PODS}/p"))["metadata"]) is goes
+
+
 async def test_a_service_account_gets_a_token(api: Any) -> None:
     path = "/api/v1/namespaces/default/serviceaccounts"
     await api.create(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}})
@@ -112,8 +144,10 @@ class Agent:
         self.options: Mapping[str, str] = {}
 
     async def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Two lines."""
+        """Two lines, or none for a container that never ran before."""
         self.options = options
+        if options.get("previous"):
+            raise errors.bad_request("there was none")
         yield b"one\n"
         yield f"{pod['metadata']['name']}\n".encode()
 
@@ -130,5 +164,15 @@ async def test_logs_come_from_the_node_agent(api: Any) -> None:
     response = await api.send("GET", f"{PODS}/p/log", query={"tailLines": "2"})
     assert b"".join([chunk async for chunk in response.stream]) == b"one\np\n"
     assert agent.options == {"tailLines": "2", "container": "c"}
+    status = await api.fails(400, "GET", f"{PODS}/p/log", query={"previous": "true"})
+    assert status["message"] == "there was none"
     status = await api.fails(400, "GET", f"{PODS}/p/log", query={"container": "x"})
     assert status["message"] == "container x is not valid for pod p"
+
+
+async def test_who_wants_an_ephemeral_container_is_told_what_to_do_instead(api: Any) -> None:
+    await api.create(PODS, POD)
+    wanted = {"spec": {"ephemeralContainers": [{"name": "debugger", "image": "x"}]}}
+    path, patch = f"{PODS}/p/ephemeralcontainers", "application/strategic-merge-patch+json"
+    status = await api.fails(400, "PATCH", path, wanted, content_type=patch)
+    assert "enter a running container with exec" in status["message"]

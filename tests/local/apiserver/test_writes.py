@@ -398,3 +398,15 @@ async def test_our_own_kinds_are_served(api: Any, own_definitions: list[dict[str
     bad = {**body, "metadata": {"name": "bad"}, "spec": {**body["spec"], "replicas": "two"}}
     status = await api.fails(422, "POST", path, bad)
     assert "spec.replicas in body must be of type integer" in status["message"]
+
+
+async def test_an_unbound_claim_may_get_its_class_once(api: Any) -> None:
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    await api.create(
+        path, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
+    )
+    await api.merge(f"{path}/c", {"spec": {"storageClassName": "local-path"}})
+    assert (await api.ok("GET", f"{path}/c"))["spec"]["storageClassName"] == "local-path"
+    other = {"spec": {"storageClassName": "other"}}
+    await api.fails(422, "PATCH", f"{path}/c", other, content_type="application/merge-patch+json")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm_operator.local.node import environment
+from slurm_operator.local.image import rules
+from slurm_operator.local.image.store import Image
+from slurm_operator.local.node import bundle, environment
 from slurm_operator.local.node.errors import ConfigInvalid
 from slurm_operator.local.node.sources import Place
 from slurm_operator.local.node.volumes import Referred
@@ -111,8 +114,19 @@ def test_whole_objects_become_variables_where_their_keys_are_names(
         ({"args": ["$(V)"]}, ("entry", "1")),
         ({"command": ["mine"]}, ("mine",)),
         ({"command": ["mine"], "args": ["x"]}, ("mine", "x")),
+        ({"command": [], "args": []}, ("entry", "default")),
     ],
-    ids=["image's own", "args replace the image's", "command replaces all", "both"],
+    ids=["image's own", "args replace the image's", "command replaces all", "both", "empty lists say nothing"],
 )
 def test_the_command_line_is_the_pods_or_the_images(container: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert environment.arguments(container, ("entry",), ("default",), {"V": "1"}) == expected
+
+
+def test_an_image_of_local_mode_is_what_a_container_is_made_of(tmp_path: Path) -> None:
+    image = Image(
+        path=tmp_path, version="26.05", digest="d", recipe="r", suite="s", packages={}, bytes=1, built="t", seconds=1
+    )
+    resolved: bundle.ResolvedImage = rules.resolve("x/slurmrestd:26.05", rules.DEFAULT, {"26.05": image})
+    line = environment.arguments({}, resolved.entrypoint, resolved.command, resolved.env)
+    assert line == ("tini", "-g", "--", "slurmrestd", "0.0.0.0:6820")
+    assert (resolved.user, resolved.rootfs, resolved.working_dir) == ("65534:65534", tmp_path, "/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -64,3 +66,17 @@ def test_a_host_name_cannot_become_a_command(tmp_path: Path) -> None:
     script = network.attach_script(NET, Paths(tmp_path).pod("u"), "10.240.16.5", "x; rm -rf /")
     assert "hostname 'x; rm -rf /'" in script
     assert "netns add" not in network.attach_script(NET, Paths(tmp_path).pod("u"), "", "x")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a bridge needs root")
+def test_parts_that_start_at_once_agree_on_one_range(tmp_path: Path) -> None:
+    found: list[Network] = []
+    together = [threading.Thread(target=lambda: found.append(network.ensure(tmp_path))) for _ in range(4)]
+    try:
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join(30)
+        assert found == [network.load(tmp_path)] * 4
+    finally:
+        network.remove(tmp_path)

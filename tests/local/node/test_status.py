@@ -99,8 +99,8 @@ def test_a_pod_that_the_node_ended_says_why(make_pod: MakePod) -> None:
     ("shown", "expected"),
     [
         (MAIN_UP, {"running": {"startedAt": "t"}}),
-        (view(Kind.MAIN, "waiting"), {"waiting": {"reason": "PodInitializing"}}),
-        (view(Kind.INIT, "creating"), {"waiting": {"reason": "ContainerCreating"}}),
+        (view(Kind.MAIN, "waiting"), {"waiting": {"reason": "ContainerCreating"}}),
+        (view(Kind.INIT, "creating"), {"waiting": {"reason": "PodInitializing"}}),
         (
             view(Kind.MAIN, "ended", ended=BAD, reason="CrashLoopBackOff", message="back-off 10s"),
             {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
@@ -113,3 +113,9 @@ def test_a_container_state_is_one_of_three(shown: View, expected: dict[str, Any]
     found = made(make_pod(), [shown])
     listed = found["containerStatuses"] if shown.kind is Kind.MAIN else found["initContainerStatuses"]
     assert listed[0]["state"] == expected
+
+
+def test_every_container_of_a_pod_with_init_containers_waits_for_the_whole_pod(make_pod: MakePod) -> None:
+    found = made(make_pod(), [view(Kind.SIDECAR, "creating"), view(Kind.MAIN, "waiting")])
+    states = [one["state"] for one in (*found["initContainerStatuses"], *found["containerStatuses"])]
+    assert states == [{"waiting": {"reason": "PodInitializing"}}] * 2

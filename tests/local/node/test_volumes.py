@@ -149,3 +149,13 @@ def test_a_volume_is_given_to_the_group_once(tmp_path: Path) -> None:
     os.chown(tmp_path / "d" / "f", 0, 0)
     volumes.own(tmp_path, 401)
     assert (tmp_path / "d" / "f").stat().st_gid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving files to a group needs root")
+@pytest.mark.parametrize(
+    ("group", "mode"), [(401, 0o2775), (None, 0o777)], ids=["with an fsGroup", "without an fsGroup"]
+)
+def test_a_claim_of_a_group_is_not_open_to_everybody(group: int | None, mode: int, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    volumes.own_claim(tmp_path, group)
+    assert tmp_path.stat().st_mode & 0o7777 == mode

@@ -867,7 +867,9 @@ async def test_kubectl_logs_shows_what_was_asked_for(api: Api) -> None:
     assert kubectl("logs", "p", "--limit-bytes=6").stdout == "line 1"
     assert kubectl("logs", "p", "--since=1h", "--tail=1").stdout == "bad\n"
     assert kubectl("logs", "p", "--timestamps", "--tail=1").stdout.split()[1:] == ["bad"]
-    assert "previous terminated container" in kubectl("logs", "p", "--previous", check=False).stdout
+    refused = kubectl("logs", "p", "--previous", check=False)
+    assert refused.returncode == 1
+    assert 'Error from server (BadRequest): previous terminated container "main" in pod "p" not found' in refused.stderr
 
 
 def _wait_for_log(cluster: Cluster, text: str) -> None:
@@ -894,6 +896,21 @@ async def test_kubectl_exec_and_cp_work(api: Api, tmp_path: Path) -> None:
     kubectl("cp", str(tmp_path / "folder"), "p:/tmp/there")
     kubectl("cp", "p:/tmp/there/file", str(tmp_path / "back"))
     assert (tmp_path / "back").read_text() == "x" * 300_000
+
+
+async def test_a_container_that_does_not_run_is_named_to_kubectl(api: Api) -> None:
+    await api.pod(command=sh("exit 0"), restartPolicy="Never")
+    await api.until("p", has_phase("Succeeded"))
+    refused = api.cluster.kubectl("attach", "p", check=False)
+    assert refused.returncode == 1
+    refused = api.cluster.kubectl("exec", "p", "--", "true", check=False)
+    assert refused.returncode == 1
+    assert "is not running" in refused.stderr or "completed pod" in refused.stderr
+    await api.pod("q", containers=[{"name": "main", "image": "busybox", "command": sh("exit 1")}])
+    await api.until("q", lambda pod: state(pod).get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    refused = api.cluster.kubectl("exec", "q", "--", "true", check=False)
+    assert (refused.returncode, "websockets" in refused.stderr) == (1, False), refused.stderr
+    assert 'container not found ("main")' in refused.stderr
 
 
 async def test_a_terminal_is_a_terminal(api: Api) -> None:

@@ -108,6 +108,10 @@ class Handlers:
             if target.kind.custom:
                 raise errors.not_found(target.kind.group, target.kind.plural, target.name)
             raise errors.no_such_resource()
+        if name == "ephemeralcontainers" and method in {"PUT", "PATCH"}:
+            raise errors.bad_request(
+                "ephemeral containers are not run here: enter a running container with exec instead"
+            )
         if name in _FREE_UPDATES and method in {"GET", "PUT", "PATCH"}:
             return await self._item(request, target)
         if name == "scale" and method == "GET":
@@ -115,7 +119,7 @@ class Handlers:
         if name == "scale" and method in {"PUT", "PATCH"}:
             return await subresources.change_scale(self._writes, request, target)
         if name == "log" and method == "GET":
-            return subresources.logs(self._state, request, target)
+            return await subresources.logs(self._state, request, target)
         if method == "POST":
             return await self._post_subresource(request, target)
         raise errors.method_not_allowed()

@@ -15,7 +15,10 @@ class PodAccess(Protocol):
     """What a node agent offers for the pods that it runs."""
 
     def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """The log of one container; `options` are the query of `pods/log` (container, follow, tailLines …)."""
+        """The log of one container; `options` are the query of `pods/log` (container, follow, tailLines …).
+
+        The first piece, which may be empty, is waited for: until then ApiError may say that there is no log.
+        """
         ...
 
     async def connect(self, request: web.Request, pod: Mapping[str, Any], subresource: str) -> web.StreamResponse:

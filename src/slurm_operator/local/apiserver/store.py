@@ -301,7 +301,8 @@ class Store:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         held.waiters.add(waiter)
         try:
-            await asyncio.wait_for(waiter, seconds)
+            async with asyncio.timeout(seconds):
+                await waiter
         except TimeoutError:
             return False
         finally:

@@ -6,7 +6,7 @@ Status and finalize are ordinary updates and live in `writes`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,6 +158,8 @@ def _spend_budget(state: State, pod: Object, *, dry: bool) -> None:
         return
     budget = found[0].load()
     status = budget.setdefault("status", {})
+    if _may_go_unhealthy(budget, pod):
+        return
     if int(status.get("observedGeneration") or 0) < int(budget["metadata"].get("generation") or 0):
         raise _not_now("The disruption budget {0} is still being processed by the server.", found[0].name)
     if int(status.get("disruptionsAllowed") or 0) <= 0:
@@ -167,6 +169,17 @@ def _spend_budget(state: State, pod: Object, *, dry: bool) -> None:
     status.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = state.now()
     if not dry:
         state.store.put(found[0].resource, budget, found[0].revision)
+
+
+def _may_go_unhealthy(budget: Object, pod: Object) -> bool:
+    """Whether a pod that is not ready may go without spending: always, or while the healthy ones are enough."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    desired = int(budget["status"].get("desiredHealthy") or 0)
+    return 0 < desired <= int(budget["status"].get("currentHealthy") or 0)
 
 
 def _covers(budget: Object, labels: Mapping[str, str]) -> bool:
@@ -216,7 +229,7 @@ def _mark_scheduled(pod: Object, now: str) -> None:
     conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
 
 
-def logs(state: State, request: Request, target: Target) -> Response:
+async def logs(state: State, request: Request, target: Target) -> Response:
     """GET of a container's log, streamed by the node agent."""
     pod = _require(state, target).load()
     if state.pods is None:
@@ -230,7 +243,16 @@ def logs(state: State, request: Request, target: Target) -> Response:
         listed = " ".join(names)
         raise errors.bad_request(f"a container name must be specified for pod {target.name}, choose one of: [{listed}]")
     options = {**request.query, "container": container or names[0]}
-    return Response(200, headers={"Content-Type": "text/plain"}, stream=state.pods.logs(pod, options))
+    pieces = state.pods.logs(pod, options)
+    first = await anext(pieces, b"")
+    return Response(200, headers={"Content-Type": "text/plain"}, stream=_joined(first, pieces))
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if first:
+        yield first
+    async for piece in rest:
+        yield piece
 
 
 # --- service accounts ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from slurm_operator.errors import Retryable
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import AlreadyExists, NotFound
-from slurm_operator.kube.events import Recorder
+from slurm_operator.kube.events import CORE_EVENTS, Recorder
 from slurm_operator.kube.objects import LEASES, ControllerRevision, KubeObject, Lease, RawObject, Resource
 from slurm_operator.kube.timing import Timing
 from slurm_operator.kube.write import Writer
@@ -174,14 +174,18 @@ class World:
 
     def __post_init__(self) -> None:
         self.recorder = Recorder(
-            self.writer, instance="local", controller="slurm-operator-local", timing=self.writer.client.timing
+            self.writer,
+            instance="local",
+            controller="slurm-operator-local",
+            timing=self.writer.client.timing,
+            core=True,
         )
         self.caches.pods.on_change(self._forget_condemned)
 
     @classmethod
     def of(cls, client: Client, clock: Clock) -> World:
         """A world whose caches do not run yet."""
-        return cls(client, Caches.of(client, client.timing), Writer(client, WRITTEN, MANAGER), clock)
+        return cls(client, Caches.of(client, client.timing), Writer(client, (*WRITTEN, CORE_EVENTS), MANAGER), clock)
 
     def _forget_condemned(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.deletion_timestamp):

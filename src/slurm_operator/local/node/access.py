@@ -1,7 +1,7 @@
 """The agent's own door: logs, exec, attach and port-forward of its pods, on a unix socket in the data folder.
 
 In: requests of `proxy`, which runs in the API server. Out: streams. Whoever may open the socket may do everything, so
-only root may. Paths: /{log,exec,attach,portforward}/<pod uid>/<container>?<the query of the API request>.
+only root may. Paths: /{log,exec,attach,portforward,running}/<pod uid>/<container>?<the query of the API request>.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Access:
             web.get("/exec/{uid}/{container}", self.exec),
             web.get("/attach/{uid}/{container}", self.attach),
             web.get("/portforward/{uid}/{container}", self.port_forward),
+            web.get("/running/{uid}/{container}", self.running),
         ]
 
     async def log(self, request: web.Request) -> web.StreamResponse:
@@ -91,6 +92,11 @@ class Access:
         netns = None if worker.pod["spec"].get("hostNetwork") else worker.paths.netns_file
         await forward.Forward(peer, netns, worker.place().ip).run()
         return peer
+
+    async def running(self, request: web.Request) -> web.StreamResponse:
+        """Whether a container could be connected to; the refusal says why not."""
+        self._running(request)
+        return web.Response()
 
     def _find(self, request: web.Request) -> tuple[PodWorker, Container]:
         worker = self.workers.get(request.match_info["uid"])

@@ -23,7 +23,7 @@ import aiohttp
 from slurm_operator.kube.cache import Cache, Pace
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.events import Recorder
+from slurm_operator.kube.events import CORE_EVENTS, Recorder
 from slurm_operator.kube.lease import format_time
 from slurm_operator.kube.objects import LEASES, NODES, PODS, RawObject
 from slurm_operator.kube.write import Writer
@@ -69,12 +69,12 @@ class Events:
 
     async def run(self) -> None:
         """Write what is queued."""
-        writer = Writer(self.client, field_manager=FIELD_MANAGER)
+        writer = Writer(self.client, (CORE_EVENTS,), field_manager=FIELD_MANAGER)
         recorders: dict[str, Recorder] = {}
         while True:
             pod, node, kind, reason, note = await self._queue.get()
             if node not in recorders:
-                recorders[node] = Recorder(writer, instance=node, controller=FIELD_MANAGER)
+                recorders[node] = Recorder(writer, instance=node, controller=FIELD_MANAGER, core=True)
             await recorders[node].record(kind, pod, PODS, reason, note, "Running")
 
 

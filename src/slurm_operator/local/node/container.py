@@ -206,7 +206,8 @@ class Container:
         self._keep(state=state, reason=reason, message=str(error))
         self.home.touched.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.home.touched.wait(), self._retry)
+            async with asyncio.timeout(self._retry):
+                await self.home.touched.wait()
         self._retry = min(self._retry * 2, MOST_RETRY)
 
     async def _back_off(self) -> None:
@@ -487,7 +488,8 @@ class Container:
             await self._hook(hook, grace)
         runtime.send(self.record, signal.SIGTERM)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._gone.wait(), max(_LEAST_GRACE if hook else 0.0, until - time.monotonic()))
+            async with asyncio.timeout(max(_LEAST_GRACE if hook else 0.0, until - time.monotonic())):
+                await self._gone.wait()
         runtime.send(self.record, signal.SIGKILL)
 
     def _restarts(self) -> bool:

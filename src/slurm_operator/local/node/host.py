@@ -50,7 +50,8 @@ async def run(
         env=env,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), seconds)
+        async with asyncio.timeout(seconds):
+            out, err = await process.communicate(stdin)
     except TimeoutError as error:
         raise CommandFailed(f"{argv[0]} did not end within {seconds:g} s: {' '.join(argv[:6])}") from error
     finally:

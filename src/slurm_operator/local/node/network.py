@@ -52,13 +52,13 @@ def ensure(data: Path) -> Network:
     """The cluster's network, made if it is not there; the same range again after a reboot."""
     paths = Paths.of(data)
     paths.data.mkdir(parents=True, exist_ok=True)
-    network = load(data)
-    if network is None:
-        with _one_at_a_time():
+    with _one_at_a_time():
+        # Read under the lock: the supervisor and the agent may come here at once, for one and the same cluster.
+        network = load(data)
+        if network is None:
             network = Network(paths.bridge, str(free_range(taken_ranges())))
             _save(paths, network)
-            _make_bridge(network)
-    _make_bridge(network)
+        _make_bridge(network)
     return network
 
 

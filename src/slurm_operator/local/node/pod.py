@@ -240,7 +240,8 @@ class PodWorker:
                 last = str(error)
             self.touched.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.touched.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self.touched.wait()
             pause = min(pause * 2, _MOST_RETRY)
         self._sandbox = True
         self.changed()
@@ -406,7 +407,8 @@ class PodWorker:
     async def _keep_volumes(self) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), random.uniform(*REFRESH_SECONDS))  # noqa: S311 - a pause
+                async with asyncio.timeout(random.uniform(*REFRESH_SECONDS)):  # noqa: S311 - a pause
+                    await self._nudged.wait()
             self._nudged.clear()
             if not self._sandbox:
                 continue

@@ -137,7 +137,8 @@ def port(container: Object, wanted: Any) -> int:
 async def _tcp(wanted: Object, target: Target, seconds: float) -> Answer:
     host, number = wanted.get("host") or target.address, port(target.container, wanted.get("port"))
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, number), seconds)
+        async with asyncio.timeout(seconds):
+            _, writer = await asyncio.open_connection(host, number)
     except TimeoutError:
         return Answer(False, f"dial tcp {host}:{number}: i/o timeout")
     except OSError as error:

@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 from yarl import URL
 
+from slurm_operator.local.apiserver import errors
 from slurm_operator.local.node import channels, forward
 from slurm_operator.local.node.paths import Paths
 
@@ -39,25 +40,26 @@ class NodePodAccess:
     async def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:
         """The log of one container, as it comes."""
         url = _url("log", pod, options.get("container") or default_container(pod), list(options.items()))
+        opened = False
         try:
             async with self._session() as session, session.get(url) as answer:
                 if answer.status != 200:
-                    yield (await answer.text()).encode() + b"\n"
-                    return
+                    raise errors.bad_request(await answer.text())
+                opened = True
+                # There is a log, even if it stays silent for long.
+                yield b""
                 async for chunk in answer.content.iter_any():
                     yield chunk
         except aiohttp.ClientConnectionError as error:
-            yield f"the node agent does not answer ({error}): is it running?\n".encode()
+            if not opened:
+                raise errors.ApiError(503, "ServiceUnavailable", _silent(error)) from error
+            yield f"{_silent(error)}\n".encode()
 
     async def connect(self, request: web.Request, pod: Mapping[str, Any], subresource: str) -> web.StreamResponse:
         """exec, attach or portforward: a websocket on either side, messages handed over as they are."""
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _refused(
-                400,
-                "BadRequest",
-                f"{subresource} is served over websockets: use kubectl 1.31 or newer, or another client",
-            )
         container = request.query.get("container") or default_container(pod)
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return await self._refuse_spdy(pod, container, subresource)
         url = _url(subresource, pod, container, list(request.query.items()))
         known = forward.PROTOCOLS if subresource == "portforward" else channels.PROTOCOLS
         offered = [word.strip() for word in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
@@ -70,21 +72,44 @@ class NodePodAccess:
             try:
                 agent = await session.ws_connect(url, protocols=(chosen,), max_msg_size=0, autoping=True)
             except aiohttp.WSServerHandshakeError as error:
-                return await self._why(session, url, error)
+                return await self._why(session, pod, container, error)
             except aiohttp.ClientError as error:
-                return _refused(503, "ServiceUnavailable", f"the node agent does not answer ({error}): is it running?")
+                return _refused(503, "ServiceUnavailable", _silent(error))
             client = web.WebSocketResponse(protocols=(chosen,), max_msg_size=0)
             await client.prepare(request)
             await _join(client, agent)
             return client
 
     async def _why(
-        self, session: aiohttp.ClientSession, url: URL, error: aiohttp.WSServerHandshakeError
+        self,
+        session: aiohttp.ClientSession,
+        pod: Mapping[str, Any],
+        container: str,
+        error: aiohttp.WSServerHandshakeError,
     ) -> web.StreamResponse:
-        """A refused handshake has no body; the same request without an upgrade does."""
-        async with session.get(url) as answer:
-            text = await answer.text() if answer.status == error.status else error.message
-        return _refused(error.status, "NotFound" if error.status == 404 else "BadRequest", text)
+        """A refused handshake has no body."""
+        why = await _not_running(session, pod, container)
+        return _refused(error.status, "NotFound" if error.status == 404 else "BadRequest", why or error.message)
+
+    async def _refuse_spdy(self, pod: Mapping[str, Any], container: str, subresource: str) -> web.StreamResponse:
+        """kubectl tries SPDY when its websocket was refused, and shows the second answer alone."""
+        try:
+            async with self._session() as session:
+                why = await _not_running(session, pod, container)
+        except aiohttp.ClientError as error:
+            return _refused(503, "ServiceUnavailable", _silent(error))
+        advice = f"{subresource} is served over websockets: use kubectl 1.31 or newer, or another client"
+        return _refused(400, "BadRequest", why or advice)
+
+
+async def _not_running(session: aiohttp.ClientSession, pod: Mapping[str, Any], container: str) -> str:
+    """Why a container cannot be connected to; nothing when it can."""
+    async with session.get(_url("running", pod, container, [])) as answer:
+        return "" if answer.status == 200 else await answer.text()
+
+
+def _silent(error: aiohttp.ClientError) -> str:
+    return f"the node agent does not answer ({error}): is it running?"
 
 
 async def _join(client: web.WebSocketResponse, agent: aiohttp.ClientWebSocketResponse) -> None:

@@ -157,9 +157,8 @@ class Runtime:
         task = asyncio.current_task()
         pid_file = bundle / f"exec-{id(task):x}.pid"
         try:
-            return await asyncio.wait_for(
-                host.run(self.exec_command(name, command, pid_file=pid_file), seconds=seconds + 5), seconds
-            )
+            async with asyncio.timeout(seconds):
+                return await host.run(self.exec_command(name, command, pid_file=pid_file), seconds=seconds + 5)
         except TimeoutError:
             # Killing runc alone would leave its process behind.
             with suppress(OSError, ValueError):
@@ -203,7 +202,8 @@ async def _sync(handle: int) -> _Answer:
     pipe = os.fdopen(os.dup(handle), "rb", 0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     try:
-        line = await asyncio.wait_for(reader.readline(), 60)
+        async with asyncio.timeout(60):
+            line = await reader.readline()
         return msgspec.json.decode(line, type=_Answer) if line.strip() else _Answer()
     except (TimeoutError, msgspec.MsgspecError) as error:
         return _Answer(message=f"conmon gave no answer: {error}")

@@ -60,9 +60,10 @@ def status(facts: Facts, before: Iterable[Mapping[str, Any]] = ()) -> dict[str, 
     if facts.record.reason:
         result |= {"reason": facts.record.reason, "message": facts.record.message}
     inits = [view for view in facts.containers if view.kind is not Kind.MAIN]
+    waits = "PodInitializing" if inits else "ContainerCreating"
     if inits:
-        result["initContainerStatuses"] = [_container(view) for view in inits]
-    result["containerStatuses"] = [_container(view) for view in facts.containers if view.kind is Kind.MAIN]
+        result["initContainerStatuses"] = [_container(view, waits) for view in inits]
+    result["containerStatuses"] = [_container(view, waits) for view in facts.containers if view.kind is Kind.MAIN]
     return result
 
 
@@ -150,7 +151,7 @@ def _condition(
     return result
 
 
-def _container(view: View) -> dict[str, Any]:
+def _container(view: View, waits: str) -> dict[str, Any]:
     record = view.record
     result: dict[str, Any] = {
         "name": record.name,
@@ -159,7 +160,7 @@ def _container(view: View) -> dict[str, Any]:
         "ready": _init_ready(view) if view.kind is Kind.INIT else view.ready,
         "started": record.state == "running" and record.started,
         "restartCount": record.restarts,
-        "state": _state(view),
+        "state": _state(view, waits),
         "lastState": {"terminated": _terminated(record.last)} if record.last else {},
     }
     if record.container_id:
@@ -171,14 +172,13 @@ def _init_ready(view: View) -> bool:
     return view.record.state == "ended" and not _failed(view)
 
 
-def _state(view: View) -> dict[str, Any]:
+def _state(view: View, waits: str) -> dict[str, Any]:
     record = view.record
     if record.state == "running":
         return {"running": {"startedAt": record.started_at}}
     if record.state == "ended" and record.ended and (view.over or not record.reason):
         return {"terminated": _terminated(record.ended)}
-    waiting = {"reason": record.reason or "PodInitializing" if view.kind is Kind.MAIN else record.reason}
-    waiting = {"reason": waiting["reason"] or "ContainerCreating"}
+    waiting = {"reason": record.reason or waits}
     return {"waiting": {**waiting, "message": record.message} if record.message else waiting}
 
 

@@ -78,7 +78,7 @@ def _prepare_one(pod: Object, volume: Object, paths: PodPaths, referred: Referre
     elif "emptyDir" in volume:
         _empty_dir(volume, paths, _fs_group(pod))
     elif "persistentVolumeClaim" in volume:
-        own(folder(volume, paths, referred), _fs_group(pod))
+        own_claim(folder(volume, paths, referred), _fs_group(pod))
     elif "hostPath" in volume:
         _host_path(volume["hostPath"])
     else:
@@ -137,6 +137,14 @@ def own(target: Path, group: int | None) -> None:
         for name in folders:
             _give(Path(parent, name), group, 0o2770)
     _give(target, group, 0o2770)
+
+
+def own_claim(target: Path, group: int | None) -> None:
+    """Give a claim's folder to the pod's fsGroup; nobody else writes there then, as on a disk of its own."""
+    own(target, group)
+    mode = target.stat().st_mode & 0o7777
+    if group is not None and mode & 0o002:
+        target.chmod(mode & ~0o002)
 
 
 def _give(path: Path, group: int, bits: int) -> None:
