@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from slurm_operator.cli.local_view import as_text
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.objects import NAMESPACES, PODS
 from slurm_operator.local import cluster
 from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
+from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.parts import answers, client_of, forget_stopped
 from slurm_operator.reconcile.resources import OURS
 
@@ -113,3 +117,39 @@ def test_reset_never_removes_a_folder_of_someone_elses(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="nothing was removed"):
         cluster.require_ours(Home(tmp_path))
     assert (tmp_path / "thesis.tex").exists()
+
+
+CONTROLLER = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Controller", "metadata": {"name": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("version", "item", "image"),
+    [
+        ("24.11", CONTROLLER, "ghcr.io/slinkyproject/slurmctld:24.11"),
+        ("24.11", {**CONTROLLER, "spec": {"slurmctld": {"image": "mine:1"}}}, "mine:1"),
+        ("26.05", CONTROLLER, None),
+        ("24.11", {**CONTROLLER, "kind": "Partition"}, None),
+        ("24.11", {**CONTROLLER, "apiVersion": "example.com/v1"}, None),
+        ("24.11", {**CONTROLLER, "spec": {"slurmctld": "nonsense"}}, None),
+    ],
+    ids=["none named", "its own", "the operator's default", "a kind without daemons", "not ours", "nonsense"],
+)
+def test_resources_without_an_image_get_that_of_the_chosen_slurm(
+    version: str, item: dict[str, Any], image: str | None
+) -> None:
+    (found,) = cluster.with_images([item], version)
+    container = found.get("spec", {}).get("slurmctld", {})
+    assert (container.get("image") if isinstance(container, dict) else None) == image
+    assert image is not None or found == item
+
+
+async def test_an_agent_that_was_killed_does_not_answer_though_its_socket_is_there(home: Home) -> None:
+    path = Paths.of(home.data).socket
+    server = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)
+    async with server:
+        assert (await cluster.health(home)).agent_answers
+    assert path.exists()
+    found = await cluster.health(home)
+    assert found.answers
+    assert not found.agent_answers
+    assert "logs and exec do not answer yet" in as_text(found)

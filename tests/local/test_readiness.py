@@ -94,6 +94,14 @@ def test_a_crash_loop_is_told_with_the_command_that_shows_why() -> None:
     assert "local kubectl logs -n slurm it -c slurmd --previous" in sentence
 
 
+def test_a_program_that_the_image_lacks_is_told_with_what_to_change() -> None:
+    never = {"exitCode": 128, "reason": "StartError", "message": "/no/such/program: no such file or directory"}
+    looping = container("CrashLoopBackOff", restartCount=4, lastState={"terminated": never})
+    (sentence,) = trouble([item("Pod", status={"containerStatuses": [looping]})])
+    assert "cannot start (/no/such/program: no such file" in sentence
+    assert "change its command, or what its image stands for in images.yaml" in sentence
+
+
 def test_an_image_that_cannot_be_had_is_told_with_its_reason() -> None:
     waiting = {"reason": "ErrImagePull", "message": "Slurm 25.11 is not built"}
     broken = {"name": "init", "state": {"waiting": waiting}}

@@ -16,15 +16,16 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api.crd import definitions
-from slurm_operator.build import labels
+from slurm_operator.api.meta import API_VERSION
+from slurm_operator.build import images, labels
 from slurm_operator.kube import requests
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.errors import KubeError, NotFound
 from slurm_operator.kube.objects import CLAIMS, DEPLOYMENTS, NAMESPACES, NODES, PODS, STATEFUL_SETS, RawObject, Resource
 from slurm_operator.kube.write import Effect, Writer
 from slurm_operator.local import machine, stopping, supervisor
 from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalError
-from slurm_operator.local.image import build, rules, store
+from slurm_operator.local.image import build, recipe, rules, store
 from slurm_operator.local.image.progress import Progress, Report
 from slurm_operator.local.node import network
 from slurm_operator.local.node.paths import Paths
@@ -48,6 +49,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     supervisor: int
     answers: bool
+    agent_answers: bool
     parts: list[PartRecord]
     objects: list[State] = []
     trouble: list[str] = []
@@ -56,7 +58,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     def healthy(self) -> bool:
         """Whether everything that should run does."""
         running = bool(self.supervisor) and all(part.is_running for part in self.parts)
-        return running and self.answers and not self.trouble and all(each.ready for each in self.objects)
+        answer = self.answers and self.agent_answers
+        return running and answer and not self.trouble and all(each.ready for each in self.objects)
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ async def start(home: Home, progress: Report, seconds: float = START_SECONDS) ->
         progress(Progress("start the API server, the node agent, the controllers and the operator"))
         supervisor.detach(home)
     deadline = time.monotonic() + seconds
-    while not (Paths.of(home.data).socket.exists() and await answers(home)):
+    while not (await _agent_answers(home) and await answers(home)):
         if time.monotonic() > deadline:
             raise LocalError(f"the cluster does not start within {seconds:g} s: {_why_not(home)}")
         await asyncio.sleep(LOOK_SECONDS / 5)
@@ -128,6 +131,7 @@ async def apply(home: Home, objects: Sequence[Json]) -> dict[str, int]:
     counts = dict.fromkeys(("created", "changed", "unchanged"), 0)
     async with client_of(home) as client:
         there = {space.metadata.name for space in (await client.list(NAMESPACES)).items}
+        objects = with_images(objects, home.require().slurm)
         wanted = [*definitions(), *missing_namespaces(objects, there), *objects]
         known = ALL
         for position, item in enumerate(sorted(wanted, key=_rank)):
@@ -147,6 +151,32 @@ async def _apply_one(writer: Writer, item: Json) -> Effect:
         raise LocalError(f"{title}: {error.args[0]}; local mode serves no such kind") from error
     except KubeError as error:
         raise LocalError(f"{title} was refused: {error}") from error
+
+
+# The container of each kind whose image says which Slurm it is.
+_CONTAINERS = {
+    "Controller": "slurmctld",
+    "Accounting": "slurmdbd",
+    "RestApi": "slurmrestd",
+    "LoginSet": "login",
+    "NodeSet": "slurmd",
+}
+
+
+def with_images(objects: Sequence[Json], version: str) -> list[Json]:
+    """Resources that name no image get one of that Slurm: the operator would take its own default for them."""
+    same = version == recipe.DEFAULT_VERSION
+    return [item if same or item.get("apiVersion") != API_VERSION else _with_image(item, version) for item in objects]
+
+
+def _with_image(item: Json, version: str) -> Json:
+    name = _CONTAINERS.get(str(item.get("kind")))
+    spec = item.get("spec") or {}
+    container = (spec.get(name) or {}) if name else {}
+    if name is None or not isinstance(container, Mapping) or container.get("image"):
+        return item
+    image = f"{images.REPOSITORY}/{name}:{version}"
+    return {**item, "spec": {**spec, name: {**container, "image": image}}}
 
 
 def encoded(item: Json) -> Json:
@@ -211,7 +241,11 @@ async def objects_of(client: Client) -> list[dict[str, Any]]:
     """Everything that is waited for."""
     found: list[dict[str, Any]] = []
     for resource in WAITED_FOR:
-        listed = await client.list(resource.raw())
+        try:
+            listed = await client.list(resource.raw())
+        except NotFound:
+            # An `up` that was cut off early has not applied our kinds.
+            continue
         found += [{"kind": resource.kind, **item.content()} for item in listed.items]
     return found
 
@@ -231,10 +265,22 @@ async def health(home: Home) -> Health:
         data=str(home.data),
         supervisor=pid,
         answers=alive,
+        agent_answers=await _agent_answers(home),
         parts=parts,
         objects=states(found),
         trouble=trouble(found),
     )
+
+
+async def _agent_answers(home: Home) -> bool:
+    """Whether the node agent takes requests: one that was killed leaves its socket."""
+    try:
+        _, writer = await asyncio.open_unix_connection(Paths.of(home.data).socket)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
 
 
 async def wait_until_ready(home: Home, seen: Callable[[Health], None], seconds: float = READY_SECONDS) -> Health:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.05
+# Shorter than a kubelet's 10 s to 300 s, as newer ones can be told to be: people wait in front of this machine.
+CRASH_PAUSES = (1.0, 60.0)
 NAME_SERVICE = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
 
 
@@ -71,7 +73,7 @@ async def node(home: Home, choices: Choices) -> None:
 
     async with await connected(home) as client:
         await forget_stopped(client, home)
-        await run(client, NodeSettings(home.data, _images(home, choices), choices.nodes))
+        await run(client, NodeSettings(home.data, _images(home, choices), choices.nodes, backoff=CRASH_PAUSES))
 
 
 def operator(home: Home, _: Choices) -> None:
@@ -82,6 +84,8 @@ def operator(home: Home, _: Choices) -> None:
     _show_as("/etc/nsswitch.conf", home.data / "nsswitch.conf", NAME_SERVICE)
     asyncio.run(_wait_for_api(home))
     arguments = ["run", "--kubeconfig", str(home.kubeconfig), "--health-addr=0", "--metrics-addr=0"]
+    # One machine, one user: whoever runs it is root on it already.
+    arguments += ["--allow-pod-features=all"]
     os.execv(sys.executable, [sys.executable, "-m", "slurm_operator.cli.main", *arguments])  # noqa: S606
 
 

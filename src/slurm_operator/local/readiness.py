@@ -28,6 +28,9 @@ TROUBLE = frozenset(
     }
 )
 
+# How a container ended whose program could not be run at all.
+NEVER_STARTED = "StartError"
+
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """One object and whether it is ready."""
@@ -134,9 +137,12 @@ def _pod_trouble(pod: Json) -> Iterator[str]:
         reason, name = waiting.get("reason"), one.get("name")
         if reason not in TROUBLE:
             continue
-        last = ((one.get("lastState") or {}).get("terminated") or {}).get("exitCode")
-        if reason == "CrashLoopBackOff":
-            ended = f"ends again and again (exit code {last}, {one.get('restartCount')} restarts)"
+        last = (one.get("lastState") or {}).get("terminated") or {}
+        if reason == "CrashLoopBackOff" and last.get("reason") == NEVER_STARTED:
+            ended = f"cannot start ({last.get('message') or 'no reason given'})"
+            hint = "its image lacks that program: change its command, or what its image stands for in images.yaml"
+        elif reason == "CrashLoopBackOff":
+            ended = f"ends again and again (exit code {last.get('exitCode')}, {one.get('restartCount')} restarts)"
             hint = f"see why: slurm-operator local kubectl logs {where} -c {name} --previous"
         else:
             ended = f"cannot start ({reason}: {waiting.get('message') or 'no reason given'})"

@@ -12,6 +12,7 @@ import pytest
 from slurm_operator.local.image import apt, recipe
 from slurm_operator.local.image.apt import Download, Suite
 from slurm_operator.local.image.build import build, command, failure, require_room
+from slurm_operator.local.image.download import Item
 from slurm_operator.local.image.errors import BuildInterrupted, CannotBuild, UnknownVersion
 from slurm_operator.local.image.progress import Lines, Progress
 
@@ -35,6 +36,14 @@ def test_what_apt_prints_is_read() -> None:
     plan = apt.parse_plan(PRINT_URIS)
     assert plan.files == ("bash_5.2_amd64.deb", "slurmd_26.05.5-1_amd64.deb")
     assert (plan.bytes, plan.unpacked) == (1_500_000, 1_463_000_000)
+    assert plan.items[1] == Item(
+        "http://m/pool/slurmd_26.05.5-1_amd64.deb", "slurmd_26.05.5-1_amd64.deb", 500_000, "sha256", "bb"
+    )
+
+
+def test_an_old_apts_weak_hash_leaves_the_download_to_apt() -> None:
+    plan = apt.parse_plan("'http://m/a.deb' a.deb 10 MD5Sum:aa\n'http://m/b.deb' b.deb 10\n")
+    assert [item.can_be_fetched for item in plan.items] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,8 @@ def test_what_is_no_version_is_refused(tmp_path: Path, version: str) -> None:
 
 
 def test_no_room_is_said_with_numbers(tmp_path: Path) -> None:
-    plan = Download(names=(), files=(), bytes=10**15, unpacked=10**15)
+    huge = Item("http://m/a.deb", "a.deb", 10**15, "sha256", "aa")
+    plan = Download(names=(), items=(huge,), unpacked=10**15)
     with pytest.raises(CannotBuild, match=r"needs 2400000000 MB in .* MB are free; make room"):
         require_room(plan, tmp_path)
 

@@ -123,3 +123,86 @@ def test_perl_accepts_the_script(script: str) -> None:
 @pytest.mark.parametrize("script", ["slurmctld", "slurmd", "login", "mariadb"])
 def test_the_shell_accepts_the_script(script: str) -> None:
     subprocess.run(["bash", "-n", FILES / script], check=True)
+
+
+WHOLE = ("job_state", "node_state", "fed_mgr_state", "resv_state", "trigger_state", "assoc_usage")
+MENDED = "it goes on with what it had saved"
+
+
+@pytest.mark.parametrize(
+    ("saved", "goes"),
+    [
+        (WHOLE, False),
+        (("job_state", "node_state", "hash.1"), True),
+        ((), True),
+        (("node_state", "hash.1"), True),
+        (WHOLE[1:], False),
+        (WHOLE[:-1], True),
+        (("job_state.new", "job_state.old", "hash.1", *WHOLE[1:]), False),
+        (("job_state.old", "hash.1", "node_state"), True),
+    ],
+    ids=[
+        "everything saved",
+        "killed young with a job",
+        "killed before anything was saved",
+        "killed before its first job was saved",
+        "everything was saved once and the jobs' records are lost",
+        "killed in the midst of the first whole save",
+        "killed between two renames",
+        "killed young between two renames",
+    ],
+)
+def test_a_controller_that_was_killed_young_may_start(tmp_path: Path, saved: tuple[str, ...], goes: bool) -> None:
+    state = controller_state(tmp_path, saved)
+    said = run_controller(tmp_path)
+    assert (MENDED in said) is goes
+    assert (state / "clustername").exists() is not goes
+    # What was there is there.
+    assert all((state / name).read_text() == name for name in saved)
+    assert not any(name.startswith("job_state.") for name in saved) or (state / "job_state").exists()
+
+
+def test_a_whole_file_that_a_kill_left_under_its_other_name_is_taken(tmp_path: Path) -> None:
+    state = controller_state(tmp_path, ("job_state.new", "job_state.old", *WHOLE[1:]))
+    assert "taken from job_state.new" in run_controller(tmp_path)
+    assert (state / "job_state").read_text() == "job_state.new"
+
+
+def test_the_state_of_another_cluster_is_left_alone(tmp_path: Path) -> None:
+    state = controller_state(tmp_path, ("job_state",), name="other")
+    assert MENDED not in run_controller(tmp_path)
+    assert (state / "clustername").exists()
+
+
+def test_a_controller_without_accounting_keeps_its_name_and_gets_its_jobs_back(tmp_path: Path) -> None:
+    state = controller_state(tmp_path, ("job_state.new", "node_state"), accounting="none")
+    said = run_controller(tmp_path)
+    assert "taken from job_state.new" in said
+    assert MENDED not in said
+    assert (state / "clustername").exists()
+
+
+def controller_state(tmp_path: Path, saved: tuple[str, ...], name: str = "demo", accounting: str = "slurmdbd") -> Path:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "clustername").write_text(f"{name}|17\n")
+    for each in saved:
+        (state / each).write_text(each)
+    (tmp_path / "slurm.conf").write_text(
+        f"ClusterName=demo # ours\n statesavelocation = {state}\n"
+        f"AccountingStorageType=accounting_storage/{accounting}\n"
+    )
+    return state
+
+
+def run_controller(tmp_path: Path) -> str:
+    """The entry point up to slurmctld itself, which is not on this machine."""
+    done = subprocess.run(
+        [FILES / "slurmctld"],
+        env={**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {126, 127}, done.stderr
+    return done.stderr

@@ -35,7 +35,7 @@ OWN = "/usr/lib/slurm-operator"
     ("name", "first_words", "user"),
     [
         (operator_images.default("slurmctld"), [f"{OWN}/slurmctld"], "401:401"),
-        (operator_images.default("slurmdbd"), ["tini", "-g", "--", "slurmdbd", "-D"], "401:401"),
+        (operator_images.default("slurmdbd"), ["tini", "-g", "--", "sh", "-c", rules.SLURMDBD, "slurmdbd"], "401:401"),
         (operator_images.default("slurmrestd"), ["tini", "-g", "--", "slurmrestd", "0.0.0.0:6820"], "65534:65534"),
         (operator_images.default("slurmd"), [f"{OWN}/slurmd"], "0:0"),
         (operator_images.default("login"), [f"{OWN}/login"], "0:0"),

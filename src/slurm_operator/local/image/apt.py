@@ -15,13 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from slurm_operator.local.image import download as http
 from slurm_operator.local.image.errors import BuildInterrupted, CannotBuild
 from slurm_operator.local.image.progress import Progress, Report
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "SLURM_OPERATOR_DEBIAN_MIRROR"
 
-_URI = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+)", re.MULTILINE)
+_URI = re.compile(
+    r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+)(?: (?P<algorithm>\w+):(?P<digest>[0-9a-f]+))?", re.MULTILINE
+)
 _UNPACKED = re.compile(r"After this operation, ([\d.,]+) ([kMG]?B) of additional disk space")
 _CANDIDATE = re.compile(r"Candidate: (?:\d+:)?(\S+)")
 Share = Callable[[float], None]
@@ -33,9 +36,18 @@ class Download:
     """Everything that an image needs from the mirror."""
 
     names: tuple[str, ...]
-    files: tuple[str, ...]
-    bytes: int
+    items: tuple[http.Item, ...]
     unpacked: int
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What they are called on disk."""
+        return tuple(item.name for item in self.items)
+
+    @property
+    def bytes(self) -> int:
+        """How much that is to download."""
+        return sum(item.size for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,8 @@ class Suite:
         wanted = ("?essential", "apt", *packages)
         # Without the archives: apt names only what it lacks.
         nothing = f"Dir::Cache::archives={self.folder}/none"
-        done = self._run("apt-get", "-y", "-q", "-o", nothing, "--print-uris", "install", *wanted)
+        strong = "Acquire::ForceHash=SHA256"
+        done = self._run("apt-get", "-y", "-q", "-o", nothing, "-o", strong, "--print-uris", "install", *wanted)
         if done.returncode != 0:
             raise CannotBuild(f"Debian {self.name} cannot install these packages: {reason(done.stderr)}")
         return replace(parse_plan(done.stdout), names=wanted)
@@ -100,19 +113,35 @@ class Suite:
         for path in self.archives.glob("*.deb"):
             if path.name not in download.files:
                 path.unlink()
+        rest = [item for item in download.items if not (self.archives / item.name).exists()]
+        there = download.bytes - sum(item.size for item in rest)
         step = f"download {len(download.files)} packages of Debian {self.name}"
-        there = sum(path.stat().st_size for path in self.archives.glob("*.deb"))
-        rest = download.bytes - there
-        report(Progress(step, there, download.bytes, "bytes"))
-        code, said = self._download(
-            download.names, lambda share: report(Progress(step, there + share * rest, download.bytes, "bytes"))
-        )
+
+        def told(more: float) -> None:
+            report(Progress(step, there + more, download.bytes, "bytes"))
+
+        told(0)
+        try:
+            http.fetch(rest, self.archives, told, proxy=http.proxy_of(self.mirror, self._settings()))
+        except http.DownloadFailed:
+            # apt knows more ways than one: other schemes, passwords, a proxy that is found by a program.
+            self._fetch_by_apt(download, lambda share: told(share * (download.bytes - there)))
+        except OSError as error:
+            raise BuildInterrupted(
+                f"{self.archives} cannot be written ({error.strerror}); what came is kept: make room, run it again"
+            ) from error
+        told(download.bytes - there)
+
+    def _settings(self) -> str:
+        return (self.folder / "apt.conf").read_text()
+
+    def _fetch_by_apt(self, download: Download, share: Share) -> None:
+        code, said = self._download(download.names, share)
         if code != 0:
             why = reason(said) if code > 0 else f"apt-get was killed by signal {-code}"
             raise BuildInterrupted(
                 f"downloading from {self.mirror} ended early ({why}); what came is kept, run it again to go on"
             )
-        report(Progress(step, download.bytes, download.bytes, "bytes"))
 
     def _download(self, names: tuple[str, ...], share: Share) -> tuple[int, str]:
         read, write = os.pipe()
@@ -159,15 +188,19 @@ def _read_status(pipe: int, share: Share) -> None:
 
 def parse_plan(said: str) -> Download:
     """What apt-get --print-uris says."""
-    found = list(_URI.finditer(said))
+    items = tuple(
+        http.Item(
+            uri=match["uri"],
+            name=match["file"],
+            size=int(match["size"]),
+            algorithm=(match["algorithm"] or "").lower(),
+            digest=match["digest"] or "",
+        )
+        for match in _URI.finditer(said)
+    )
     unpacked = _UNPACKED.search(said)
     size = float(unpacked[1].replace(",", "")) * _UNITS[unpacked[2]] if unpacked else 0.0
-    return Download(
-        names=(),
-        files=tuple(match["file"] for match in found),
-        bytes=sum(int(match["size"]) for match in found),
-        unpacked=int(size),
-    )
+    return Download(names=(), items=items, unpacked=int(size))
 
 
 def settings(folder: Path) -> str:

@@ -28,6 +28,8 @@ from slurm_operator.local.image.store import Image
 _VERSION = re.compile(r"\d{2}\.\d{2}")
 # A build works with this much more than it leaves behind.
 MARGIN = 1.2
+# Less than any image needs: said before the mirror is asked, whose lists would not fit either.
+LEAST_ROOM = 600_000_000
 
 
 def build(version: str, cache: Path, progress: Report, *, refresh: bool = False) -> Image:
@@ -59,6 +61,7 @@ def require_host(progress: Report) -> None:
 
 def _build(version: str, cache: Path, progress: Report, held: int) -> Image:
     start = time.monotonic()
+    _require_free(LEAST_ROOM, cache)
     suite, packages, download = _choose(_suites(version, cache, progress), progress)
     require_room(download, cache)
     suite.fetch(download, progress)
@@ -111,7 +114,10 @@ def _choose(suites: list[tuple[Suite, tuple[str, ...]]], progress: Report) -> tu
 
 def require_room(download: Download, cache: Path) -> None:
     """Refuse before anything is written when the disk has no room."""
-    needed = int((download.bytes + download.unpacked) * MARGIN)
+    _require_free(int((download.bytes + download.unpacked) * MARGIN), cache)
+
+
+def _require_free(needed: int, cache: Path) -> None:
     free = shutil.disk_usage(cache).free
     if free < needed:
         raise CannotBuild(

@@ -71,10 +71,24 @@ def _own(script: str) -> tuple[str, ...]:
     return (f"{recipe.ENTRY_POINTS}/{script}",)
 
 
+# Slurm before 25.05 reads slurmdbd.conf only from a file of mode 600, which a volume with an fsGroup never has.
+SLURMDBD = """\
+case "$(slurmd -V)" in *" 24."*)
+  own=/run/slurmdbd-files
+  mkdir -p "$own" && cp /etc/slurm/* "$own" && chmod 600 "$own"/* || exit 1
+  export SLURM_CONF="$own/slurm.conf" ;;
+esac
+exec slurmdbd -D "$@"
+"""
+
 DEFAULT = Rules(
     rules=(
         Rule(match="*/slurmctld*:*", entrypoint=_own("slurmctld"), user="401:401"),
-        Rule(match="*/slurmdbd*:*", entrypoint=("tini", "-g", "--", "slurmdbd", "-D"), user="401:401"),
+        Rule(
+            match="*/slurmdbd*:*",
+            entrypoint=("tini", "-g", "--", "sh", "-c", SLURMDBD, "slurmdbd"),
+            user="401:401",
+        ),
         Rule(match="*/slurmd*:*", entrypoint=_own("slurmd")),
         Rule(match="*/login*:*", entrypoint=_own("login")),
         Rule(match="*/sackd*:*", entrypoint=_own("login")),
