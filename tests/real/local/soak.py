@@ -1,0 +1,394 @@
+"""No job lost: hundreds of jobs on a local cluster with real Slurm, while everything round them is changed and killed.
+
+    python -m tests.real.local.soak --seconds 1800 --seed 7
+
+In: how long, a seed and a Slurm version. Out: a timeline, a table and one JSON line; exit code 0 only when the
+accounting says that every job has COMPLETED, once, without a requeue. A job that was lost is shown with the faults
+before its end.
+
+What Slurm itself would lose is left out: slurmctld writes its job records at most 5 s late, so a kill -9 waits for a
+moment in which no job begins or ends. Jobs make such moments: each ends in the first part of a period only. Anything on
+the side of slurmd is not killed, since the jobs would go with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.real.local.e2e.cluster import CORDON, CannotRun, LocalCluster
+
+from slurm_operator.local.supervisor import read_parts
+
+IN_FLIGHT = 200
+BATCH = 20
+# Jobs end in the first ENDING seconds of every PERIOD; slurmctld's records are on disk 5 s later.
+PERIOD, ENDING, WRITTEN = 40, 16, 6
+WORKERS = range(2, 7)
+MOST_PAUSE = 60.0
+LEFT_OUT = "left out"
+KILL = 'for one in /proc/[0-9]*; do [ "$(cat $one/comm)" = {name} ] && kill -{signal} "${{one#/proc/}}"; done; true'
+FIELDS = "JobID,JobName,State,Restarts,ExitCode,Start,End,NodeList"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of a job, as the accounting has it."""
+
+    job: str
+    name: str
+    state: str
+    restarts: int
+    exit_code: str
+    start: str
+    end: str
+    nodes: str
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it came to its own end at the first try."""
+        return self.state == "COMPLETED" and self.restarts == 0 and self.exit_code == "0:0"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.state not in {"PENDING", "RUNNING", "COMPLETING", "REQUEUED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One entry of the timeline."""
+
+    at: float
+    what: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a soak."""
+
+    seed: int
+    version: str
+    seconds: float
+    jobs: int
+    most_running: int
+    states: Counter[str]
+    faults: Counter[str]
+    lost: list[str]
+
+    def as_json(self) -> str:
+        """One line for machines."""
+        known = {"seed": self.seed, "slurm": self.version, "seconds": round(self.seconds), "jobs": self.jobs}
+        found = {"most_running": self.most_running, "states": self.states, "faults": self.faults, "lost": self.lost}
+        return json.dumps({**known, **found})
+
+    def as_table(self) -> str:
+        """What people read."""
+        rows = [("jobs", self.jobs), ("most at once", self.most_running), ("lost", len(self.lost))]
+        rows += [(f"state {name}", count) for name, count in sorted(self.states.items())]
+        rows += [(f"fault {name}", count) for name, count in sorted(self.faults.items())]
+        return "\n".join(f"  {name:<32}{count:>8}" for name, count in rows)
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What happened, and when; printed as it happens."""
+
+    began: float = field(default_factory=time.time)
+    happenings: list[Happening] = field(default_factory=list)
+
+    def say(self, what: str) -> None:
+        """Note what happens now."""
+        self.happenings.append(Happening(time.time(), what))
+        print(f"[{time.time() - self.began:7.1f} s] {what}", flush=True)
+
+    def before(self, end: str, how_many: int = 3) -> str:
+        """The last faults before a moment that the accounting names."""
+        with suppress(ValueError):
+            moment = float(end)
+            earlier = [one for one in self.happenings if one.at <= moment + 1]
+            return "; ".join(f"{moment - one.at:.0f} s before: {one.what}" for one in earlier[-how_many:])
+        return "; ".join(one.what for one in self.happenings[-how_many:])
+
+
+def _random(seed: str) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - the same seed is the same soak
+
+
+class Feeder(threading.Thread):
+    """Keeps so many jobs in flight, short and long; a name is used once, whether its answer came or not."""
+
+    def __init__(self, cluster: LocalCluster, seed: int, longest: int) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self.cluster, self.random, self.longest = cluster, _random(f"jobs-{seed}"), longest
+        self.acknowledged: dict[str, str] = {}
+        self.most_running = 0
+        self.stopped, self.resting = threading.Event(), threading.Event()
+        self._number = 0
+
+    def run(self) -> None:
+        """Until stopped."""
+        while not self.stopped.wait(0.5):
+            if not self.resting.is_set():
+                self._feed()
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """Nothing is submitted meanwhile."""
+        self.resting.set()
+        try:
+            yield
+        finally:
+            self.resting.clear()
+
+    def _feed(self) -> None:
+        # A queue that cannot be counted is not fed: slurmctld or the API server is away.
+        script = "set -e; squeue -h -o %t; echo --; "
+        script += "; ".join(self._submission() for _ in range(BATCH))
+        said = self.cluster.as_alice(f"timeout 20 sh -c {shlex.quote(script)}").stdout
+        for line in said.partition("--")[2].splitlines():
+            name, _, job = line.partition(" ")
+            if job.strip().isdecimal():
+                self.acknowledged[name] = job.strip()
+        states = Counter(said.partition("--")[0].split())
+        self.most_running = max(self.most_running, states["R"])
+        if states["R"] + states["PD"] + states["CG"] + BATCH > IN_FLIGHT:
+            self.stopped.wait(3.0)
+
+    def _submission(self) -> str:
+        self._number += 1
+        name, seconds = f"s-{self._number}", self._seconds()
+        wait = f"while [ $(($(date +%s) % {PERIOD})) -ge {ENDING} ]; do sleep 1; done"
+        command = [
+            "sbatch",
+            "--parsable",
+            "-J",
+            name,
+            "-t",
+            "30",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            f"sleep {seconds}; {wait}",
+        ]
+        return f"printf '{name} '; {shlex.join(command)}"
+
+    def _seconds(self) -> int:
+        return (
+            self.random.randint(self.longest // 3, self.longest)
+            if self.random.random() < 0.3
+            else self.random.randint(1, 12)
+        )
+
+
+class Faults:
+    """Everything that is done to the cluster, one thing after another, in an order that the seed decides."""
+
+    def __init__(self, cluster: LocalCluster, feeder: Feeder, timeline: Timeline, seed: int) -> None:
+        self.cluster, self.feeder, self.timeline = cluster, feeder, timeline
+        self.random = _random(f"faults-{seed}")
+        self.done: Counter[str] = Counter()
+        self._undo: list[tuple[float, Callable[[], None]]] = []
+        self._rolled = 0
+        self.kinds: dict[str, tuple[int, Callable[[], str]]] = {
+            "scale": (5, self.scale),
+            "roll": (2, self.roll),
+            "cordon pod": (3, self.cordon_pod),
+            "cordon node": (2, self.cordon_node),
+            "slurmctld TERM": (2, lambda: self.kill("slurm-controller-0", "slurmctld", "TERM")),
+            "slurmctld KILL": (1, self.kill_in_quiet),
+            "slurmrestd KILL": (2, lambda: self.kill("deploy/slurm-restapi", "slurmrestd", "KILL")),
+            "operator KILL": (3, lambda: self.kill_part("operator")),
+            "API server KILL": (2, lambda: self.kill_part("apiserver")),
+        }
+
+    def run(self, seconds: float) -> None:
+        """Faults until the time is over; each kind at least once when there is time."""
+        deadline = time.monotonic() + seconds
+        first = self.random.sample(sorted(self.kinds), len(self.kinds))
+        while time.monotonic() < deadline:
+            self._settle(time.monotonic())
+            name = first.pop() if first else self._draw()
+            how = self.kinds[name][1]()
+            self.timeline.say(f"{name}: {how}")
+            self.done[f"{name}, {LEFT_OUT}" if how == LEFT_OUT else name] += 1
+            time.sleep(min(self.random.uniform(2, 12), max(deadline - time.monotonic(), 0)))
+        self._settle(float("inf"))
+
+    def _draw(self) -> str:
+        names = sorted(self.kinds)
+        return self.random.choices(names, [self.kinds[name][0] for name in names])[0]
+
+    def _settle(self, now: float) -> None:
+        due = [undo for at, undo in self._undo if at <= now]
+        self._undo = [(at, undo) for at, undo in self._undo if at > now]
+        for undo in due:
+            undo()
+
+    def _later(self, what: str, *command: str) -> None:
+        def undo() -> None:
+            self.timeline.say(what)
+            self.kubectl(*command)
+
+        self._undo.append((time.monotonic() + self.random.uniform(5, 25), undo))
+
+    def kubectl(self, *command: str) -> str:
+        """A command that may have to wait for the API server; whoever is gone needs none."""
+        deadline = time.monotonic() + MOST_PAUSE
+        while True:
+            done = self.cluster.attempt(*command)
+            if done.returncode == 0 or "NotFound" in done.stderr:
+                return done.stdout.strip()
+            assert time.monotonic() < deadline, f"kubectl {shlex.join(command)}: {done.stderr}"
+            time.sleep(0.5)
+
+    def scale(self) -> str:
+        replicas = self.random.choice(WORKERS)
+        self.kubectl("scale", "nodeset", "compute", f"--replicas={replicas}")
+        return f"to {replicas}"
+
+    def roll(self) -> str:
+        self._rolled += 1
+        patch = {"spec": {"template": {"metadata": {"labels": {"rolled": f"number-{self._rolled}"}}}}}
+        self.kubectl("patch", "nodeset", "compute", "--type=merge", "-p", json.dumps(patch))
+        return f"template {self._rolled}"
+
+    def cordon_pod(self) -> str:
+        said = self.kubectl("get", "pods", "-l", "app.kubernetes.io/instance=compute", "-o", "name")
+        pods = sorted(said.split())
+        if not pods:
+            return LEFT_OUT
+        pod = self.random.choice(pods)
+        self.kubectl("annotate", pod, f"{CORDON}=true", "--overwrite")
+        self._later(f"uncordon {pod}", "annotate", pod, f"{CORDON}-")
+        return pod
+
+    def cordon_node(self) -> str:
+        node = self.random.choice(("local-0", "local-1", "local-2"))
+        self.kubectl("cordon", node)
+        self._later(f"uncordon {node}", "uncordon", node)
+        return node
+
+    def kill(self, pod: str, name: str, how: str) -> str:
+        # Its own end may cut off the answer.
+        self.cluster.attempt("exec", pod, "-c", name, "--", "sh", "-c", KILL.format(name=name, signal=how))
+        return pod
+
+    def kill_in_quiet(self) -> str:
+        with self.feeder.rest():
+            time.sleep((ENDING + 1 - time.time()) % PERIOD)
+            while ENDING < time.time() % PERIOD < PERIOD - WRITTEN - 1:
+                before = self.queue()
+                time.sleep(WRITTEN)
+                if before and self.queue() == before:
+                    return self.kill("slurm-controller-0", "slurmctld", "KILL")
+            return LEFT_OUT
+
+    def queue(self) -> str:
+        """Every job that slurmctld knows of, with its state."""
+        return self.cluster.as_alice("squeue -h -t all -S i -o '%i %t'").stdout
+
+    def kill_part(self, part: str) -> str:
+        pid = read_parts(self.cluster.home)[part].pid
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return f"pid {pid}"
+
+
+def soak(cluster: LocalCluster, seconds: float, seed: int) -> Verdict:
+    """Disturb a cluster for so long, wait for its last job, and ask the accounting."""
+    timeline, began = Timeline(), time.monotonic()
+    longest = 45 if seconds < 600 else 180
+    feeder = Feeder(cluster, seed, longest)
+    faults = Faults(cluster, feeder, timeline, seed)
+    timeline.say(f"seed {seed}, Slurm {cluster.version}, {seconds:g} s")
+    feeder.start()
+    cluster.until("the cluster is full of jobs", lambda: feeder.most_running > IN_FLIGHT / 10, 120)
+    timeline.say(f"{feeder.most_running} jobs run")
+    faults.run(seconds)
+    feeder.stopped.set()
+    feeder.join()
+    timeline.say("no more faults; waiting for the last jobs")
+    found = last_words(cluster, faults, longest + 240)
+    lost = list(losses(found, feeder.acknowledged, timeline))
+    states = Counter(record.state for record in found)
+    passed = time.monotonic() - began
+    return Verdict(seed, cluster.version, passed, len(found), feeder.most_running, states, faults.done, lost)
+
+
+def last_words(cluster: LocalCluster, faults: Faults, seconds: float) -> list[Record]:
+    """The accounting, once every job in it is over, or when it has had its time."""
+    faults.kubectl("scale", "nodeset", "compute", "--replicas=4")
+    deadline = time.monotonic() + seconds
+    while True:
+        found = accounting(cluster)
+        if (found and all(record.is_over for record in found)) or time.monotonic() > deadline:
+            return found
+        time.sleep(2)
+
+
+def accounting(cluster: LocalCluster) -> list[Record]:
+    """Every run of every job; also those before a requeue."""
+    said = cluster.as_alice(f"SLURM_TIME_FORMAT=%s sacct -nXPD -S now-12hours -o {FIELDS}").stdout
+    rows = [line.split("|") for line in said.splitlines()]
+    return [Record(row[0], row[1], row[2], int(row[3] or 0), *row[4:]) for row in rows if row[1].startswith("s-")]
+
+
+def losses(found: Iterable[Record], acknowledged: dict[str, str], timeline: Timeline) -> Iterator[str]:
+    """Every job that did not come to its own end exactly once, with what was done before."""
+    runs = Counter(record.name for record in found)
+    for record in found:
+        if not record.is_well or runs[record.name] > 1:
+            said = f"{record.state}, {record.restarts} restarts, exit {record.exit_code}, {runs[record.name]} records"
+            where = f"on {record.nodes} from {record.start} to {record.end}"
+            yield f"job {record.job} ({record.name}): {said}, {where}; {timeline.before(record.end)}"
+    for name, job in acknowledged.items():
+        if name not in runs:
+            yield f"job {job} ({name}) was accepted, and the accounting does not know it"
+
+
+def main() -> int:
+    """`make soak`."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SOAK_SECONDS", "1800")))
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--slurm", default="26.05")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        cluster = LocalCluster(Path(folder) / "cluster", options.slurm)
+        try:
+            cluster.prepare()
+        except CannotRun as error:
+            print(f"NOT TESTED: {error}", file=sys.stderr)
+            return 2
+        return _soak_on(cluster, options.seconds, options.seed)
+
+
+def _soak_on(cluster: LocalCluster, seconds: float, seed: int) -> int:
+    verdict = None
+    try:
+        cluster.up()
+        verdict = soak(cluster, seconds, seed)
+        print(verdict.as_table(), *verdict.lost, verdict.as_json(), sep="\n", flush=True)
+        return 1 if verdict.lost else 0
+    finally:
+        if verdict is None or verdict.lost:
+            print(cluster.last_words(400))
+        cluster.reset()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
