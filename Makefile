@@ -12,10 +12,10 @@ LATE_CLOSE := -W "ignore:unclosed:ResourceWarning"
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test property campaigns test-slurm test-kube lint format golden docs bench coverage clean kube-tools differential
+.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm differential
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@echo "Installing into $(VENV) ..."
@@ -39,7 +39,9 @@ examples: $(STAMP) ## Render and check every example
 	  $(BIN)/slurm-operator check -f $$file || exit 1; \
 	done
 
-test: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
+test: test-python e2e soak-short ## Lint, type-check, every test that needs nothing but Python, and real Slurm end to end
+
+test-python: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(CORE)
 	@$(MAKE) --no-print-directory coverage
 	@$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/real $(addprefix --ignore=,$(CORE)) tests
@@ -50,8 +52,20 @@ property: $(STAMP) ## Make 20,000 random resources: refused with a path, or buil
 campaigns: $(STAMP) ## Crash, ambiguous-write and Slurm-fault campaigns in virtual time, every point
 	@$(BIN)/python -m tests.campaigns
 
-test-slurm: $(STAMP) ## Run the tests on real Slurm from Debian (needs root)
-	@$(BIN)/python -m pytest -n 0 tests/real/slurm tests/real/local
+e2e: $(STAMP) ## Run the operator end to end with real Slurm, on each version (needs root)
+	@$(BIN)/python -m pytest -n 0 tests/real/local/e2e
+
+soak: $(STAMP) ## Change and kill everything round hundreds of jobs for SOAK_SECONDS, half an hour by default (needs root)
+	@$(BIN)/python -m tests.real.local.soak
+
+soak-short: $(STAMP) ## The same for three minutes
+	@$(BIN)/python -m pytest -n 0 -s tests/real/local/test_soak.py
+
+test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian (needs root)
+	@$(BIN)/python -m pytest -n 0 --ignore=tests/real/local/e2e --ignore=tests/real/local/test_soak.py tests/real/slurm tests/real/local
+
+kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on it (needs root; fifteen minutes)
+	@KILLS=50 $(BIN)/python -m pytest -n 0 -s tests/real/local/test_kills.py
 
 test-kube: kube-tools ## Run the tests on a real kube-apiserver and with kubectl (needs Go)
 	@$(BIN)/python -m pytest -n 0 $(LATE_CLOSE) tests/real/kube tests/real/kubectl
@@ -75,6 +89,9 @@ golden: $(STAMP) ## Write generated and golden files anew
 	@$(BIN)/python tools/merge_keys.py
 	@$(BIN)/python tools/crds.py
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python -m tools.charts
+	@$(BIN)/python -m tools.install_manifest
+	@$(BIN)/python -m tests.real.helm.command
 	@$(BIN)/python -m pytest -q -n 0 tests/golden --update-golden
 
 docs: $(STAMP) ## Build the documentation
@@ -85,6 +102,12 @@ bench: $(STAMP) ## Run the benchmarks
 
 kube-tools: $(STAMP) ## Build a real kube-apiserver for the tests (needs Go; once)
 	@$(BIN)/python tests/real/kube/tools.py
+
+helm-tools: $(STAMP) ## Build the real helm 3 and 4 for the tests (needs Go; once)
+	@$(BIN)/python -m tests.real.helm.tools
+
+test-helm: helm-tools kube-tools ## Run the tests of the charts on the real helm and kube-apiserver (needs Go)
+	@$(BIN)/python -m pytest -n 0 $(LATE_CLOSE) tests/real/helm
 
 differential: kube-tools ## Hold the embedded API server against the real one, 300 sequences of 60 requests
 	@$(BIN)/python -m tests.real.kube.differential.campaign --sequences 300

@@ -64,11 +64,54 @@ def test_who_manages_cgroups(files: dict[str, str], managed: bool) -> None:
     assert build.manages_cgroups(cr, refs(config_maps={"files": files})) is managed
 
 
-def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:
+@pytest.mark.parametrize(
+    ("in_place", "files"),
+    [
+        pytest.param(True, {"slurm.conf", "cgroup.conf", "gres.conf", "prolog.sh"}, id="with a sidecar: all files"),
+        pytest.param(False, {"slurm.conf"}, id="without: only what the operator writes"),
+    ],
+)
+def test_which_files_the_configuration_holds(in_place: bool, files: set[str]) -> None:
+    cr = controller(
+        configFileRefs=[{"name": "files"}],
+        prologScriptRefs=[{"name": "scripts"}],
+        inplaceReconfigure=in_place,
+        **NO_STATE,
+    )
+    maps = {"files": {"cgroup.conf": "theirs", "gres.conf": "x"}, "scripts": {"prolog.sh": "#!/bin/sh"}}
+    config = next(each for each in build.objects(cr, refs(cr, config_maps=maps)) if each["kind"] == "ConfigMap")
+    assert set(config["data"]) == files
+    assert config["data"].get("cgroup.conf") in (None, "theirs")
+
+
+def test_files_that_no_config_map_can_hold_are_refused() -> None:
     cr = controller(configFileRefs=[{"name": "files"}], **NO_STATE)
-    world = refs(cr, config_maps={"files": {"cgroup.conf": "x"}})
-    config = next(each for each in build.objects(cr, world) if each["kind"] == "ConfigMap")
-    assert list(config["data"]) == ["slurm.conf"]
+    with pytest.raises(BuildError, match="configFileRefs"):
+        build.objects(cr, refs(cr, config_maps={"files": {"gres.conf": "x" * build.MOST_BYTES}}))
+
+
+def containers(cr: Controller) -> dict[str, Object]:
+    spec = stateful_set(cr)["spec"]["template"]["spec"]
+    return {each["name"]: each for each in (*spec["containers"], *spec["initContainers"])}
+
+
+def test_only_the_sidecar_writes_to_etc_slurm_and_nothing_starts_before_it_is_filled() -> None:
+    found = containers(controller(**NO_STATE))
+    written = {
+        name: not mount.get("readOnly")
+        for name, each in found.items()
+        for mount in each["volumeMounts"]
+        if mount["mountPath"] == "/etc/slurm"
+    }
+    assert written == {"slurmctld": False, "reconfigure": True}
+    assert "startupProbe" in found["reconfigure"]
+    spec = stateful_set(controller(**NO_STATE))["spec"]["template"]["spec"]
+    assert spec["initContainers"][0]["name"] == "reconfigure"
+
+
+def test_no_file_comes_by_a_sub_path_which_would_never_change() -> None:
+    mounts = [mount for each in containers(controller(**NO_STATE)).values() for mount in each["volumeMounts"]]
+    assert [mount for mount in mounts if "subPath" in mount] == []
 
 
 @pytest.mark.parametrize(

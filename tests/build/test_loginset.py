@@ -10,7 +10,7 @@ from tests.build.resources import controller, loginset, refs
 
 from slurm_operator.build import labels
 from slurm_operator.build import loginset as build
-from slurm_operator.build.errors import InvalidSpec
+from slurm_operator.build.errors import InvalidSpec, MissingReference
 from slurm_operator.build.metadata import Object
 
 
@@ -45,7 +45,11 @@ def test_ports(user: list[Any], ports: list[tuple[str, int]]) -> None:
     [
         pytest.param(labels.SLURM_KEY_HASH, {"secrets": {"slurm-key": {"slurm.key": b"new"}}}, id="slurm key"),
         pytest.param(labels.SSSD_CONF_HASH, {"secrets": {"sssd": {"sssd.conf": b"new"}}}, id="sssd.conf"),
-        pytest.param(labels.SSH_HOST_KEYS_HASH, {"secrets": {"login-ssh-host-keys": {"k": b"new"}}}, id="host keys"),
+        pytest.param(
+            labels.SSH_HOST_KEYS_HASH,
+            {"secrets": {"login-ssh-host-keys": dict.fromkeys(build.HOST_KEY_FILES, b"new")}},
+            id="host keys",
+        ),
     ],
 )
 def test_what_restarts_login_pods(annotation: str, changed: dict[str, Any]) -> None:
@@ -59,3 +63,11 @@ def test_text_that_cannot_be_a_file_names_its_field(field: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         build.objects(loginset(**{field: "a\x00"}), refs(controller()))
     assert caught.value.path == ("spec", field)
+
+
+def test_a_secret_that_lacks_a_host_key_is_named() -> None:
+    held = {name: b"key" for name in build.HOST_KEY_FILES if "ecdsa" not in name}
+    with pytest.raises(MissingReference, match=r"'x-ssh-host-keys' lacks ssh_host_ecdsa_key, ssh_host_ecdsa_key\.pub"):
+        build.objects(loginset("x"), refs(controller(), secrets={"x-ssh-host-keys": held}))
+    with pytest.raises(MissingReference, match="lacks ssh_host_ecdsa_key"):
+        build.host_keys(loginset("x"), held)

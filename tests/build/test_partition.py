@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.build.resources import nodeset, partition
 
@@ -160,3 +161,32 @@ def test_edits_of_a_host_list(written: str, added: tuple[str, ...], removed: tup
 def test_options_that_make_the_default(config: str, default: bool, rest: str) -> None:
     assert build.is_default(config) is default
     assert build.without_default(config) == rest
+
+
+def test_a_partition_that_is_deleted_has_no_line_and_gives_its_name_free() -> None:
+    going = partition("old", nodeSets=["cpu"], partitionName="p")
+    going = msgspec.structs.replace(
+        going, metadata=msgspec.structs.replace(going.metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+    )
+    first, second = verdicts(CPU, going, partition("new", nodeSets=["cpu"], partitionName="p"))
+    assert (first.reason, first.accepted) == ("Deleting", False)
+    assert (second.reason, second.accepted) == ("Accepted", True)
+
+
+@pytest.mark.parametrize(
+    ("option", "found", "expected"),
+    [
+        pytest.param("MaxTime", "02:00:00", {"maxTime": "02:00:00"}, id="time"),
+        pytest.param("PriorityTier", "9", {"priorityTier": 9}, id="number"),
+        pytest.param("MaxNodes", "UNLIMITED", {"maxNodes": "UNLIMITED"}, id="no limit"),
+        pytest.param("Hidden", "YES", {"hidden": True}, id="flag"),
+        pytest.param("Default", "NO", {"default": False}, id="default"),
+        pytest.param("State", "DRAIN", {"state": "DRAIN"}, id="state"),
+        pytest.param("AllowAccounts", "a,b", {"allowAccounts": ["a", "b"]}, id="names"),
+        pytest.param("AllowAccounts", "ALL", {"allowAccounts": None}, id="no restriction"),
+        pytest.param("DefMemPerCPU", "100", {"defMemPerCPU": 100}, id="memory"),
+        pytest.param("AllocNodes", "n0", {}, id="an option without a field"),
+    ],
+)
+def test_drift_becomes_fields(option: str, found: str, expected: dict[str, object]) -> None:
+    assert build.adoption([(option, found)]) == expected

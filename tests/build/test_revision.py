@@ -93,7 +93,7 @@ def test_nulls_make_no_worker_new() -> None:
 
 def test_the_object_carries_hash_number_and_data() -> None:
     cr = nodeset("x", template={"metadata": {"labels": {"tier": "fast"}}}, metadata={"annotations": {"n": "1"}})
-    built: Object = revision.controller_revision(cr, 4, 2)
+    built: Object = revision.controller_revision(cr, 4, revision.hash_of(cr, 2))
     hash_ = revision.hash_of(cr, 2)
     assert built["metadata"]["name"] == f"x-{hash_}"
     assert built["metadata"]["labels"] == {
@@ -106,3 +106,21 @@ def test_the_object_carries_hash_number_and_data() -> None:
     assert built["metadata"]["annotations"] == {"n": "1"}
     assert built["revision"] == 4
     assert built["data"] == revision.data(cr)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        pytest.param({"extraConf": "", "taints": [], "logfile": None}, True, id="empty fields"),
+        pytest.param({"slurmd": {"resources": {"limits": {"cpu": "2000m"}}}}, True, id="a quantity in another form"),
+        pytest.param({"slurmd": {"resources": {"limits": {"cpu": "3"}}}}, False, id="another quantity"),
+        pytest.param(
+            {"slurmd": {"tty": False, "resources": {"limits": {"cpu": 2}}}}, False, id="a false that was said"
+        ),
+        pytest.param({"ordinalPadding": 3}, False, id="another value"),
+    ],
+)
+def test_two_revisions_mean_the_same_when_only_their_bytes_differ(other: Object, same: bool) -> None:
+    one: Object = {"spec": {"ordinalPadding": 0, "slurmd": {"name": "", "resources": {"limits": {"cpu": "2"}}}}}
+    two = {"spec": {**one["spec"], **other}}
+    assert (revision.meaning(one) == revision.meaning(two)) is same

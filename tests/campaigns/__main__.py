@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--campaign", choices=CAMPAIGNS, action="append")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--every", type=int, default=1, help="try one point of so many")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="points that run side by side")
     parser.add_argument("--output", type=Path, help="append one JSON line per point to this file")
     parser.add_argument("--verbose", action="store_true", help="show the operator's log")
     given = parser.parse_args()
@@ -37,7 +39,7 @@ def _all(given: argparse.Namespace) -> int:
     failed = 0
     for campaign in given.campaign or CAMPAIGNS:
         for scenario in given.scenario or SCENARIOS:
-            result = run(campaign, scenario, sampled(given.every))
+            result = run(campaign, scenario, sampled(given.every), given.at_once)
             print(f"{campaign}/{scenario}: {result}", flush=True)
             for violation in result.violations[:20]:
                 print(f"  {violation}")

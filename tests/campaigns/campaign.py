@@ -60,13 +60,18 @@ class Spawner:
     prefix: str
     wants: Wants
     folder: Path
-    points: list[tuple[str, Path, float]] = field(default_factory=list)
+    at_once: int = 1
+    points: list[tuple[str, Path]] = field(default_factory=list)
     mine: Path | None = None
+    _children: dict[int, tuple[str, float]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, point: str) -> bool:
         """Fork, and say in the child that this is the point."""
         if self.mine is not None or not self.wants(point):
             return False
+        while len(self._children) >= self.at_once:
+            self._wait()
         path, began = self.folder / f"{point}.json", time.monotonic()
         loop = asyncio.get_running_loop()
         child = os.fork()
@@ -75,9 +80,20 @@ class Spawner:
             asyncio._set_running_loop(loop)
             self.mine = path
             return True
-        os.waitpid(child, 0)
-        self.points.append((point, path, time.monotonic() - began))
+        self._children[child] = (point, began)
+        self.points.append((point, path))
         return False
+
+    def wait(self) -> None:
+        """Until every child has ended."""
+        while self._children:
+            self._wait()
+
+    def _wait(self) -> None:
+        ended, _ = os.waitpid(-1, 0)
+        if ended in self._children:
+            point, began = self._children.pop(ended)
+            self.seconds[point] = time.monotonic() - began
 
 
 async def live(scenario: str, world: World) -> State:
@@ -112,12 +128,13 @@ def judged(found: State, expected: State, campaign: str) -> list[str]:
     return [*found.violations, *differences(found, expected, counts=campaign != "R6")]
 
 
-def run(campaign: str, scenario: str, wants: Wants = lambda _: True) -> Result:
-    """Every point that is wanted."""
+def run(campaign: str, scenario: str, wants: Wants = lambda _: True, at_once: int = 1) -> Result:
+    """Every point that is wanted, so many side by side."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        spawner = Spawner(f"{campaign}/{scenario}", wants, Path(folder))
+        spawner = Spawner(f"{campaign}/{scenario}", wants, Path(folder), at_once)
         expected = _live_or_exit(scenario, Disturbance(campaign, "", FAULTS, spawner), spawner)
+        spawner.wait()
         outcomes = [_outcome(spawner, expected, campaign, *point) for point in spawner.points]
     first = Outcome(f"{campaign}/{scenario}", tuple(expected.violations))
     return Result([*([first] if first.violations else []), *outcomes], time.monotonic() - began)
@@ -146,8 +163,8 @@ def _live_or_exit(scenario: str, disturbance: Disturbance, spawner: Spawner) -> 
     return asyncio.run(life())
 
 
-def _outcome(spawner: Spawner, expected: State, campaign: str, point: str, path: Path, seconds: float) -> Outcome:
-    name = f"{spawner.prefix}/{point}"
+def _outcome(spawner: Spawner, expected: State, campaign: str, point: str, path: Path) -> Outcome:
+    name, seconds = f"{spawner.prefix}/{point}", spawner.seconds[point]
     if not path.exists():
         return Outcome(name, ("I11: its process ended early",), seconds)
     found = State.from_data(json.loads(path.read_text()))

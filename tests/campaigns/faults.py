@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.campaigns.slurm_model import is_write
-
 from slurm_operator.slurm.errors import SlurmTimeout, SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -34,6 +32,11 @@ def _no_route(_: World, sending: Sending, __: Go) -> Reply:
 def _unauthorized(world: World, _: Sending, __: Go) -> Reply:
     body = {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}], "meta": _meta(world)}
     return Reply(511, "application/json", json.dumps(body).encode())
+
+
+def _not_found(_: World, sending: Sending, __: Go) -> Reply:
+    """As a slurmrestd answers that was started without the plugin, or a proxy without a way to it."""
+    return Reply(404, "text/plain", f"Unable to find requested URL endpoint {sending.path}".encode())
 
 
 def _failed(world: World, _: Sending, __: Go) -> Reply:
@@ -115,10 +118,11 @@ def _is_list(sending: Sending) -> bool:
 FAULTS: dict[str, Fault] = {
     "no-route": Fault(_no_route),
     "unauthorized": Fault(_unauthorized),
+    "not-found": Fault(_not_found),
     "failed": Fault(_failed),
     "timeout": Fault(_timeout),
-    "errors-in-200": Fault(_errors_in_200, lambda sending: not is_write(sending)),
-    "truncated": Fault(_truncated, lambda sending: not is_write(sending)),
+    "errors-in-200": Fault(_errors_in_200),
+    "truncated": Fault(_truncated),
     "empty-list": Fault(_list_of(0.0), _is_list),
     "half-list": Fault(_list_of(0.5), _is_list),
     "stale": Fault(_stale, _is_list),

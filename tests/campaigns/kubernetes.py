@@ -1,25 +1,30 @@
 """What a cluster does besides its API server, made small: workloads become ready, pods start and stop, claims bind.
 
 In: the embedded API server. Out: changes of status, some virtual seconds later; a worker pod that becomes ready has a
-slurmd that registers, one that stops takes its slurmd along. It only looks at what is stored, never at events.
+slurmd that registers, one that stops takes its slurmd along. Daemons have the auth/slurm key that the Secret held when
+they started, and hear only those that have the same. It only looks at what is stored, never at events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.campaigns.sidecar import Sidecar
 from tests.campaigns.slurm_model import SlurmModel
 
-from slurm_operator.build import nodeset
+from slurm_operator.build import labels, nodeset
 from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.loop.clock import VirtualClock
 
 WORKER = {"app.kubernetes.io/name": "slurmd"}
+KEY_HASH = labels.SLURM_KEY_HASH
 START_SECONDS = 2.0
 STOP_SECONDS = 1.0
 WORKLOAD_SECONDS = 3.0
@@ -36,12 +41,21 @@ class Cluster:
     starts: Callable[[Mapping[str, Any]], bool] = lambda _: True
     creates: dict[tuple[str, str], int] = field(default_factory=dict)
     deletes: dict[tuple[str, str], int] = field(default_factory=dict)
+    # The key of slurmctld, and of each slurmd.
+    key: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+    # Pods to look at, and where the bound ones are.
+    _changed: dict[tuple[str, str], None] = field(default_factory=dict)
+    _places: dict[tuple[str, str], str] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _of_template: str = ""
     _planned: dict[tuple[str, str], str] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         """Live until `stop`."""
+        self.sidecar = Sidecar(self.server, self.slurm, self._ask)
+        self.server.plug_in(self.sidecar)
         self.server.store.listen(self._noticed)
         self._tasks = [asyncio.create_task(self._live()), self.server.run_garbage_collector()]
         self._wake.set()
@@ -59,6 +73,8 @@ class Cluster:
             self.creates[key] = self.creates.get(key, 0) + 1
         elif change.type == "DELETED":
             self.deletes[key] = self.deletes.get(key, 0) + 1
+        if change.row.resource == "pods":
+            self._changed[change.row.namespace, change.row.name] = None
         self._wake.set()
 
     async def _live(self) -> None:
@@ -68,8 +84,11 @@ class Cluster:
             for resource in ("statefulsets.apps", "deployments.apps"):
                 for row in self.server.store.rows(resource):
                     self._workload(resource, row.load())
-            for row in self.server.store.rows("pods"):
-                self._pod(row.load())
+            changed, self._changed = self._changed, {}
+            for key in changed:
+                pod = self.server.store.get("pods", *key)
+                if pod is not None:
+                    self._pod(pod.load())
             self._config()
 
     def _later(self, what: str, value: Mapping[str, Any], seconds: float, act: Callable[[], Any]) -> None:
@@ -82,7 +101,7 @@ class Cluster:
         self.clock.call_later(seconds, lambda: self._tasks.append(asyncio.create_task(act())))
 
     async def _ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        headers = {"content-type": "application/merge-patch+json"}
+        headers = {"content-type": "application/json" if method == "POST" else "application/merge-patch+json"}
         response = await self.server.handle(method, path, query, headers, body)
         return json.loads(response.body or b"null")
 
@@ -93,10 +112,29 @@ class Cluster:
             replicas = value["spec"].get("replicas", 1)
             counts = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
             status = {**dict.fromkeys(counts, replicas), "observedGeneration": value["metadata"]["generation"]}
+            if value["metadata"]["name"] == "slurm-controller":
+                await self.sidecar.pods_of(value)
+                self._slurmctld_starts(value["spec"]["template"]["metadata"]["annotations"])
             await self._patch(resource.partition(".")[0], value, {"status": status}, "/apis/apps/v1", "/status")
             self._wake.set()
 
         self._later("workload", value, WORKLOAD_SECONDS, settle)
+
+    def _slurmctld_starts(self, annotations: Mapping[str, str]) -> None:
+        held = self.server.store.get("secrets", "hpc", "jwt-key")
+        if held is not None:
+            self.slurm.key = b64decode(held.load()["data"]["jwt.key"])
+        if annotations.get(KEY_HASH) == self._of_template:
+            return
+        self._of_template, self.key = annotations.get(KEY_HASH, ""), self.secret()
+        for name in sorted(self.slurm.slurmds):
+            if self.keys.get(name) != self.key:
+                self.slurm.lose_contact(name)
+
+    def secret(self) -> str:
+        """What the Secret with the key holds."""
+        row = self.server.store.get("secrets", "hpc", "slurm-key")
+        return "" if row is None else json.dumps(row.load().get("data") or {})
 
     async def _patch(self, plural: str, value: Mapping[str, Any], body: Any, root: str, part: str = "") -> Any:
         meta = value["metadata"]
@@ -115,9 +153,8 @@ class Cluster:
         if up != self.slurm.up:
             self.slurm.up = up
             self.slurm.touch("nodes", "jobs")
-        found = self.server.store.get("configmaps", "hpc", "slurm-config")
-        if found is not None and up:
-            self.slurm.read_config((found.load().get("data") or {}).get("slurm.conf", ""))
+        if up:
+            self.sidecar.look()
 
     # Pods
 
@@ -135,8 +172,12 @@ class Cluster:
         if asked:
             return asked
         nodes = [row.name for row in self.server.store.rows("nodes")]
-        taken = [row.load()["spec"].get("nodeName") for row in self.server.store.rows("pods")]
-        return min(nodes, key=lambda name: (taken.count(name), name))
+        held = {(row.namespace, row.name) for row in self.server.store.rows("pods")}
+        self._places = {key: node for key, node in self._places.items() if key in held}
+        taken = Counter(self._places.values())
+        chosen = min(nodes, key=lambda name: (taken[name], name))
+        self._places[value["metadata"]["namespace"], value["metadata"]["name"]] = chosen
+        return chosen
 
     async def _bind(self, value: Mapping[str, Any]) -> None:
         meta = value["metadata"]
@@ -160,7 +201,18 @@ class Cluster:
         status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [*others, *ready]}
         await self._patch("pods", value, {"status": status}, "/api/v1", "/status")
         if held["metadata"]["labels"].get("app.kubernetes.io/name") == "slurmd":
-            self.slurm.register(held["spec"]["hostname"], _features(held))
+            self.keys[held["spec"]["hostname"]] = self.secret()
+            self._register(held)
+
+    def _register(self, pod: Mapping[str, Any]) -> None:
+        """A slurmd tries until slurmctld understands it."""
+        name, row = pod["spec"]["hostname"], self.server.store.get("pods", "hpc", pod["metadata"]["name"])
+        if row is None or row.uid != pod["metadata"]["uid"]:
+            return
+        if not self.key or self.keys[name] == self.key:
+            self.slurm.register(name, _features(pod))
+        else:
+            self.clock.call_later(START_SECONDS, lambda: self._register(pod))
 
     async def _stop(self, value: Mapping[str, Any]) -> None:
         meta = value["metadata"]

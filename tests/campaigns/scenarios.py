@@ -5,10 +5,11 @@ In: a `World`. Out: nothing; a scenario arms the world where its own story begin
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.campaigns.rig import NAMESPACE, World
+from tests.campaigns.rig import CANARY, NAMESPACE, World
 
 REF = {"controllerRef": {"name": "slurm"}}
 KEYS = {"slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"}, "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"}}
@@ -18,6 +19,7 @@ CLAIMS = [
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
 ]
+NEW_KEY = base64.b64encode(CANARY + b"-new-key-" + b"n" * 40).decode()
 Scenario = Callable[[World], Awaitable[None]]
 
 
@@ -105,11 +107,21 @@ async def the_namespace_is_deleted(world: World) -> None:
     await world.run(horizon=400.0)
 
 
+async def the_key_changes(world: World) -> None:
+    """S-key: the cluster gets another auth/slurm key while a job runs."""
+    await small(world, 2)
+    world.slurm.submit(15.0)
+    world.arm()
+    await world.patch("Secret", "slurm-key", {"data": {"slurm.key": NEW_KEY}})
+    await world.run()
+
+
 SCENARIOS: dict[str, Scenario] = {
     "S-up": everything_comes_up,
     "S-out": workers_are_added,
     "S-in": busy_workers_are_taken_away,
     "S-roll": the_image_changes,
+    "S-key": the_key_changes,
     "S-del": the_nodeset_is_deleted,
     "S-del-controller": the_controller_is_deleted,
     "S-del-namespace": the_namespace_is_deleted,

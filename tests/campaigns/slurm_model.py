@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tests.campaigns.partition_model import PartitionModel
+
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.token import read
 from slurm_operator.slurm import hostlist
@@ -27,7 +29,17 @@ VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 OVER = frozenset({"COMPLETED", "NODE_FAIL", "CANCELLED"})
 MIN_JOB_AGE = 300.0
 MISSING_NODE = 2018
+MISSING_PARTITION = 2000
+BUSY_PARTITION = 2075
 BUSY_NODE = 2016
+MISSING_RESERVATION = 2053
+# What a state is called that nobody knows, and what slurmctld makes of a change to no state.
+UNKNOWN_FLAG = 9207
+BAD_STATE = {"24.11": 2028, "26.05": 2180}
+STATES = frozenset({"DRAIN", "UNDRAIN", "RESUME", "DOWN", "IDLE"})
+PING_SECONDS = 1.0
+# How a refusal by slurmctld is coded.
+REFUSED = {"24.11": 500, "26.05": 422}
 
 
 @functools.cache
@@ -83,7 +95,7 @@ class SlurmModel:
         self.nodes: dict[str, NodeRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         self.reservations: dict[str, dict[str, Any]] = {}
-        self.partitions: dict[str, str] = {}
+        self.live_partitions = PartitionModel(release)
         self.slurmds: set[str] = set()
         self.up = False
         self.lost: list[int] = []
@@ -130,6 +142,11 @@ class SlurmModel:
             node.flags.add("NOT_RESPONDING")
         self.touch("nodes", "jobs")
 
+    def lose_contact(self, name: str) -> None:
+        """slurmctld and a slurmd no longer understand each other: what ran there is lost."""
+        before = self.nodes[name].reason if name in self.nodes else ""
+        self.stop_slurmd(name, before or "Not responding")
+
     # What users and admins do
 
     def submit(self, seconds: float, partition: str = "compute") -> int:
@@ -140,13 +157,19 @@ class SlurmModel:
         self.schedule()
         return number
 
+    def occupy(self, number: int, node: str) -> None:
+        """A job of that number runs on that node until `end`."""
+        self.jobs[number] = JobRecord(number, "compute", 300.0, "RUNNING", (node,), self._now())
+        self._next_job = max(self._next_job, number + 1)
+        self.touch("nodes", "jobs")
+
     def schedule(self) -> None:
         """Start what can start."""
         for job in self.jobs.values():
             free = next((n for n in self._free()), None)
             if job.state == "PENDING" and free is not None:
                 job.state, job.nodes, job.started = "RUNNING", (free.name,), self._now()
-                self.clock.call_later(job.seconds, functools.partial(self._end, job.job_id))
+                self.clock.call_later(job.seconds, functools.partial(self.end, job.job_id))
                 self.touch("nodes", "jobs")
 
     def _free(self) -> Iterable[NodeRecord]:
@@ -157,7 +180,8 @@ class SlurmModel:
         """Whether its slurmd runs."""
         return name in self.slurmds
 
-    def _end(self, job_id: int) -> None:
+    def end(self, job_id: int) -> None:
+        """A job is done."""
         job = self.jobs.get(job_id)
         if job is not None and job.state == "RUNNING":
             job.state = "COMPLETED"
@@ -177,7 +201,7 @@ class SlurmModel:
     def resume_job(self, job_id: int, seconds: float) -> None:
         """A suspended job goes on."""
         self.jobs[job_id].state = "RUNNING"
-        self.clock.call_later(seconds, functools.partial(self._end, job_id))
+        self.clock.call_later(seconds, functools.partial(self.end, job_id))
         self.touch("nodes", "jobs")
 
     def admin_drain(self, name: str, reason: str = "broken fan") -> None:
@@ -187,6 +211,14 @@ class SlurmModel:
         node.reason, node.reason_by = reason, "root"
         self.touch("nodes")
 
+    def admin_resume(self, name: str) -> None:
+        """The same person puts the node back."""
+        node = self.nodes[name]
+        node.flags.discard("DRAIN")
+        node.reason = ""
+        self.touch("nodes")
+        self.schedule()
+
     def kill_controller(self) -> None:
         """kill -9 of slurmctld: what was not on disk is forgotten, and it is back at once."""
         self.nodes = {name: node for name, node in self.nodes.items() if node.saved}
@@ -194,17 +226,16 @@ class SlurmModel:
 
     def read_config(self, slurm_conf: str) -> None:
         """A reconfigure: partitions as the file names them."""
-        found: dict[str, str] = {}
-        for line in slurm_conf.splitlines():
-            words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-            if "PartitionName" in words:
-                found[words["PartitionName"]] = words.get("Nodes", "")
-        if found != self.partitions:
-            gone = set(self.partitions) - set(found)
-            self.orphaned += [job.job_id for job in self.jobs.values() if job.partition in gone]
-            self.partitions = found
+        changed, gone = self.live_partitions.read(slurm_conf)
+        self.orphaned += [job.job_id for job in self.jobs.values() if job.partition in gone]
+        if changed:
             self.reconfigures += 1
             self.touch("partitions")
+
+    @property
+    def partitions(self) -> dict[str, str]:
+        """By partition: the nodes as they were declared."""
+        return self.live_partitions.declared_nodes()
 
     def jobs_on(self, name: str) -> list[int]:
         """The jobs that a node holds."""
@@ -219,10 +250,22 @@ class SlurmModel:
             return Reply(404, "text/plain", b"Unable to find requested URL endpoint.")
         held = read(token, self.key)
         if held is None or not held.issued <= self._now() < held.ends:
-            return self._json({"errors": [_error(1007, "Protocol authentication error")]}, 511)
+            return self._unauthorized(rest[0])
         what, *name = [unquote(part) for part in rest if part]
+        if what == "reservation" and self.release == "24.11" and sending.method != "GET":
+            return self._nothing(sending)
         call: Callable[..., Reply] = getattr(self, f"_{sending.method.lower()}_{what}", self._nothing)
         return call(sending, *name)
+
+    def _unauthorized(self, what: str) -> Reply:
+        if what == "ping":
+            # slurmrestd answers for itself: it could not reach slurmctld in the caller's name.
+            return self._json({"pings": copy.deepcopy(recorded(self.release, "ping_refused_token")["pings"])})
+        refused = {"errors": [_error(1007, "Protocol authentication error")]}
+        return self._json({**refused, "jobs": [], "last_update": _number(0)} if what == "jobs" else refused, 511)
+
+    def _get_diag(self, _: Sending) -> Reply:
+        return self._json({"statistics": copy.deepcopy(recorded(self.release, "diag")["statistics"])})
 
     def _nothing(self, sending: Sending, *_: str) -> Reply:
         return Reply(404, "text/plain", f"Unable to find {sending.path}".encode())
@@ -243,8 +286,27 @@ class SlurmModel:
         return self._list("jobs", sending, [self._job(job) for job in self.jobs.values()])
 
     def _get_partitions(self, sending: Sending) -> Reply:
-        items = [self._partition(name, nodes) for name, nodes in sorted(self.partitions.items())]
+        items = [self._partition(shape) for _, shape in sorted(self.live_partitions.shapes.items())]
         return self._list("partitions", sending, items)
+
+    def _post_partitions(self, sending: Sending) -> Reply:
+        if self.release == "24.11":
+            return self._nothing(sending)
+        for body in json.loads(sending.body or b"{}")["partitions"]:
+            self.live_partitions.set(body)
+        self.touch("partitions")
+        return self._json({})
+
+    def _delete_partition(self, sending: Sending, name: str) -> Reply:
+        if self.release == "24.11":
+            return self._nothing(sending)
+        if name not in self.partitions:
+            return self._json({"errors": [_error(MISSING_PARTITION, "Invalid partition name specified")]}, 422)
+        if any(job.partition == name and job.state not in OVER for job in self.jobs.values()):
+            return self._json({"errors": [_error(BUSY_PARTITION, "Partition is in use")]}, 422)
+        del self.live_partitions.shapes[name]
+        self.touch("partitions")
+        return self._json({})
 
     def _get_reservations(self, sending: Sending) -> Reply:
         return self._list("reservations", sending, [dict(each) for each in self.reservations.values()])
@@ -253,14 +315,18 @@ class SlurmModel:
         body = json.loads(sending.body or b"{}")
         names = [name for text in body["name"] for name in hostlist.expand(text)]
         missing = [name for name in names if name not in self.nodes]
+        if not STATES.issuperset(body.get("state", ())):
+            unknown = [_error(UNKNOWN_FLAG, "invalid flag"), _error(BAD_STATE[self.release], "Invalid node state")]
+            return self._json({"errors": unknown}, 500)
         for name in names:
             if name in self.nodes:
                 self._update(self.nodes[name], body)
         self.touch("nodes")
         self.schedule()
-        if missing:
-            return self._json({"errors": [_error(MISSING_NODE, "Invalid node name specified")]}, 500)
-        return self._json({})
+        return self._refused(MISSING_NODE, "Invalid node name specified") if missing else self._json({})
+
+    def _refused(self, number: int, text: str) -> Reply:
+        return self._json({"errors": [_error(number, text)]}, REFUSED[self.release])
 
     def _update(self, node: NodeRecord, body: dict[str, Any]) -> None:
         node.saved = True
@@ -280,18 +346,31 @@ class SlurmModel:
             node.flags.discard("DRAIN")
             if state == "RESUME" and node.base == "DOWN":
                 node.base = "IDLE"
-            if node.base != "DOWN" and self.release != "24.11":
+            # 24.11 forgets the reason at once only where no job runs.
+            if node.base != "DOWN" and not (self.release == "24.11" and self.jobs_on(node.name)):
                 node.reason = ""
+            self._ping_soon(node)
         elif state in ("DOWN", "IDLE"):
             node.base = state
-        else:
-            raise ValueError(f"the model has no state {state!r}")
+
+    def _ping_soon(self, node: NodeRecord) -> None:
+        """A node that is put back counts as silent until its slurmd has answered."""
+        node.flags.add("NOT_RESPONDING")
+        self.clock.call_later(PING_SECONDS, functools.partial(self._pinged, node.name))
+
+    def _pinged(self, name: str) -> None:
+        node = self.nodes.get(name)
+        if node is not None and self.alive(name):
+            node.flags.discard("NOT_RESPONDING")
+            node.reason = node.reason if "DRAIN" in node.flags or node.base == "DOWN" else ""
+            self.touch("nodes")
+            self.schedule()
 
     def _delete_node(self, _: Sending, name: str) -> Reply:
         if name not in self.nodes:
-            return self._json({"errors": [_error(MISSING_NODE, "Invalid node name specified")]}, 500)
+            return self._refused(MISSING_NODE, "Invalid node name specified")
         if self.jobs_on(name):
-            return self._json({"errors": [_error(BUSY_NODE, "Requested nodes are busy")]}, 422)
+            return self._refused(BUSY_NODE, "Requested nodes are busy")
         del self.nodes[name]
         self.touch("nodes")
         return self._json({})
@@ -302,8 +381,10 @@ class SlurmModel:
             body["name"], copy.deepcopy(recorded("26.05", "reservations"))["reservations"][0] | {"name": body["name"]}
         )
         known |= {key: body[key] for key in ("start_time",) if key in body}
-        for key in ("node_list", "users"):
-            known[key] = ",".join(body[key]) if key in body else known[key]
+        if "node_list" in body:
+            known["node_list"] = hostlist.compress(body["node_list"])
+        if "users" in body:
+            known["users"] = ",".join(body["users"])
         if "flags" in body:
             known["flags"] = sorted({*body["flags"], "SPEC_NODES"})
         if "duration" in body:
@@ -315,7 +396,7 @@ class SlurmModel:
 
     def _delete_reservation(self, _: Sending, name: str) -> Reply:
         if self.reservations.pop(name, None) is None:
-            return self._json({"errors": [_error(2060, "Requested reservation is invalid")]}, 500)
+            return self._refused(MISSING_RESERVATION, "Requested reservation is invalid")
         self.touch("reservations")
         return self._json({})
 
@@ -329,7 +410,15 @@ class SlurmModel:
             if what == "jobs":
                 return self._json({"jobs": [], "last_update": _number(0)})
             return Reply(304, "", b"")
+        if self._confuses(what, since):
+            return self._json({"errors": [_error(-1, "Unspecified error")]}, 500)
         return self._json({what: items, "last_update": _number(self._now())})
+
+    def _confuses(self, what: str, since: str | None) -> bool:
+        """24.11 asks for the partitions under the same condition, and fails when only the nodes have changed."""
+        if self.release != "24.11" or what != "nodes" or since is None:
+            return False
+        return int(since) - 1 >= int(self.changed_at["partitions"])
 
     def _json(self, content: dict[str, Any], status: int = 200) -> Reply:
         meta = recorded(self.release, "ping")["meta"]
@@ -345,7 +434,7 @@ class SlurmModel:
             "name": node.name,
             "hostname": node.name,
             "address": node.name,
-            "state": [base, *sorted(node.flags | ({"MAINTENANCE"} if maintained else set()))],
+            "state": [base, *sorted(node.flags | ({"MAINTENANCE", "RESERVED"} if maintained else set()))],
             "reservation": maintained,
             "reason": node.reason,
             "reason_set_by_user": node.reason_by,
@@ -378,11 +467,11 @@ class SlurmModel:
             "time_limit": _number(5),
         }
 
-    def _partition(self, name: str, nodes: str) -> dict[str, Any]:
-        shape: dict[str, Any] = copy.deepcopy(recorded(self.release, "partitions")["partitions"][0])
-        members = sum(nodes in (*node.features, "ALL") for node in self.nodes.values())
-        shape["nodes"] |= {"configured": nodes, "total": members}
-        return shape | {"name": name, "node_sets": nodes}
+    def _partition(self, declared: dict[str, Any]) -> dict[str, Any]:
+        shape = copy.deepcopy(declared)
+        members = [node.name for node in self.nodes.values() if shape["node_sets"] in (*node.features, "ALL")]
+        shape["nodes"] |= {"configured": hostlist.compress(members), "total": len(members)}
+        return shape
 
 
 @dataclass

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.campaigns.rig import World
+from tests.plan.conftest import cluster
+
+__all__ = ["cluster", "old_slurm", "world"]
 
 
 @pytest.fixture

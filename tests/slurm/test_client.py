@@ -8,9 +8,11 @@ import pytest
 from aiohttp import web
 from tests.slurm.replay import VERSIONS, Replay
 
+from slurm_operator.errors import Retryable
 from slurm_operator.slurm import requests
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import (
+    SlurmBadAnswer,
     SlurmBusy,
     SlurmError,
     SlurmForbidden,
@@ -93,6 +95,13 @@ async def test_without_a_list_every_node_is_unknown(client: SlurmClient, replay:
     replay.on("GET /nodes", "nodes_controller_down")
     views = await client.node_views(["n0", "n9"])
     assert {type(view) for view in views.values()} == {Unknown}
+
+
+async def test_a_call_that_the_version_has_but_nobody_found_is_tried_again(client: SlurmClient) -> None:
+    # A proxy without a way, or a slurmrestd that is just starting: no reason to give up for good.
+    with pytest.raises(SlurmBadAnswer, match="404") as raised:
+        await client.drain(["n0"], "scale in")
+    assert isinstance(raised.value, Retryable)
 
 
 async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:

@@ -83,6 +83,18 @@ def test_a_discarded_token_is_not_given_again() -> None:
     assert source.tokens.current() != first
 
 
+def test_whoever_is_refused_with_a_new_key_tries_the_one_before_and_then_the_new_again() -> None:
+    source, new = Source(), b"n" * 32
+    source.tokens.current()
+    source.key = new
+    assert claims(source.tokens.current(), new)
+    source.tokens.discard()
+    assert claims(source.tokens.current(), KEY)
+    assert claims(source.tokens.current(), KEY)
+    source.tokens.discard()
+    assert claims(source.tokens.current(), new)
+
+
 def test_neither_key_nor_token_is_shown() -> None:
     source = Source()
     token = source.tokens.current()

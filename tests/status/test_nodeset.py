@@ -13,7 +13,7 @@ from slurm_operator.status import nodeset
 
 def said(world: Any) -> dict[str, tuple[str, str, str]]:
     everyone = world.workers
-    found = nodeset.statements(world, everyone, choose(world, everyone), revision_of(world))
+    found = nodeset.statements(world, everyone, choose(world, everyone))
     return {each.type: (each.truth.value, each.reason, each.message) for each in found}
 
 
@@ -64,3 +64,11 @@ def test_what_a_worker_waits_for_is_named(cluster: Any) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED", "DRAIN"), jobs=[cluster.job(7, "w-0")])
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
     assert "node w-0 has jobs: 7" in said(world)["Progressing"][2]
+
+
+def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches(cluster: Any) -> None:
+    cr = cluster.nodeset(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"kind": "metal"}}})
+    nodes = [cluster.kube_node("k1", metadata={"labels": {"kind": "metal"}}), cluster.kube_node("k2")]
+    world = cluster.world(cr, (), cluster.slurm(), nodes)
+    fields = nodeset.fields(world, world.workers, revision_of(world))
+    assert (fields["desired"], fields["unavailableReplicas"]) == (1, 1)

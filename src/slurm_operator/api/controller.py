@@ -181,6 +181,35 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     metrics: Annotated[Metrics, doc("Slurm's own metrics.")] = Metrics()
 
 
+class ConfigStages(Part, frozen=True, kw_only=True):
+    """How long each stage took in the sidecar, in milliseconds."""
+
+    parse: Annotated[Count | None, doc("Reading by Slurm's own parser.")] = None
+    trial: Annotated[Count | None, doc("A trial slurmctld.")] = None
+    reconfigure: Annotated[Count | None, doc("The reconfigure; 0 when none was needed.")] = None
+
+
+class LaggingDaemon(Part, frozen=True, kw_only=True):
+    """A daemon that does not run with the configuration in force."""
+
+    daemon: Annotated[str, doc("slurmctld, slurmd, slurmrestd or login.")]
+    name: Annotated[str, doc("Its pod or node.")]
+    why: Annotated[str, doc("What it runs with, as far as is known.")]
+
+
+class ConfigStatus(Part, frozen=True, kw_only=True):
+    """The configuration: what is in force, and what is on its way."""
+
+    hash: Annotated[str | None, doc("The configuration that slurmctld runs with.")] = None
+    candidate: Annotated[str | None, doc("The one that is wanted but not in force.")] = None
+    last_applied: Annotated[str | None, doc("When the one in force came into force.", format="date-time")] = None
+    milliseconds: Annotated[Count | None, doc("How long the sidecar took to bring it into force.")] = None
+    stages: Annotated[ConfigStages | None, doc("The share of each stage.")] = None
+    lagging: Annotated[
+        tuple[LaggingDaemon, ...], doc("Daemons that run with another one.", x_kubernetes_list_type="atomic")
+    ] = ()
+
+
 class ControllerStatus(Part, frozen=True, kw_only=True):
     """What is true of a controller."""
 
@@ -188,6 +217,7 @@ class ControllerStatus(Part, frozen=True, kw_only=True):
     config_hash: Annotated[str | None, doc("Hash of the configuration that is published.")] = None
     replicas: Annotated[Count | None, doc("How many controller pods there are.")] = None
     ready_replicas: Annotated[Count | None, doc("How many of them are ready.")] = None
+    config: Annotated[ConfigStatus | None, doc("The configuration in force and on its way.")] = None
     conditions: Conditions = ()
 
 

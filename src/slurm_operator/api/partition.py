@@ -130,6 +130,15 @@ class LastApply(Part, frozen=True, kw_only=True):
     time: Annotated[Time, doc("When.")]
 
 
+class Drift(Part, frozen=True, kw_only=True):
+    """One field that somebody changed in Slurm itself."""
+
+    field: Annotated[str, doc("The option, as slurm.conf names it.")]
+    wanted: Annotated[str, doc("What this object asks for, as Slurm shows it.")]
+    found: Annotated[str, doc("What Slurm has.")]
+    since: Annotated[Time, doc("When it was first seen.")]
+
+
 class PartitionStatus(Part, frozen=True, kw_only=True):
     """What is true of the partition."""
 
@@ -140,6 +149,14 @@ class PartitionStatus(Part, frozen=True, kw_only=True):
     running_jobs: Annotated[Count | None, doc("How many jobs run in it.")] = None
     pending_jobs: Annotated[Count | None, doc("How many jobs wait in it.")] = None
     last_apply: Annotated[LastApply | None, doc("How and how fast it last took effect.")] = None
+    drift: Annotated[
+        tuple[Drift, ...],
+        doc(
+            "What is different in Slurm though nobody changed it here.",
+            x_kubernetes_list_type="map",
+            x_kubernetes_list_map_keys=["field"],
+        ),
+    ] = ()
 
 
 class Partition(Resource, frozen=True, kw_only=True, tag_field="kind", tag="Partition"):

@@ -5,7 +5,7 @@ In: a Controller and `Refs`. Out: every object that it owns. Called by `plan/obj
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +26,16 @@ RESERVED_FILES = frozenset({"slurm.conf", "slurmdbd.conf"})
 STATE_VOLUME = "statesave"
 SOCKET_VOLUME = "slurm-authsocket"
 SOCKET_DIR = "/run/slurmctld"
+CONFIG_DIR = "/etc/slurm-config"
+GOOD_VOLUME, GOOD_DIR = "slurm-config", f"{CONFIG_DIR}/good"
+CANDIDATE_VOLUME, CANDIDATE_DIR = "slurm-config-candidate", f"{CONFIG_DIR}/candidate"
+KEYS_VOLUME, KEYS_DIR = "slurm-keys", f"{CONFIG_DIR}/keys"
+# What the sidecar understands; it stands on its pod.
+PROTOCOL = "1"
+# A key that no file of Slurm has: what the sidecar is told beside the files.
+NOTE = ".candidate"
+# etcd takes no more than this in one object, and the object is more than its files.
+MOST_BYTES = 1_000_000
 # The files in /etc/slurm: slurmctld's group may read and run them (prolog scripts), nobody else may.
 ETC_MODE = 0o610
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
@@ -75,11 +85,34 @@ def service(cr: Controller) -> Object:
 
 
 def config_map(cr: Controller, refs: Refs, conf: SlurmConf) -> Object:
-    """The ConfigMap with slurm.conf."""
+    """The ConfigMap with slurm.conf; with all files where a sidecar hands them over."""
     data = {FILE: conf.text}
     if not any(CGROUP_FILE in files for files in config_files(cr, refs)):
         data[CGROUP_FILE] = CGROUP_CONF
-    return _config_map(metadata.child(cr, names.config(cr), component_labels(cr)), data)
+    if cr.spec.inplace_reconfigure:
+        data = _whole(cr, refs, data)
+    return good_map(cr, data)
+
+
+def _whole(cr: Controller, refs: Refs, data: dict[str, str]) -> dict[str, str]:
+    for name in extra_names(cr):
+        data = {**data, **{key: text for key, text in refs.config_maps.get(name, {}).items() if key != FILE}}
+    size = sum(len(key) + len(text.encode()) for key, text in data.items())
+    if size > MOST_BYTES:
+        message = f"the files hold {size} bytes together; {MOST_BYTES} fit into the ConfigMap that hands them over"
+        raise InvalidSpec(("spec", "configFileRefs"), message)
+    return data
+
+
+def good_map(cr: Controller, files: Mapping[str, str]) -> Object:
+    """The ConfigMap with the last good configuration."""
+    return _config_map(metadata.child(cr, names.config(cr), component_labels(cr)), dict(files))
+
+
+def candidate_map(cr: Controller, files: Mapping[str, str], note: str) -> Object:
+    """The ConfigMap with the configuration that is being tried, and what the sidecar must know of it."""
+    meta = metadata.child(cr, names.config_candidate(cr), component_labels(cr))
+    return _config_map(meta, {**files, NOTE: note})
 
 
 def external_config_map(cr: Controller, conf: SlurmConf) -> Object:
@@ -150,6 +183,8 @@ def _hashes(cr: Controller, refs: Refs, config: Object) -> dict[str, str]:
         # Every file that slurmctld reads counts: without the sidecar, only a new pod sees a change.
         files = {f"{name}/{key}": refs.config_maps[name][key] for name in extra_names(cr) for key in _keys(refs, name)}
         result[labels.CONFIG_HASH] = hashes.of_map({**config["data"], **files})
+    else:
+        result[labels.CONFIG_PROTOCOL] = PROTOCOL
     return result
 
 
@@ -199,8 +234,17 @@ def _reconfigure(cr: Controller) -> Object:
         "restartPolicy": "Always",
         "command": ["tini", "-g", "--", "bash", "-c", pods.script("reconfigure.sh")],
         "securityContext": pods.restricted(pods.SLURM_USER),
+        # Nothing else of the pod starts before /etc/slurm is filled.
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", f"{pods.ETC}/..data"]},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
         "volumeMounts": [
-            pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
+            pods.mount(pods.ETC_VOLUME, pods.ETC),
+            pods.mount(GOOD_VOLUME, GOOD_DIR, read_only=True),
+            pods.mount(CANDIDATE_VOLUME, CANDIDATE_DIR, read_only=True),
+            pods.mount(KEYS_VOLUME, KEYS_DIR, read_only=True),
             pods.mount(SOCKET_VOLUME, SOCKET_DIR, read_only=True),
         ],
     }
@@ -220,6 +264,7 @@ def _slurmctld(cr: Controller) -> Object:
         "securityContext": pods.restricted(pods.SLURM_USER),
         "volumeMounts": [
             pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
+            *([pods.mount(KEYS_VOLUME, KEYS_DIR, read_only=True)] if cr.spec.inplace_reconfigure else []),
             pods.mount(pods.RUN_VOLUME, pods.RUN),
             pods.mount(STATE_VOLUME, f"{STATE_DIR}/{cr.cluster_name}"),
             pods.mount(SOCKET_VOLUME, SOCKET_DIR),
@@ -231,7 +276,7 @@ def _slurmctld(cr: Controller) -> Object:
 
 def _volumes(cr: Controller) -> list[Object]:
     volumes = [
-        pods.projected(pods.ETC_VOLUME, list(_etc_sources(cr)), ETC_MODE),
+        *_etc_volumes(cr),
         pods.memory_dir(pods.LOG_VOLUME),
         pods.memory_dir(pods.RUN_VOLUME),
         {"name": SOCKET_VOLUME, "emptyDir": {}},
@@ -240,14 +285,27 @@ def _volumes(cr: Controller) -> list[Object]:
     return [*volumes, state] if state else volumes
 
 
-def _etc_sources(cr: Controller) -> Iterator[Object]:
-    yield {"configMap": {"name": names.config(cr)}}
-    yield pods.secret_file(slurm_key(cr), pods.KEY_FILE)
-    yield pods.secret_file(jwt_key(cr), pods.JWT_FILE)
-    yield from ({"configMap": {"name": name}} for name in extra_names(cr))
+def _etc_volumes(cr: Controller) -> list[Object]:
+    if not cr.spec.inplace_reconfigure:
+        files = [{"configMap": {"name": name}} for name in (names.config(cr), *extra_names(cr))]
+        return [pods.projected(pods.ETC_VOLUME, [*files[:1], *_keys_of(cr), *files[1:], *_jwks(cr)], ETC_MODE)]
+    return [
+        pods.memory_dir(pods.ETC_VOLUME),
+        pods.projected(KEYS_VOLUME, [*_keys_of(cr), *_jwks(cr)], ETC_MODE),
+        pods.projected(GOOD_VOLUME, [{"configMap": {"name": names.config(cr)}}], ETC_MODE),
+        pods.projected(
+            CANDIDATE_VOLUME, [{"configMap": {"name": names.config_candidate(cr), "optional": True}}], ETC_MODE
+        ),
+    ]
+
+
+def _keys_of(cr: Controller) -> list[Object]:
+    return [pods.secret_file(slurm_key(cr), pods.KEY_FILE), pods.secret_file(jwt_key(cr), pods.JWT_FILE)]
+
+
+def _jwks(cr: Controller) -> list[Object]:
     jwks = cr.spec.jwks_key_ref
-    if jwks:
-        yield pods.config_map_file(jwks.name, jwks.key, pods.JWKS_FILE)
+    return [pods.config_map_file(jwks.name, jwks.key, pods.JWKS_FILE)] if jwks else []
 
 
 def extra_names(cr: Controller) -> list[str]:

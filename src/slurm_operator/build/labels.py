@@ -36,6 +36,11 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 SLURM_KEY_HASH = f"{GROUP}/slurm-key-hash"
 JWT_KEY_HASH = f"{GROUP}/jwt-key-hash"
 CONFIG_HASH = f"{GROUP}/slurm-config-hash"
+# On slurmctld pods: how their sidecar speaks with the operator; and which candidate they were told to look at.
+CONFIG_PROTOCOL = f"{GROUP}/config-protocol"
+CONFIG_CANDIDATE = f"{GROUP}/config-candidate"
+# On a Controller: "off" lets a configuration in without a trial.
+CONFIG_CHECK = f"{GROUP}/config-check"
 SLURMDBD_CONF_HASH = f"{GROUP}/slurmdbd-conf-hash"
 SSHD_CONF_HASH = f"{GROUP}/sshd-conf-hash"
 SSSD_CONF_HASH = f"{GROUP}/sssd-conf-hash"
@@ -47,8 +52,17 @@ ASSIGNED_NODE = f"nodeset.{GROUP}/assigned-node"
 # Which workers are to go, chosen once: scale-in, update or deletion.
 CONDEMNED = f"nodeset.{GROUP}/condemned"
 FORCE_DELETE = f"nodeset.{GROUP}/force-delete"
+# On a worker: the hash of the key that may now replace its own, since Slurm says that it is drained and idle.
+RELEASED_FOR_KEY = f"nodeset.{GROUP}/released-for-key"
+# On a Controller: the first characters of the hash of the key that shall be in force although jobs run.
+FORCE_KEY_ROTATION = f"{GROUP}/force-key-rotation"
+# On a workload of the Go operator: the hash of what this program would have made of it when it took it over.
+TAKEN_OVER = f"{GROUP}/taken-over"
 DRAIN_FINALIZER = f"nodeset.{GROUP}/drain"
 RESERVATION_FINALIZER = f"nodeset.{GROUP}/reservation"
+# On a Partition: it stays until Slurm has let it go; the annotation lets it go before.
+PARTITION_FINALIZER = f"partition.{GROUP}/jobs"
+PARTITION_FORCE_DELETE = f"partition.{GROUP}/force-delete"
 
 
 @dataclass(frozen=True, slots=True)

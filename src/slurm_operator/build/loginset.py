@@ -7,7 +7,7 @@ In: a LoginSet and `Refs`. Out: every object that it owns, except the host keys:
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -15,6 +15,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.problem import Path
 from slurm_operator.build import hashes, images, labels, metadata, names, pods, services, sshd
+from slurm_operator.build.errors import MissingReference
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 
@@ -36,6 +37,9 @@ def objects(cr: LoginSet, refs: Refs) -> list[Object]:
     """Every object that a LoginSet owns, without the host keys."""
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
     ssh = ssh_config(cr)
+    held = refs.secrets.get(names.ssh_host_keys(cr))
+    if held is not None:
+        _check_host_keys(cr, held)
     return [ssh, service(cr), deployment(cr, controller, refs, ssh)]
 
 
@@ -55,6 +59,7 @@ def ssh_config(cr: LoginSet) -> Object:
 
 def host_keys(cr: LoginSet, keys: Mapping[str, bytes]) -> Object:
     """The Secret with the ssh host keys; made once and never changed."""
+    _check_host_keys(cr, keys)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -63,6 +68,15 @@ def host_keys(cr: LoginSet, keys: Mapping[str, bytes]) -> Object:
         "type": "Opaque",
         "data": {name: b64encode(keys[name]).decode() for name in HOST_KEY_FILES},
     }
+
+
+def _check_host_keys(cr: LoginSet, keys: Collection[str]) -> None:
+    missing = [name for name in HOST_KEY_FILES if name not in keys]
+    if missing:
+        # A pod that mounts a key which is not there never starts.
+        name = names.ssh_host_keys(cr)
+        message = f"Secret {name!r} lacks {', '.join(missing)}; add them, or delete it to have new ones drawn"
+        raise MissingReference(("metadata", "name"), "Secret key", missing[0], message)
 
 
 def service(cr: LoginSet) -> Object:

@@ -38,8 +38,13 @@ def controller_pod(cr: Controller, ordinal: int) -> str:
 
 
 def config(cr: Controller) -> str:
-    """ConfigMap with slurm.conf."""
+    """ConfigMap with slurm.conf, the last good one."""
     return f"{cr.name}-config"
+
+
+def config_candidate(cr: Controller) -> str:
+    """ConfigMap with the configuration that is being tried."""
+    return f"{cr.name}-config-candidate"
 
 
 def accounting(cr: Accounting) -> str:

@@ -73,7 +73,7 @@ def objects(cr: NodeSet, refs: Refs, nodes: Iterable[Worker] = ()) -> list[Objec
     """Every object of a NodeSet as if nothing were there yet; `nodes` are the workers of DaemonSet mode."""
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
     workers = list(nodes) if cr.is_daemon else [Worker(ordinal=number) for number in range(cr.spec.replicas)]
-    result = [controller_revision(cr, 1)]
+    result = [controller_revision(cr, 1, hash_of(cr))]
     if cr.spec.ssh.enabled:
         result.append(ssh_config(cr))
     template = pod_template(cr, controller, refs)
@@ -145,27 +145,34 @@ def _object_labels(cr: NodeSet) -> dict[str, str]:
     return {**labels.of(labels.WORKER, cr.name), labels.CLUSTER: cr.spec.controller_ref.name}
 
 
-def pod_template(cr: NodeSet, controller: Controller, refs: Refs) -> Object:
-    """What all workers of a NodeSet have in common."""
-    sssd = cr.spec.ssh.sssd_conf_ref
-    sssd_conf = refs.secrets.get(sssd.name, {}).get(sssd.key, b"") if sssd else b""
+def pod_template(cr: NodeSet, controller: Controller, refs: Refs, revision: str = "") -> Object:
+    """What all workers of a NodeSet have in common; `revision` is the newest one's hash when it is not its own."""
+    key = controller.spec.slurm_key_ref
+    key_hash = hashes.of_map(refs.secrets.get(key.name, {})) if key else ""
     template = pods.template(
         cr.spec.template,
         labels.WORKER,
         cr.name,
         _pod_spec(cr, controller, refs),
-        {
-            labels.SSHD_CONF_HASH: hashes.of_text(_sshd_config(cr)),
-            labels.SSSD_CONF_HASH: hashes.of_bytes(sssd_conf),
-        },
+        {**content_hashes(cr, refs), **({labels.SLURM_KEY_HASH: key_hash} if key_hash else {})},
         {
             labels.CLUSTER: controller.name,
             labels.SCALING_MODE: DAEMON if cr.is_daemon else STATEFUL,
-            labels.REVISION: hash_of(cr, cr.status.collision_count),
+            labels.REVISION: revision or hash_of(cr, cr.status.collision_count),
         },
     )
     template["spec"].pop("nodeName", None)
     return template
+
+
+def content_hashes(cr: NodeSet, refs: Refs) -> dict[str, str]:
+    """Hashes of the files that a worker never reads again: another one takes another pod."""
+    sssd = cr.spec.ssh.sssd_conf_ref
+    sssd_conf = refs.secrets.get(sssd.name, {}).get(sssd.key, b"") if sssd else b""
+    return {
+        labels.SSHD_CONF_HASH: hashes.of_text(_sshd_config(cr)),
+        labels.SSSD_CONF_HASH: hashes.of_bytes(sssd_conf),
+    }
 
 
 def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str | None = None) -> Object:

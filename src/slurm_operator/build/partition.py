@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from slurm_operator.api import text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import ALL, Partition, PartitionSpec
@@ -21,6 +23,7 @@ ACCEPTED = "Accepted"
 NAME_TAKEN = "NameTaken"
 NODESET_NOT_FOUND = "NodeSetNotFound"
 NO_NODES = "NoNodes"
+DELETING = "Deleting"
 INVALID = "InvalidSpec"
 SECOND_DEFAULT = "SecondDefault"
 IN_FORCE = "is in slurm.conf"
@@ -128,6 +131,9 @@ def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Verdict:
 
 def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claimed, ledger: _Ledger) -> Verdict:
     name = cr.slurm_name
+    if cr.metadata.deletion_timestamp:
+        message = "it is being deleted: it goes when its jobs have ended"
+        return Verdict("Partition", cr.name, name, DELETING, message)
     invalid = spec_problem(cr)
     if invalid:
         return Verdict("Partition", cr.name, name, INVALID, invalid[1], path=invalid[0])
@@ -206,6 +212,30 @@ def _words(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> Iter
         yield f"TRESBillingWeights={weights}"
     if spec.config:
         yield without_default(spec.config)
+
+
+def adoption(drift: Iterable[tuple[str, str]]) -> dict[str, object]:
+    """The spec fields that make a Partition say what Slurm has: (option, found) pairs of its drift.
+
+    Options without a field of their own, and nodes, are left to people.
+    """
+    attributes = {key: attribute for attribute, key in (*_VALUES, *_FLAGS, ("state", "State"), ("default", "Default"))}
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
+    return {
+        names[attributes[option]]: _adopted(attributes[option], found)
+        for option, found in drift
+        if option in attributes
+    }
+
+
+def _adopted(attribute: str, found: str) -> object:
+    if attribute == "default" or any(attribute == flag for flag, _ in _FLAGS):
+        return found == "YES"
+    if attribute.startswith(("allow_", "deny_")):
+        return None if found in ("", ALL) else found.split(",")
+    if found in ("", "NONE"):
+        return None
+    return int(found) if found.isdigit() else found
 
 
 def config_problem(config: str, reserved: frozenset[str] = frozenset({"partitionname"})) -> str | None:

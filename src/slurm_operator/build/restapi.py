@@ -55,7 +55,7 @@ def deployment(cr: RestApi, controller: Controller, refs: Refs) -> Object:
 
 
 def _pod_spec(cr: RestApi, controller: Controller) -> Object:
-    sources = [pods.config_map_file(names.config(controller), FILE, FILE)]
+    sources = [_config(controller)]
     if controller.spec.slurm_key_ref:
         sources.append(pods.secret_file(controller.spec.slurm_key_ref, pods.KEY_FILE))
     return {
@@ -64,6 +64,13 @@ def _pod_spec(cr: RestApi, controller: Controller) -> Object:
         "containers": [_slurmrestd(cr, controller)],
         "volumes": [pods.projected(pods.ETC_VOLUME, sources)],
     }
+
+
+def _config(controller: Controller) -> Object:
+    if controller.spec.inplace_reconfigure and controller.spec.config_file_refs:
+        # slurm.conf may include any of them, and slurmrestd waits a minute for a file that is missing.
+        return {"configMap": {"name": names.config(controller)}}
+    return pods.config_map_file(names.config(controller), FILE, FILE)
 
 
 def _slurmrestd(cr: RestApi, controller: Controller) -> Object:

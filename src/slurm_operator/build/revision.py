@@ -93,19 +93,13 @@ def data(cr: NodeSet) -> Object:
 
 def hash_of(cr: NodeSet, collisions: int | None = None) -> str:
     """The revision's hash, as it stands in names and labels."""
-    return _hash(data(cr), collisions)
-
-
-def _hash(content: Object, collisions: int | None) -> str:
     # A NodeSet that never met a collision counts as one with none: Go always adds the digit.
-    raw = go_json(content).encode() + str(collisions or 0).encode()
+    raw = go_json(data(cr)).encode() + str(collisions or 0).encode()
     return safe_encode(str(fnv32(raw)))
 
 
-def controller_revision(cr: NodeSet, number: int, collisions: int | None = None) -> Object:
-    """The ControllerRevision of a NodeSet as it is now."""
-    content = data(cr)
-    hash_ = _hash(content, collisions)
+def controller_revision(cr: NodeSet, number: int, hash_: str, held: Object | None = None) -> Object:
+    """The ControllerRevision of a NodeSet as it is now; `held` is what one of that name holds already."""
     template_labels = cr.spec.template.metadata.labels or {}
     mine = {**template_labels, **labels.of(labels.WORKER, cr.name), labels.REVISION: hash_}
     return {
@@ -113,8 +107,23 @@ def controller_revision(cr: NodeSet, number: int, collisions: int | None = None)
         "kind": "ControllerRevision",
         "metadata": metadata.child(cr, names.revision(cr, hash_), mine),
         "revision": number,
-        "data": content,
+        "data": held if held is not None else data(cr),
     }
+
+
+def meaning(value: Any, within: str = "") -> Any:
+    """What a revision says, whoever wrote it: nothing that is empty, and quantities in one form."""
+    if isinstance(value, Mapping):
+        parts = {key: _meaning_of(item, key, within) for key, item in value.items()}
+        return {key: item for key, item in parts.items() if item is not None and item not in ("", [], {})}
+    if isinstance(value, list | tuple):
+        return [meaning(item, within) for item in value]
+    return value
+
+
+def _meaning_of(item: Any, key: str, within: str) -> Any:
+    is_quantity = within in _QUANTITY_MAPS or key in _QUANTITIES
+    return quantity.canonical(item) if is_quantity and isinstance(item, str | int | float) else meaning(item, key)
 
 
 def _template(cr: NodeSet) -> Object:

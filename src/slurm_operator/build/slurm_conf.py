@@ -16,7 +16,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import LocalObjectReference
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import Path
-from slurm_operator.build import names, partition
+from slurm_operator.build import images, names, partition
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.partition import Claimed, Verdict
 from slurm_operator.build.refs import Refs
@@ -27,6 +27,9 @@ STATE_DIR = "/var/spool/slurmctld"
 LOG_DIR = "/var/log/slurm"
 ETC = "/etc/slurm"
 
+# The first Slurm whose slurmrestd makes, changes and deletes partitions.
+LIVE_PARTITIONS = (26, 5)
+
 FEWEST_NODES = 1024
 MOST_NODES = 65533
 GROWTH = 2
@@ -34,7 +37,8 @@ GROWTH = 2
 AUTH_ALT = "AuthAltParameters"
 AUTH_INFO = "AuthInfo"
 CTLD_PARAMETERS = "SlurmctldParameters"
-MERGED_KEYS = (AUTH_ALT, AUTH_INFO, CTLD_PARAMETERS)
+RECONFIG_FLAGS = "ReconfigFlags"
+MERGED_KEYS = (AUTH_ALT, AUTH_INFO, CTLD_PARAMETERS, RECONFIG_FLAGS)
 MERGED_DBD_KEYS = (AUTH_ALT, AUTH_INFO)
 
 # What a cluster stands or falls with; a second value would win silently and cut the daemons off.
@@ -75,13 +79,13 @@ def slurm_conf(cr: Controller, refs: Refs) -> SlurmConf:
     sections: list[Section] = [
         ("GENERAL", _general(cr, nodesets, refs, document)),
         ("LOGGING", _logging()),
-        ("PLUGINS & PARAMETERS", _plugins(cr)),
+        ("PLUGINS & PARAMETERS", _plugins(cr, refs)),
         ("ACCOUNTING", accounting_lines(refs.accounting_of(cr))),
         ("SLURMCTLD PROLOG & EPILOG", list(_slurmctld_scripts(cr, refs))),
         ("PROLOG & EPILOG", list(_scripts(cr, refs))),
         ("NODESET & PARTITION", list(_nodes_and_partitions(nodesets, found))),
         ("EXTRA CONFIG", [extra] if extra else []),
-        ("MERGED CONFIG", list(merged(document, managed(cr)))),
+        ("MERGED CONFIG", list(merged(document, managed(cr, refs)))),
     ]
     return SlurmConf(write(section for section in sections if section[1]), found)
 
@@ -185,13 +189,21 @@ def _logging() -> list[Line]:
     ]
 
 
-def managed(cr: Controller) -> dict[str, tuple[str, ...]]:
+def managed(cr: Controller, refs: Refs) -> dict[str, tuple[str, ...]]:
     """List options that the operator needs; a user's items are added to them."""
-    return {
+    own: dict[str, tuple[str, ...]] = {
         AUTH_ALT: jwt_parameters(has_jwks=cr.spec.jwks_key_ref is not None),
         AUTH_INFO: ("use_client_ids",),
         CTLD_PARAMETERS: ("enable_configless", "reconfig_on_restart"),
     }
+    # Without it a reconfigure or restart forgets what was changed live; with it, what only the file says is ignored.
+    return {**own, RECONFIG_FLAGS: ("KeepPartInfo",)} if takes_partitions_live(cr, refs) else own
+
+
+def takes_partitions_live(cr: Controller, refs: Refs) -> bool:
+    """Whether partitions are changed through slurmrestd, by what can be told without asking it."""
+    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
+    return cr.name in refs.served and version is not None and version >= LIVE_PARTITIONS
 
 
 def jwt_parameters(*, has_jwks: bool) -> tuple[str, ...]:
@@ -200,8 +212,8 @@ def jwt_parameters(*, has_jwks: bool) -> tuple[str, ...]:
     return (jwt, f"jwks={ETC}/jwks.json") if has_jwks else (jwt,)
 
 
-def _plugins(cr: Controller) -> list[Line]:
-    own = {key: ",".join(items) for key, items in managed(cr).items()}
+def _plugins(cr: Controller, refs: Refs) -> list[Line]:
+    own = {key: ",".join(items) for key, items in managed(cr, refs).items()}
     lines: list[Line] = [
         ("AuthType", "auth/slurm"),
         ("CredType", "cred/slurm"),
@@ -209,6 +221,7 @@ def _plugins(cr: Controller) -> list[Line]:
         (AUTH_ALT, own[AUTH_ALT]),
         (AUTH_INFO, own[AUTH_INFO]),
         (CTLD_PARAMETERS, own[CTLD_PARAMETERS]),
+        *([(RECONFIG_FLAGS, own[RECONFIG_FLAGS])] if RECONFIG_FLAGS in own else []),
     ]
     return [*lines, ("MetricsType", "metrics/openmetrics")] if cr.spec.metrics.enabled else lines
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -230,7 +231,9 @@ def _kubectl(home: Home) -> tuple[str, dict[str, str]]:
     choices = home.require()
     with show() as progress:
         program = machine.kubectl(Path(choices.cache), progress)
-    return program, {**os.environ, "KUBECONFIG": str(home.kubeconfig)}
+    # Plugins are looked for on the PATH; `kubectl slurm` stands beside this program, and asks which kubectl called it.
+    path = f"{os.environ.get('PATH', os.defpath)}:{sysconfig.get_path('scripts')}"
+    return program, {**os.environ, "KUBECONFIG": str(home.kubeconfig), "KUBECTL": program, "PATH": path}
 
 
 @local.command()

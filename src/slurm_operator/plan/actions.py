@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from slurm_operator.build.metadata import Object
 from slurm_operator.kube.objects import RawObject
-from slurm_operator.slurm.requests import ReservationChange
+from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,21 @@ class PatchMetadata:
 
     def __str__(self) -> str:
         return f"patch metadata of {self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchSpec:
+    """Change fields of the spec of the very object that was seen, whoever set them; None takes a field away."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    fields: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return f"patch {', '.join(self.fields)} of {self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +165,38 @@ class DeleteReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPartition:
+    """Make a partition live, or change what is given of it."""
+
+    change: PartitionChange
+    why: str
+
+    def __str__(self) -> str:
+        return f"set partition {self.change.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartition:
+    """Delete a partition live; Slurm refuses while it is in use."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"delete partition {self.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigure:
+    """Make slurmctld read the files again that it has: the only way to revert a partition before REST v0.0.45."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"reconfigure: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Tell people: an event about the resource."""
 
@@ -161,8 +208,9 @@ class Tell:
         return f"event {self.reason}: {self.message}"
 
 
-SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation
-Action = Apply | Create | Delete | PatchMetadata | PatchPodConditions | SlurmAction | Tell
+PartitionAction = SetPartition | DeletePartition | Reconfigure
+SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation | PartitionAction
+Action = Apply | Create | Delete | PatchMetadata | PatchSpec | PatchPodConditions | SlurmAction | Tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,19 @@ from datetime import UTC, datetime
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
-from slurm_operator.build import claims, labels, names, nodeset, revision
+from slurm_operator.build import claims, labels, names, nodeset
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.kube.objects import Node, Pod, RawObject
 from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
-from slurm_operator.plan.actions import Action, Apply, Create, Delete, DeleteNode, PatchMetadata, Plan, Tell
+from slurm_operator.plan.actions import Action, Apply, Create, Delete, DeleteNode, PatchMetadata, PatchSpec, Plan, Tell
 from slurm_operator.plan.drains import drains
+from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.rollout import to_update
 from slurm_operator.plan.workers import (
     DELETION,
+    KEY,
     PLACEMENT,
     REGISTRATION_GRACE,
     SCALE_IN,
@@ -59,6 +61,8 @@ class NodeSetWorld:
     deleting: bool = False
     # Types of Kubernetes node conditions that explain a drain.
     propagated: frozenset[str] = frozenset()
+    # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
+    key: KeyState = UNCHANGED
 
     @property
     def workers(self) -> list[Worker]:
@@ -86,6 +90,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     going, staying, new = choice.going.values(), choice.staying, new_workers(world, everyone, choice)
     stages: list[tuple[Action, ...]] = [
         tuple(_finalizers(world, staying)),
+        tuple(_left_by_others(world)),
         tuple(_objects(world)),
         *_creations(world, new),
         tuple(_over(world, everyone)),
@@ -97,7 +102,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(pod_conditions.patches(everyone, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world, everyone, choice)),
-        tuple(_departures(choice)),
+        tuple(_departures(world, choice)),
         tuple(_unregistered(world, choice)),
         tuple(_leftovers(world, everyone, new)),
     ]
@@ -126,7 +131,10 @@ def choose(world: NodeSetWorld, everyone: list[Worker]) -> Choice:
         surplus = max(len(own) - world.cr.spec.replicas, 0)
         going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
     rest = [worker for worker in own if worker.name not in going]
-    updated = to_update(world.cr, rest, revision_of(world), world.now)
+    if not world.controller.spec.external:
+        going |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
+        rest = [worker for worker in rest if worker.name not in going]
+    updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now)
     going |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
     going |= {worker.name: (worker, PLACEMENT) for worker in strangers}
     return Choice(tuple(worker for worker in present if worker.name not in going), going)
@@ -137,9 +145,34 @@ def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
     return made_as is not None and made_as != (DAEMON if cr.is_daemon else STATEFUL)
 
 
+def outdated(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[Worker]:
+    """Workers of an older template, or with files that have changed since they were made."""
+    newest, contents = revision_of(world), dict(_contents(world))
+    for worker in some:
+        made_with = worker.pod.metadata.annotations
+        same = all(made_with.get(key, value) == value for key, value in contents.items())
+        if worker.revision != newest or (not same and not _is_taken_over(worker)):
+            yield worker
+
+
+def _contents(world: NodeSetWorld) -> Iterator[tuple[str, str]]:
+    cr = world.cr
+    sssd = cr.spec.ssh.sssd_conf_ref
+    if cr.spec.ssh.enabled and sssd is not None and sssd.key in world.refs.secrets.get(sssd.name, {}):
+        yield from nodeset.content_hashes(cr, world.refs).items()
+    if world.controller.spec.external and world.key.current:
+        # Whoever runs that slurmctld gives it its key; the workers follow the Secret.
+        yield labels.SLURM_KEY_HASH, world.key.current
+
+
+def _is_taken_over(worker: Worker) -> bool:
+    """Whether another program made this worker: what its hashes are of is not known."""
+    return labels.SLURM_KEY_HASH not in worker.pod.metadata.annotations
+
+
 def revision_of(world: NodeSetWorld) -> str:
     """The newest revision's hash."""
-    return revision.hash_of(world.cr, collisions_of(world))
+    return revisions.newest(world.cr, world.revisions)
 
 
 def collisions_of(world: NodeSetWorld) -> int | None:
@@ -215,11 +248,21 @@ def _objects(world: NodeSetWorld) -> Iterator[Action]:
     if world.deleting:
         return
     yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
-    yield revisions.applied(world.cr, world.revisions, collisions_of(world))
+    yield revisions.applied(world.cr, world.revisions, revision_of(world))
     desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
     desired += nodeset.shared_objects(world.controller, world.refs)
     for value in desired:
         yield Apply(value, world.live.get(identity(value)))
+
+
+def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
+    """The Go operator's budget names the other limit; there may be only one, and never none."""
+    key = ("policy/v1", "PodDisruptionBudget", world.cr.namespace, names.workers_pdb(world.controller.name))
+    found = world.live.get(key)
+    spec = found.content().get("spec") or {} if found is not None and not world.deleting else {}
+    if found is not None and "maxUnavailable" in spec:
+        wanted = nodeset.workers_pdb(world.controller, ())["spec"]["minAvailable"]
+        yield PatchSpec(*key, found.metadata.uid, {"maxUnavailable": None, "minAvailable": wanted})
 
 
 def _leftovers(world: NodeSetWorld, everyone: Iterable[Worker], new: Iterable[nodeset.Worker]) -> Iterator[Action]:
@@ -254,12 +297,13 @@ def new_workers(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> 
 def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Action, ...]]:
     if not new:
         return []
-    template = nodeset.pod_template(world.cr, world.controller, world.refs)
+    template = nodeset.pod_template(world.cr, world.controller, world.refs, revision_of(world))
+    pinned = pins(world)
     made = [claim for worker in new for claim in claims.claims(world.cr, worker.identity(world.cr))]
     return [
         tuple(_stale_records(world, new)),
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
-        tuple(Create(nodeset.pod(world.cr, template, worker, _pin(world.cr, worker))) for worker in new),
+        tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
         (Tell("ScalingUp", f"creating {len(new)} workers"),),
     ]
 
@@ -292,9 +336,24 @@ def missing_daemons(world: NodeSetWorld, everyone: Iterable[Worker], spec: Objec
     return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in names]
 
 
-def _pin(cr: NodeSet, worker: nodeset.Worker) -> str | None:
-    pins = cr.status.ordinal_to_node or {}
-    return pins.get(str(worker.ordinal)) if cr.spec.pin_to_node else None
+def pins(world: NodeSetWorld, running: Iterable[Worker] = ()) -> dict[str, str]:
+    """Which Kubernetes node each number belongs on, also that of `running`; none that is gone or no longer fits."""
+    if not world.cr.spec.pin_to_node or world.cr.is_daemon:
+        return {}
+    spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
+    found = dict(world.cr.status.ordinal_to_node or {})
+    found = {key: name for key, name in found.items() if _fits(world, spec, name)}
+    for worker in running:
+        name = worker.pod.spec.node_name
+        if worker.ordinal is not None and worker.pod.status.phase == "Running" and _fits(world, spec, name):
+            found.setdefault(str(worker.ordinal), name)
+    return found
+
+
+def _fits(world: NodeSetWorld, spec: Object, name: str) -> bool:
+    node = world.nodes.get(name)
+    # A cordon is for a while; it does not move a worker.
+    return node is not None and placement.may_stay(spec, node)
 
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
@@ -348,11 +407,24 @@ def _annotations(world: NodeSetWorld, worker: Worker, choice: Choice) -> Iterato
     condemned = choice.going[worker.name][1] if worker.name in choice.going else ""
     if worker.condemned != condemned:
         yield labels.CONDEMNED, condemned or None
+    yield from _key_marks(world, worker, condemned)
     if isinstance(world.slurm.jobs, Unknown):
         return
     deadline = deadline_text(worker)
     if worker.pod.metadata.annotations.get(labels.POD_DEADLINE) != deadline:
         yield labels.POD_DEADLINE, deadline
+
+
+def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[tuple[str, str | None]]:
+    annotations = worker.pod.metadata.annotations
+    if _is_taken_over(worker) and world.key.in_force:
+        yield labels.SLURM_KEY_HASH, world.key.in_force
+        yield from nodeset.content_hashes(world.cr, world.refs).items()
+    # Only on Slurm's word of this turn, and only once the choice is written down.
+    free = worker.condemned == condemned == KEY and isinstance(worker.may_go, policy.Yes)
+    released = world.key.current if free else None
+    if annotations.get(labels.RELEASED_FOR_KEY) != released:
+        yield labels.RELEASED_FOR_KEY, released
 
 
 def deadline_text(worker: Worker) -> str | None:
@@ -403,8 +475,11 @@ def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
 # Leaving
 
 
-def _departures(choice: Choice) -> Iterator[Action]:
+def _departures(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
     for worker, why in choice.going.values():
+        if why == KEY and (world.key.is_changing or not world.key.settled):
+            # Its successor would have the new key, and slurmctld has not.
+            continue
         if isinstance(worker.may_go, policy.Yes):
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
 

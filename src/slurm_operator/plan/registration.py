@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, nodeset
+from slurm_operator.build import labels
 from slurm_operator.kube.objects import Node as KubeNode
 from slurm_operator.plan.actions import Action, UpdateNode
 from slurm_operator.plan.workers import Worker
@@ -40,9 +40,9 @@ def updates(
 
 
 def left_down_by_its_pod(node: Node) -> bool:
-    """Whether a node is down only because its earlier pod said so when it ended."""
+    """Whether a node is down only because its earlier pod ended: it said so, or fell silent when we had drained it."""
     down = "DOWN" in node.states and "NOT_RESPONDING" not in node.states
-    return down and node.reason == nodeset.TERMINATING and not policy.is_draining(node)
+    return down and policy.drain_is_ours(node.reason) and not policy.is_draining(node)
 
 
 def pod_info(cr: NodeSet, worker: Worker) -> str:

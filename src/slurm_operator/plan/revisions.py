@@ -1,7 +1,9 @@
 """The history of a NodeSet: which revision is the newest, what it is called, and which old ones may go.
 
 In: the NodeSet and the ControllerRevisions that are there. Out: the newest hash, and actions. Two templates with one
-hash are told apart by a count of collisions, found anew each time from what is there. Pure; used by `plan/nodeset.py`.
+hash are told apart by a count of collisions, found anew each time from what is there. A revision that another program
+wrote in other bytes, but that means the same, is the newest one too: its workers are not made anew. Pure; used by
+`plan/nodeset.py`.
 """
 
 from __future__ import annotations
@@ -41,6 +43,18 @@ def collisions(cr: NodeSet, present: Iterable[RawObject]) -> int | None:
     return count
 
 
+def newest(cr: NodeSet, present: Iterable[RawObject]) -> str:
+    """The hash of the newest revision: its own, or that of one which means the same."""
+    there = list(present)
+    own = revision.hash_of(cr, collisions(cr, there))
+    if any(item.metadata.name == names.revision(cr, own) for item in there):
+        return own
+    wanted = revision.meaning(revision.data(cr))
+    same = [item for item in there if item.body and revision.meaning(_data(item)) == wanted]
+    found = max(same, key=_number, default=None)
+    return own if found is None else found.metadata.labels.get(labels.REVISION, own)
+
+
 def _data(item: RawObject) -> Any:
     return item.content().get("data")
 
@@ -49,15 +63,17 @@ def _number(item: RawObject) -> int:
     return int(item.content().get("revision") or 0)
 
 
-def applied(cr: NodeSet, present: Iterable[RawObject], count: int | None) -> Apply:
+def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Apply:
     """The newest revision, with the highest number."""
-    numbers = {item.metadata.name: _number(item) for item in present}
     by_name = {item.metadata.name: item for item in present}
-    name = names.revision(cr, revision.hash_of(cr, count))
-    highest = max((number for other, number in numbers.items() if other != name), default=0)
-    own = numbers.get(name, 0)
+    name = names.revision(cr, hash_)
+    found = by_name.get(name)
+    highest = max((_number(item) for other, item in by_name.items() if other != name), default=0)
+    own = _number(found) if found is not None else 0
     number = own if own > highest else highest + 1
-    return Apply(revision.controller_revision(cr, number, count), by_name.get(name))
+    # What a revision holds never changes, not even into other bytes of the same meaning.
+    held = _data(found) if found is not None and found.body else None
+    return Apply(revision.controller_revision(cr, number, hash_, held), found)
 
 
 def history(cr: NodeSet, present: Iterable[RawObject], live: Collection[str]) -> Iterator[Action]:
@@ -70,12 +86,12 @@ def history(cr: NodeSet, present: Iterable[RawObject], live: Collection[str]) ->
         yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "no worker runs it, and the history limit is reached")
 
 
-def adoptions(cr: NodeSet, present: Iterable[RawObject], newest: str) -> Iterator[Action]:
+def adoptions(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Iterator[Action]:
     """Orphans get their owner; the newest is applied with it anyway."""
     for item in present:
         meta = item.metadata
         owned = any(owner.controller for owner in meta.owner_references)
-        if not owned and not meta.deletion_timestamp and meta.name != names.revision(cr, newest):
+        if not owned and not meta.deletion_timestamp and meta.name != names.revision(cr, hash_):
             owner: Mapping[str, object] = metadata.owner(cr)
             yield PatchMetadata(
                 *KEY, meta.namespace, meta.name, meta.uid, owners=(owner,), resource_version=meta.resource_version

@@ -1,7 +1,7 @@
 """Which workers are replaced next when their template has changed.
 
-In: the workers that stay, and the newest revision. Out: those to condemn now, within the strategy's bounds. Pure; used
-by `plan/nodeset.py`.
+In: the workers that stay, and which of them are old. Out: those to condemn now, within the strategy's bounds. Pure;
+used by `plan/nodeset.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from slurm_operator.build import names
 from slurm_operator.plan.workers import UPDATE, Worker, in_deletion_order
 
 
-def to_update(cr: NodeSet, some: list[Worker], newest: str, now: datetime) -> list[Worker]:
+def to_update(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime) -> list[Worker]:
     """The workers that should go because they are old; a choice that was made is kept."""
-    old = [worker for worker in some if worker.revision != newest]
     match cr.spec.update_strategy.type:
         case "RollingUpdate":
             return _rolling(cr, some, old, now)

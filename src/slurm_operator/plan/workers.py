@@ -23,6 +23,7 @@ SCALE_IN = "scale-in"
 UPDATE = "update"
 DELETION = "deletion"
 PLACEMENT = "placement"
+KEY = "key rotation"
 
 _COST = re.compile(r"^-?(0|[1-9][0-9]*)$")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -50,6 +51,8 @@ class SlurmWorld:
     absent: frozenset[str] | None = None
     # The jobs of the look before this one: what ends a partition's life must be missing twice.
     earlier: tuple[Job, ...] | Unknown = ()
+    # Another turn asked for it a moment ago: good enough to report, not to decide who goes.
+    shared: bool = False
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""

@@ -1,15 +1,16 @@
 """The way to each cluster's Slurm: which slurmrestd, with which key, and its word in this turn.
 
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
-and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an empty list.
+and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an empty list. Turns that decide nothing
+share one answer; what changed in it wakes the resources that it concerns (`changed`, wired by `operator.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -17,20 +18,33 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.queue import Key
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
+from slurm_operator.reconcile.partition_notes import PartitionNotes
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable
-from slurm_operator.slurm.model import Absent, Answer, Job, Node, Reservation, Unchanged, Unknown
-from slurm_operator.slurm.requests import Feature, NodeChange, ReservationChange
+from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
+from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
+from slurm_operator.slurm.shared import NEW_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
 
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
+# A server whose clock went back would call everything unchanged: so often it is asked without condition.
+WHOLE_SECONDS = 60.0
+# How old an answer about partitions may be for a turn that waits for nothing; they change by our own hand, mostly.
+PARTITION_SECONDS = 30.0
+# Whoever looks at nodes then looks at them too: that costs no ping.
+PARTITIONS_DUE = 25.0
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
+
+_LOOK = "look"
 
 Address = Callable[[RestApi], str]
 Connect = Callable[[str, TokenSource, Clock], SlurmClient]
+# Which nodes changed (None: any), and who noticed.
+Changed = Callable[[frozenset[str] | None, Hashable], None]
 
 
 def over_http(address: str, token: TokenSource, clock: Clock) -> SlurmClient:
@@ -45,30 +59,86 @@ class Cluster:
     client: SlurmClient
     address: str
     key: bytes
+    monotonic: Callable[[], float]
+    changed: Changed = lambda _, __: None
+    repartitioned: Callable[[], None] = lambda: None
     nodes: Answer[Node] | None = None
+    listed: Answer[Job] | None = None
     # Jobs that held nodes in the last answer, and how new that answer was.
     running: frozenset[int] = frozenset()
     newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # What became of the live changes of partitions, for the turns that report on them.
+    partition_notes: PartitionNotes = field(default_factory=PartitionNotes)
+    # Whether partitions are changed live, as of the last list of them.
+    live_partitions: bool = False
+    _whole_at: float = float("-inf")
+    _looks: Shared[SlurmWorld] = field(init=False)
+    _partitions: Shared[Answer[Partition] | Unknown] = field(init=False)
+    _last: SlurmWorld | None = None
+    _listed_partitions: tuple[Partition, ...] | None = None
 
-    async def world(self, doubtful: frozenset[str] = frozenset(), *, reservations: bool = False) -> SlurmWorld:
-        """Slurm's word now; an unchanged list is its word too.
+    def __post_init__(self) -> None:
+        self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
+
+    async def world(
+        self,
+        doubtful: frozenset[str] = frozenset(),
+        *,
+        who: Hashable = None,
+        reservations: bool = False,
+        fresh: bool = False,
+    ) -> SlurmWorld:
+        """Slurm's word; an unchanged list is its word too.
 
         `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
-        for by name.
+        for by name. Without them and `fresh` it may be what another turn was told a moment ago, and says so: `shared`.
         """
-        nodes = await self._nodes(whole=bool(doubtful))
-        earlier, self.jobs = self.jobs, await self._jobs()
-        absent = await self._absent(doubtful, nodes)
-        asked = await self._reservations(reservations)
-        return SlurmWorld(nodes, self.jobs, asked, await self._offers(), absent, earlier)
+        decides = fresh or bool(doubtful)
+        found, shared = await self._looks.get(who, lambda: self._look(who, whole=decides), fresh=decides)
+        absent = await self._absent(doubtful, found.nodes)
+        return replace(found, reservations=await self._reservations(reservations), absent=absent, shared=shared)
+
+    async def partitions(
+        self, who: Hashable = None, *, fresh: bool = False, patience: float = NEW_SECONDS
+    ) -> Answer[Partition] | Unknown:
+        """All partitions; `fresh` when something is decided by it, `patience` when nothing is waited for."""
+        found, _ = await self._partitions.get(who, lambda: self._ask_partitions(who), fresh=fresh, patience=patience)
+        return found
+
+    async def _ask_partitions(self, who: Hashable) -> Answer[Partition] | Unknown:
+        try:
+            answer = await self.client.all_partitions()
+            self.live_partitions = await self.client.offers(Feature.PARTITIONS)
+        except SlurmError as error:
+            return Unknown(shown(error))
+        before, self._listed_partitions = self._listed_partitions, answer.items
+        if before is not None and before != answer.items:
+            # No node: whoever reports on partitions alone.
+            self.changed(frozenset(), who)
+            self.repartitioned()
+        return answer
+
+    async def _look(self, who: Hashable, *, whole: bool) -> SlurmWorld:
+        now = self.monotonic()
+        whole = whole or now >= self._whole_at
+        if whole:
+            self._whole_at = now + WHOLE_SECONDS
+        nodes = await self._nodes(whole=whole)
+        earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
+        before, self._last = self._last, SlurmWorld(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
+        if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
+            self.changed(changed_nodes(before, self._last), who)
+        if self._listed_partitions is not None:
+            await self.partitions(_LOOK, patience=PARTITIONS_DUE)
+        return self._last
 
     async def _nodes(self, *, whole: bool) -> Answer[Node] | Unknown:
-        usable = self.nodes is not None and self.nodes.complete and not whole
+        since = self.nodes.last_update if self.nodes is not None and self.nodes.complete and not whole else None
         try:
-            answer = await self.client.nodes(self.nodes.last_update if self.nodes is not None and usable else None)
+            answer = await self.client.nodes(since)
         except SlurmError as error:
             self.nodes = None
             return Unknown(shown(error))
@@ -81,11 +151,15 @@ class Cluster:
         self.nodes = answer
         return answer
 
-    async def _jobs(self) -> tuple[Job, ...] | Unknown:
+    async def _jobs(self, *, whole: bool) -> tuple[Job, ...] | Unknown:
         try:
-            answer = await self.client.all_jobs()
+            answer = await self.client.jobs(self.listed.last_update if self.listed is not None and not whole else None)
         except SlurmError as error:
+            self.listed = None
             return Unknown(shown(error))
+        if isinstance(answer, Unchanged):
+            return self.listed.items if self.listed is not None else Unknown("unchanged jobs, but of none known")
+        self.listed = None
         if not answer.complete:
             return Unknown("Slurm's list of jobs is incomplete")
         # A job that ends stays in the list for minutes; one that vanishes at once makes the list doubtful, once.
@@ -94,6 +168,7 @@ class Cluster:
         self.running = frozenset(job.job_id for job in answer.items if not policy.is_over(job) and job.nodes)
         if vanished:
             return Unknown(f"Slurm's list of jobs has lost job {min(vanished)}, which had not ended")
+        self.listed = answer
         return answer.items
 
     async def _absent(self, doubtful: frozenset[str], nodes: Answer[Node] | Unknown) -> frozenset[str]:
@@ -120,13 +195,13 @@ class Cluster:
         """Let nodes take no new jobs, unless somebody else has drained them meanwhile."""
         async with self.writing:
             chosen = await self._still(hosts, may_drain)
-            return await self.client.drain(chosen, why) if chosen else None
+            return await self._written(self.client.drain(chosen, why)) if chosen else None
 
     async def undrain(self, hosts: tuple[str, ...]) -> object:
         """Let nodes take jobs again, unless their drain has become somebody else's."""
         async with self.writing:
             chosen = await self._still(hosts, is_drained_by_us)
-            return await self.client.undrain(chosen) if chosen else None
+            return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
@@ -135,22 +210,56 @@ class Cluster:
 
     async def update_node(self, name: str, changes: Mapping[str, object]) -> object:
         """Change one node record."""
-        return await self.client.update_nodes((name,), msgspec.convert(changes, NodeChange))
+        return await self._written(self.client.update_nodes((name,), msgspec.convert(changes, NodeChange)))
 
     async def delete_node(self, name: str) -> object:
         """Delete one node record; one that is gone is as good as deleted."""
         try:
-            return await self.client.delete_node(name)
+            return await self._written(self.client.delete_node(name))
         except SlurmNotFound:
             return None
 
     async def set_reservation(self, change: ReservationChange) -> object:
         """Make or change a reservation."""
-        return await self.client.set_reservation(change)
+        return await self._written(self.client.set_reservation(change))
 
     async def delete_reservation(self, name: str) -> object:
         """Delete a reservation."""
-        return await self.client.delete_reservation(name)
+        return await self._written(self.client.delete_reservation(name))
+
+    async def set_partition(self, change: PartitionChange) -> object:
+        """Make or change a partition live."""
+        return await self._written(self.client.set_partition(change))
+
+    async def delete_partition(self, name: str) -> object:
+        """Delete a partition live; one that is gone is as good as deleted."""
+        try:
+            return await self._written(self.client.delete_partition(name))
+        except SlurmNotFound:
+            return None
+
+    async def reconfigure(self) -> object:
+        """Make slurmctld read its files again."""
+        return await self._written(self.client.reconfigure())
+
+    async def _written(self, write: Awaitable[object]) -> object:
+        try:
+            return await write
+        finally:
+            # Also when it failed: it may have been done nevertheless.
+            self._looks.expire()
+            self._partitions.expire()
+
+
+def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] | None:
+    """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
+    if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
+        return None
+    if isinstance(now.nodes, Unknown) or isinstance(now.jobs, Unknown):
+        return None
+    nodes = {node.name for node in set(before.nodes.items) ^ set(now.nodes.items)}
+    jobs = set(before.jobs) ^ set(now.jobs)
+    return frozenset(nodes.union(*(job.nodes for job in jobs)))
 
 
 def shown(error: SlurmError) -> str:
@@ -166,7 +275,11 @@ class Clusters:
     address: Address
     clock: Clock
     connect: Connect = over_http
-    _clusters: dict[tuple[str, str], Cluster] = field(default_factory=dict)
+    # The Controller whose Slurm changed, which nodes, and who noticed.
+    changed: Callable[[Key, frozenset[str] | None, Hashable], None] = lambda _, __, ___: None
+    # The Controller whose partitions changed: by us, or behind our back.
+    repartitioned: Callable[[Key], None] = lambda _: None
+    _clusters: dict[Key, Cluster] = field(default_factory=dict)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
         """The Slurm of a Controller, or why it cannot be asked."""
@@ -178,9 +291,9 @@ class Clusters:
         if not key:
             return Unknown(f"the JWT key of Controller {controller.name!r} is missing")
         oldest = min(serving, key=lambda each: (each.metadata.creation_timestamp or "", each.name))
-        return await self._client((controller.namespace, controller.name), self.address(oldest), key)
+        return await self._client(Key(controller.namespace, controller.name), self.address(oldest), key)
 
-    async def _client(self, key: tuple[str, str], address: str, jwt_key: bytes) -> Cluster:
+    async def _client(self, key: Key, address: str, jwt_key: bytes) -> Cluster:
         known = self._clusters.get(key)
         if known is not None and known.address == address:
             known.key = jwt_key
@@ -190,7 +303,16 @@ class Clusters:
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
         client = self.connect(address, token, self.clock)
-        holder.append(Cluster(client, address, jwt_key))
+        holder.append(
+            Cluster(
+                client,
+                address,
+                jwt_key,
+                self.clock.monotonic,
+                lambda names, who: self.changed(key, names, who),
+                lambda: self.repartitioned(key),
+            )
+        )
         self._clusters[key] = holder[0]
         return holder[0]
 

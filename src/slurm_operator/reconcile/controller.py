@@ -12,6 +12,8 @@ from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.objects import Identity
+from slurm_operator.reconcile.clusters import Clusters
+from slurm_operator.reconcile.config import Configurations, Logs
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Owned, Report, World
@@ -20,13 +22,16 @@ from slurm_operator.status import workload
 SHARED = "ReadWriteMany"
 
 
-def reconcile(observer: Observer, executor: Executor, clock: Clock) -> Owned[Controller]:
+def reconcile(
+    observer: Observer, executor: Executor, clock: Clock, clusters: Clusters, logs: Logs
+) -> Owned[Controller]:
     """The reconcile function of Controllers."""
+    configurations = Configurations(observer, executor, clusters, clock, logs)
 
     def check(world: World[Controller]) -> list[FieldProblem]:
         return _shared_state(world.cr, observer)
 
-    return Owned(Controller, _build, _report, observer, executor, clock, check=check)
+    return Owned(Controller, _build, _report, observer, executor, clock, check=check, settle=configurations.settle)
 
 
 def _shared_state(cr: Controller, observer: Observer) -> list[FieldProblem]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
+from slurm_operator.errors import OperatorError
 from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.objects import KubeObject, Resource
@@ -23,11 +24,15 @@ from slurm_operator.plan.actions import (
     Create,
     Delete,
     DeleteNode,
+    DeletePartition,
     DeleteReservation,
     Drain,
     PatchMetadata,
     PatchPodConditions,
+    PatchSpec,
     Plan,
+    Reconfigure,
+    SetPartition,
     SetReservation,
     SlurmAction,
     Tell,
@@ -36,11 +41,13 @@ from slurm_operator.plan.actions import (
 )
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.reconcile.status_pace import StatusPace
-from slurm_operator.slurm.requests import ReservationChange
+from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 64
+# So many actions of one kind and stage are written to the log one by one.
+LINES = 10
 BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
 
 
@@ -58,6 +65,12 @@ class SlurmWriter(Protocol):
     async def set_reservation(self, change: ReservationChange) -> object: ...
 
     async def delete_reservation(self, name: str) -> object: ...
+
+    async def set_partition(self, change: PartitionChange) -> object: ...
+
+    async def delete_partition(self, name: str) -> object: ...
+
+    async def reconfigure(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +91,19 @@ class Executor:
 
         for stage in plan.stages:
             if len(stage) == 1:
+                _announce(stage)
                 await self._do(stage[0], regarding, kind, slurm)
                 continue
+            _announce(stage)
             results = await asyncio.gather(*(one(action) for action in stage), return_exceptions=True)
             failed = [result for result in results if isinstance(result, Exception)]
             crashed = [result for result in results if isinstance(result, BaseException) and result not in failed]
             if crashed:
                 raise crashed[0]
             if failed:
-                raise failed[0] if len(failed) == 1 else ExceptionGroup("several actions failed", failed)
+                # Many failures of one kind are one story, which a condition can tell.
+                alike = all(isinstance(error, OperatorError) and type(error) is type(failed[0]) for error in failed)
+                raise failed[0] if alike or len(failed) == 1 else ExceptionGroup("several actions failed", failed)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
         """Write a status, when it differs and the last one is a second old."""
@@ -113,7 +130,7 @@ class Executor:
             if applied.effect is not Effect.UNCHANGED:
                 log.info("%s: %s %s", action, applied.effect.value, ", ".join(map(str, applied.why[:3])))
             return
-        log.info("%s", action)
+        log.debug("%s", action)
         match action:
             case Create():
                 await self._create(action)
@@ -128,15 +145,15 @@ class Executor:
                 )
             case PatchMetadata():
                 await self._patch_metadata(action)
+            case PatchSpec():
+                await self._patch_spec(action)
             case PatchPodConditions():
                 await self._patch_conditions(action)
             case Tell():
                 tell = self.recorder.warning if action.warning else self.recorder.normal
                 await tell(regarding, OURS[kind], action.reason, action.message)
-            case Drain() | Undrain() | UpdateNode() | DeleteNode() | SetReservation() | DeleteReservation():
-                await _slurm(action, slurm)
             case _:
-                assert_never(action)
+                await _slurm(action, slurm)
 
     async def _create(self, action: Create) -> None:
         try:
@@ -166,6 +183,14 @@ class Executor:
         except NotFound:
             log.debug("%s: it has gone", action)
 
+    async def _patch_spec(self, action: PatchSpec) -> None:
+        resource = BY_KIND[action.api_version, action.kind]
+        try:
+            patch = {"spec": dict(action.fields)}
+            await self.writer.patch(resource, action.name, patch, action.namespace, uid=action.uid)
+        except NotFound:
+            log.debug("%s: it has gone", action)
+
     async def _patch_conditions(self, action: PatchPodConditions) -> None:
         desired = {
             "apiVersion": "v1",
@@ -178,6 +203,17 @@ class Executor:
             await self.writer.status(desired, None)
         except (NotFound, Conflict):
             log.debug("%s: it has gone", action)
+
+
+def _announce(stage: tuple[Action, ...]) -> None:
+    """Each action is a line, but a thousand of a kind are one."""
+    told = [action for action in stage if not isinstance(action, Apply)]
+    for kind in dict.fromkeys(type(action) for action in told):
+        same = [action for action in told if type(action) is kind]
+        for action in same[:LINES]:
+            log.info("%s", action)
+        if len(same) > LINES:
+            log.info("… and %d more of that, up to: %s", len(same) - LINES, same[-1])
 
 
 async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:
@@ -196,5 +232,11 @@ async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:
             await slurm.set_reservation(action.change)
         case DeleteReservation():
             await slurm.delete_reservation(action.name)
+        case SetPartition():
+            await slurm.set_partition(action.change)
+        case DeletePartition():
+            await slurm.delete_partition(action.name)
+        case Reconfigure():
+            await slurm.reconfigure()
         case _:
             assert_never(action)

@@ -29,7 +29,11 @@ def reconcile(observer: Observer, executor: Executor, clock: Clock, draw: HostKe
             return ()
         return (Create(loginset.host_keys(world.cr, draw())),)
 
-    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, once)
+    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, once, always=_selector)
+
+
+def _selector(name: str) -> dict[str, object]:
+    return {"selector": labels.selector_text(labels.LOGIN, name)}
 
 
 def _report(world: World[LoginSet], owned: Mapping[Identity, dict[str, Any]]) -> Report:
@@ -39,6 +43,5 @@ def _report(world: World[LoginSet], owned: Mapping[Identity, dict[str, Any]]) ->
     fields = {
         "replicas": int(status.get("replicas") or 0),
         "readyReplicas": int(status.get("readyReplicas") or 0),
-        "selector": labels.selector_text(labels.LOGIN, cr.name),
     }
     return Report(workload.rollout("login", deployment), fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
@@ -19,18 +19,24 @@ from slurm_operator.kube.objects import Pod, RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
-from slurm_operator.plan import reservation, revisions
-from slurm_operator.plan.actions import PatchMetadata, Plan
+from slurm_operator.plan import keys, reservation, revisions
+from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, parse_time
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.slurm.model import Unknown
+from slurm_operator.reconcile.report import say
+from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement, conditions
+from slurm_operator.status.conditions import Statement
+
+# A watch that is later than this costs a few requests for what is there already.
+SHOWN_WITHIN = 2.0
+# Marks on a pod that say who goes, and whom others need not wait for.
+DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +73,30 @@ class NodeSets:
             return Result()
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         pods = tuple(pod for pod in self.observer.worker_pods(cr.namespace, controller.name) if _is_ours(cr, pod))
-        slurm = await self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp))
+        deleting = bool(raw.metadata.deletion_timestamp)
+        slurm = await self._word(cluster, cr, pods, deleting)
         return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
 
-    async def _word(self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool) -> SlurmWorld:
+    async def _word(
+        self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool, *, fresh: bool = False
+    ) -> SlurmWorld:
         if isinstance(cluster, Unknown):
             return SlurmWorld(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
         doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_go_soon(pod, now))
-        return await cluster.world(frozenset(doubtful), reservations=reservation.is_asked_for(cr))
+        return await cluster.world(
+            frozenset(doubtful),
+            who=("NodeSet", Key(cr.namespace, cr.name)),
+            reservations=reservation.is_asked_for(cr),
+            fresh=fresh or deleting,
+        )
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
-            plan = _with_adoption(plan_nodeset(world), world)
+            world, plan = await self._planned(world, cluster)
             slurm = cluster if isinstance(cluster, Cluster) else None
             await self.executor.execute(plan, raw, "NodeSet", slurm)
+            await self._shown(plan)
             gone = release(world) if world.deleting else None
             if gone is not None:
                 await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
@@ -95,11 +110,33 @@ class NodeSets:
         await self._report(world, raw)
         return Result(plan.requeue_after)
 
+    async def _planned(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
+        """The plan; one that decides something is made again by a word that was asked for in this very turn."""
+        plan = plan_nodeset(world)
+        if world.slurm.shared and decides(plan, world):
+            slurm = await self._word(cluster, world.cr, world.pods, world.deleting, fresh=True)
+            world = replace(world, slurm=slurm)
+            plan = plan_nodeset(world)
+        return world, _with_adoption(plan, world)
+
+    async def _shown(self, plan: Plan) -> None:
+        """Until the caches show the workers just made: the next turn would make them again."""
+        made = [
+            (each.desired["metadata"]["namespace"], each.desired["metadata"]["name"])
+            for each in plan.actions
+            if isinstance(each, Create) and each.desired["kind"] == "Pod"
+        ]
+        end = self.clock.monotonic() + SHOWN_WITHIN
+        while not all(any(cache.get(*key) for cache in self.observer.pods) for key in made):
+            if self.clock.monotonic() >= end:
+                return
+            await self.clock.sleep(SHOWN_WITHIN / 40)
+
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         everyone = world.workers
         choice, newest = choose(world, everyone), revision_of(world)
         fields = status.fields(world, everyone, newest)
-        await self._say(raw, world.cr, status.statements(world, everyone, choice, newest), fields)
+        await self._say(raw, world.cr, status.statements(world, everyone, choice), fields)
 
     async def _without_controller(self, cr: NodeSet, raw: RawObject) -> Result:
         ours = {labels.DRAIN_FINALIZER, labels.RESERVATION_FINALIZER}
@@ -150,23 +187,42 @@ class NodeSets:
             ),
             propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
+            key=self._key(controller, refs),
         )
 
+    def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
+        found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
+        return keys.state(controller, refs, found.content() if found is not None else None)
+
     async def _say(self, raw: RawObject, cr: NodeSet | None, said: list[Statement], fields: dict[str, object]) -> None:
-        generation = raw.metadata.generation
         before = cr.status if cr is not None else None
-        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         content = {
             "nodeSetHash": before.node_set_hash if before else "",
             "selector": labels.selector_text(labels.WORKER, raw.metadata.name),
             **fields,
-            "observedGeneration": generation,
-            "conditions": conditions(before.conditions if before else (), said, generation, now),
         }
-        place = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
-        await self.executor.status(
-            {"apiVersion": API_VERSION, "kind": "NodeSet", "metadata": place, "status": content}, raw
-        )
+        known = before.conditions if before else ()
+        await say(self.executor, self.clock, "NodeSet", raw, known, said, content)
+
+
+def decides(plan: Plan, world: NodeSetWorld) -> bool:
+    """Whether a plan takes something away, writes to Slurm, or says who may go: never by a word of another turn."""
+    lets_go = world.deleting and release(world) is not None
+    return lets_go or any(_is_decision(action, world) for action in plan.actions)
+
+
+def _is_decision(action: Action, world: NodeSetWorld) -> bool:
+    match action:
+        case PatchMetadata(finalizers=None, owners=None):
+            return not DECIDING_MARKS.isdisjoint(action.annotations)
+        case PatchMetadata():
+            # A finalizer that holds a reservation, or the owner that a claim goes with.
+            return True
+        case Create(desired={"kind": "Pod"}):
+            # Whether its old record goes first depends on what its old slurmd did a moment ago.
+            return isinstance(world.slurm.view(action.desired["spec"]["hostname"]), Known)
+        case _:
+            return isinstance(action, Delete | SlurmAction)
 
 
 def _may_go_soon(pod: Pod, now: float) -> bool:

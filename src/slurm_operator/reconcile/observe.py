@@ -16,8 +16,9 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
+from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
-from slurm_operator.build import names
+from slurm_operator.build import labels, names
 from slurm_operator.build.refs import Refs
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.objects import Node, Pod, RawObject
@@ -48,6 +49,7 @@ class Observer:
     pods: tuple[Cache[Pod], ...]
     nodes: Cache[Node] | None = None
     domain: str = "cluster.local"
+    allowed_pod_features: frozenset[str] | None = None
     # By uid: the resourceVersion that was read, and what came of it.
     _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
     _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Observer:
             controllers={each.name: each for each in self.resources(Controller, namespace)},
             accountings={each.name: each for each in self.resources(Accounting, namespace)},
             nodesets=tuple(self.resources(NodeSet, namespace)),
+            served=frozenset(each.spec.controller_ref.name for each in self.resources(RestApi, namespace)),
             partitions=tuple(self.resources(Partition, namespace)),
             config_maps={item.metadata.name: self._texts(item) for item in self.in_namespace("ConfigMap", namespace)},
             secrets={item.metadata.name: self._bytes(item) for item in self.in_namespace("Secret", namespace)},
@@ -107,6 +110,7 @@ class Observer:
             kubernetes_nodes=len(self.nodes) if self.nodes is not None else 0,
             serves_service_monitors="ServiceMonitor" in self.raw,
             governing_services=dict(self._governing(namespace)),
+            allowed_pod_features=self.allowed_pod_features,
         )
 
     def _governing(self, namespace: str) -> Iterator[tuple[str, str]]:
@@ -138,6 +142,12 @@ class Observer:
         service = names.workers_service(controller)
         pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
         return [pod for pod in pods if pod.spec.subdomain == service]
+
+    def controller_pods(self, namespace: str, controller: str) -> list[Pod]:
+        """The slurmctld pods of a Controller, by name."""
+        wanted = labels.selector(labels.CONTROLLER, controller).items()
+        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
+        return sorted((pod for pod in pods if wanted <= pod.metadata.labels.items()), key=lambda pod: pod.metadata.name)
 
 
 def _identity(cache: Cache[RawObject], item: RawObject) -> Identity:

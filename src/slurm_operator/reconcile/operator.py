@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,10 @@ from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Controller
 from slurm_operator.loop.leadership import Elector, LeaseRecord
 from slurm_operator.loop.metrics import Metrics
+from slurm_operator.loop.queue import Key
 from slurm_operator.loop.run import Ending, run
 from slurm_operator.loop.watches import SourceSet, Watch, to_itself, to_owner
-from slurm_operator.reconcile import accounting, controller, host_keys, loginset, restapi
+from slurm_operator.reconcile import accounting, config, controller, host_keys, loginset, restapi
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.loginset import HostKeys
@@ -39,11 +40,11 @@ from slurm_operator.reconcile.partition import Partitions
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OURS
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
-from slurm_operator.reconcile.triggers import Triggers, node_changed, spec_changed
+from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_changed, spec_changed
 from slurm_operator.settings import Settings
 
 LEASE = "slurm-operator"
-WORKERS = f"{labels.NAME}={labels.WORKER.daemon}"
+PODS_OF_INTEREST = f"{labels.NAME} in ({labels.CONTROLLER.daemon},{labels.WORKER.daemon})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 
 
@@ -96,7 +97,7 @@ def assemble(
     executor = Executor(writer, Recorder(writer, instance=f"{LEASE}-{outside.new_id()[:8]}", timing=timing), pace)
     clusters = Clusters(_address(settings), clock, outside.connect)
     reconcilers: dict[str, Any] = {
-        "Controller": controller.reconcile(observer, executor, clock),
+        "Controller": controller.reconcile(observer, executor, clock, clusters, config.reader(client)),
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
         "LoginSet": loginset.reconcile(observer, executor, clock, outside.host_keys),
@@ -117,7 +118,7 @@ def assemble(
         for kind, turn in reconcilers.items()
     }
     pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
-    _connect(observer, controllers)
+    _connect(observer, controllers, clusters)
     caches = dict(_named_caches(observer))
     sources = SourceSet({name: _same(cache) for name, cache in caches.items()}, clock=clock, metrics=metrics)
     return Operator(observer, writer, controllers, sources, tuple(caches), clusters, elector, clock)
@@ -132,10 +133,11 @@ def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
         for resource in (*OURS.values(), *CHILDREN)
     }
     pods: tuple[Cache[Pod], ...] = tuple(
-        Cache(client, PODS, namespace=place, label_selector=WORKERS, indexes=INDEXES, timing=timing) for place in places
+        Cache(client, PODS, namespace=place, label_selector=PODS_OF_INTEREST, indexes=INDEXES, timing=timing)
+        for place in places
     )
     nodes: Cache[Node] = Cache(client, NODES, timing=timing)
-    return Observer(raw, pods, nodes, settings.cluster_domain)
+    return Observer(raw, pods, nodes, settings.cluster_domain, settings.allowed_pod_features)
 
 
 def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside) -> Elector | None:
@@ -174,9 +176,11 @@ def _named_caches(observer: Observer) -> Iterator[tuple[str, Any]]:
         yield "Node/", observer.nodes
 
 
-def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
+def _connect(observer: Observer, controllers: dict[str, Controller], clusters: Clusters) -> None:
     """Let every change that matters reach the resources that it matters to."""
     triggers = Triggers(observer)
+    clusters.changed = _woken_by_slurm(triggers, controllers)
+    clusters.repartitioned = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
@@ -198,8 +202,20 @@ def _connect(observer: Observer, controllers: dict[str, Controller]) -> None:
     _watch(observer, "NodeSet", controllers["Partition"], triggers.members("Partition"), spec_changed)
     for pods in observer.pods:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
+        Watch(pods, controllers["Controller"], triggers.controller_of_slurmctld, slurmctld_changed).connect()
     if observer.nodes is not None:
         Watch(observer.nodes, controllers["NodeSet"], triggers.everyone("NodeSet"), node_changed).connect()
+
+
+def _woken_by_slurm(
+    triggers: Triggers, controllers: dict[str, Controller]
+) -> Callable[[Key, frozenset[str] | None, Hashable], None]:
+    def wake(cluster: Key, nodes: frozenset[str] | None, noticed_by: Hashable) -> None:
+        for kind, key in triggers.users_of_slurm_nodes(cluster, nodes):
+            if (kind, key) != noticed_by:
+                controllers[kind].add(key)
+
+    return wake
 
 
 def _forgetting(observer: Observer, triggers: Triggers) -> Callable[[Any, Any], None]:

@@ -6,14 +6,14 @@ modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from slurm_operator.admission import rules
-from slurm_operator.api.meta import API_VERSION, Resource
+from slurm_operator.api.meta import Resource
 from slurm_operator.api.problem import FieldProblem, errors
+from slurm_operator.build import names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -22,15 +22,21 @@ from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
+from slurm_operator.plan import keys, takeover
 from slurm_operator.plan.actions import Action, Plan
 from slurm_operator.plan.objects import Identity, identity, plan_objects
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.report import say
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement, conditions
+from slurm_operator.status.conditions import PROGRESSING, Statement, yes
 
 R = TypeVar("R", bound=Resource)
 Live = Mapping[Identity, RawObject]
+# When to look for what was made once, should nobody tell that it is there.
+ONCE = 1.0
+# How often it is looked whether the workers are free.
+KEY_ROTATION = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,29 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a kind's objects after a look beyond the caches."""
+
+    objects: list[Object]
+    # What is done once the objects are there.
+    after: tuple[Action, ...] = ()
+    # Added to the report; where it already says something of a type, these say it instead.
+    statements: Sequence[Statement] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    look_again: float | None = None
+
+    def added_to(self, report: Report) -> Report:
+        """A report with what was found here."""
+        mine = {each.type for each in self.statements}
+        others = [each for each in report.statements if each.type not in mine]
+        return Report([*others, *self.statements], {**report.fields, **self.fields})
+
+
+async def _as_built(_: World[Any], objects: list[Object]) -> Settled:
+    return Settled(objects)
+
+
+@dataclass(frozen=True, slots=True)
 class Owned(Generic[R]):
     """The reconcile function of one kind."""
 
@@ -65,6 +94,10 @@ class Owned(Generic[R]):
     once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
     # What only the cluster can tell about the resource: (world) -> problems.
     check: Callable[[World[R]], list[FieldProblem]] = lambda _: []
+    # What only others can tell, such as Slurm: (world, built) -> what to apply, and what to say.
+    settle: Callable[[World[R], list[Object]], Awaitable[Settled]] = _as_built
+    # Fields without which the API server takes no status, however little there is to say.
+    always: Callable[[str], Mapping[str, object]] = lambda _: {}
 
     async def __call__(self, key: Key) -> Result:
         """One turn."""
@@ -90,46 +123,69 @@ class Owned(Generic[R]):
         except BuildError as error:
             await self._say(world.raw, world.cr, Report(_refusal(error), {}))
             return Result()
+        waiting, first = self._waits_for_key(world), self.once(world)
         try:
-            await self._apply(world, desired)
+            if first:
+                # The others are built from what these hold: in the next turn, which their coming starts.
+                await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
+                return Result(ONCE)
+            settled = await self.settle(world, desired)
+            wanted = takeover.kept(settled.objects, self._live(settled.objects), desired)
+            await self._apply(world, wanted, frozen=bool(waiting))
+            if settled.after and not waiting:
+                await self.executor.execute(Plan((settled.after,)), world.raw, self.kind.__name__)
         except OperatorError as error:
             await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error)), {}))
             raise
         contents = {key: item.content() for key, item in self.observer.owned(world.raw.metadata.uid).items()}
-        await self._say(world.raw, world.cr, self.report(world, contents))
-        return Result()
+        report = settled.added_to(self.report(world, contents))
+        await self._say(world.raw, world.cr, _with_key_rotation(report, waiting) if waiting else report)
+        return Result(_soonest(settled.look_again, KEY_ROTATION if waiting else None))
 
-    async def _apply(self, world: World[R], desired: list[Object]) -> None:
-        live = self.observer.live(identity(value) for value in desired)
-        first = self.once(world)
-        plan = plan_objects(desired, live, world.owned, keep=frozenset(_made(first, world)))
-        stages = ((first,) if first else ()) + plan.stages
-        await self.executor.execute(Plan(stages), world.raw, self.kind.__name__)
+    def _waits_for_key(self, world: World[R]) -> str:
+        """Why the daemons must not be restarted now: they would come up with a key that others do not have yet."""
+        namespace = world.cr.namespace
+        for controller in keys.sharing(world.cr, world.refs):
+            found = self.observer.get("StatefulSet", namespace, names.controller(controller))
+            key = keys.state(controller, world.refs, found.content() if found is not None else None)
+            why = keys.waits_for(controller, key, self.observer.worker_pods(namespace, controller.name))
+            if why:
+                return why
+        return ""
+
+    def _live(self, desired: list[Object]) -> Live:
+        return self.observer.live(identity(value) for value in desired)
+
+    async def _apply(self, world: World[R], desired: list[Object], *, frozen: bool) -> None:
+        live = self._live(desired)
+        left_alone = {identity(value) for value in desired if frozen and value["kind"] in keys.FROZEN}
+        # One that is not there yet has nothing to lose.
+        left_alone &= live.keys()
+        wanted = [value for value in keys.with_known_hashes(desired, live) if identity(value) not in left_alone]
+        plan = plan_objects(wanted, live, world.owned, keep=frozenset(_made_once(world) | left_alone))
+        await self.executor.execute(plan, world.raw, self.kind.__name__)
 
     async def _say(self, raw: RawObject, cr: R | None, report: Report) -> None:
         before = getattr(getattr(cr, "status", None), "conditions", ())
-        generation = raw.metadata.generation
-        status = {
-            **report.fields,
-            "observedGeneration": generation,
-            "conditions": conditions(before, report.statements, generation, _now(self.clock.now())),
-        }
-        metadata = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
-        desired = {"apiVersion": API_VERSION, "kind": self.kind.__name__, "metadata": metadata, "status": status}
-        await self.executor.status(desired, raw)
+        name = self.kind.__name__
+        fields = {**self.always(raw.metadata.name), **report.fields}
+        await say(self.executor, self.clock, name, raw, before, report.statements, fields)
 
 
-def _made(actions: tuple[Action, ...], world: World[Any]) -> set[Identity]:
-    made = {identity(action.desired) for action in actions if hasattr(action, "desired")}
-    # What was made once stays, whether this turn made it or an earlier one.
-    return made | {key for key, item in world.owned.items() if item.content().get("immutable") is True}
+def _soonest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _with_key_rotation(report: Report, why: str) -> Report:
+    others = [each for each in report.statements if each.type != PROGRESSING]
+    return Report([*others, yes(PROGRESSING, "KeyRotation", why)], report.fields)
+
+
+def _made_once(world: World[Any]) -> set[Identity]:
+    return {key for key, item in world.owned.items() if item.content().get("immutable") is True}
 
 
 def _refusal(error: BuildError) -> list[Statement]:
     if error.reason == "InvalidSpec":
         return workload.refused([FieldProblem(error.path, error.message)])
     return workload.failed(error.reason, str(error))
-
-
-def _now(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

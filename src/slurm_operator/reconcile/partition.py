@@ -1,37 +1,74 @@
-"""One turn for a Partition: what the builder made of it, what Slurm says of it, and its status.
+"""One turn for a Partition: what the builder made of it, what Slurm says of it, its status, and its end.
 
-The line itself is written by the Controller's turn, as part of slurm.conf.
+Its line and its live changes are made in the Controller's turn (`reconcile/live_partitions.py`), for all partitions of
+a cluster together. Here the object is held until Slurm has let the partition go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_operator.admission import rules
+from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.build import labels, names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.partition import Verdict
 from slurm_operator.build.refs import Refs
-from slurm_operator.build.slurm_conf import slurm_conf
+from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
-from slurm_operator.reconcile.clusters import Cluster, Clusters, shown
+from slurm_operator.plan.actions import PatchMetadata, Plan
+from slurm_operator.plan.partition import Declared, blocking_jobs, declared, plan_partitions
+from slurm_operator.plan.partition_fields import differences
+from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.live_partitions import with_edits
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.report import say
 from slurm_operator.slurm import model
-from slurm_operator.slurm.errors import SlurmError
+from slurm_operator.slurm.requests import Feature
 from slurm_operator.status import partition as status
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement, conditions
+from slurm_operator.status.conditions import Statement
 
 WAITING = 1.0
 SETTLED = 5.0
+# How soon a change is looked for in Slurm, and how long it is not called late.
+SOON = 0.02
+GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What one turn knows."""
+
+    cr: Partition
+    raw: RawObject
+    controller: Controller
+    wanted: Declared
+    in_force: Declared
+    verdict: Verdict
+    conf: SlurmConf
+    cluster: Cluster | model.Unknown
+    slurm: _Word
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """Slurm's word on one partition."""
+
+    found: model.Partition | model.Unknown | None
+    nodes: tuple[model.Node, ...] = ()
+    jobs: tuple[model.Job, ...] | model.Unknown = ()
+    live_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,69 +79,200 @@ class Partitions:
     executor: Executor
     clusters: Clusters
     clock: Clock
+    # When a new generation of each was first seen, and its `lastApply` once it is in force.
+    _begun: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    _applied: dict[Key, dict[str, object]] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
         """One turn."""
         raw = self.observer.get("Partition", key.namespace, key.name)
         decoded = self.observer.resource("Partition", key.namespace, key.name)
-        if raw is None or decoded is None or raw.metadata.deletion_timestamp:
+        if raw is None or decoded is None:
+            self._begun.pop(key, None)
+            self._applied.pop(key, None)
             return Result()
         refs = self.observer.refs(key.namespace)
         cr = decoded.resource
+        if raw.metadata.deletion_timestamp:
+            return await self._leave(cr if isinstance(cr, Partition) else None, raw, refs)
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
             await self._say(raw, None, workload.refused(found), {})
             return Result()
+        self._begin(key, cr, raw)
         return await self._turn(cr, raw, refs)
 
     async def _turn(self, cr: Partition, raw: RawObject, refs: Refs) -> Result:
         try:
-            verdict = _verdict(cr, refs)
+            world = await self._observe(cr, raw, refs)
         except BuildError as error:
             await self._say(raw, cr, workload.failed(error.reason, str(error)), {})
             return Result()
-        controller = refs.controllers[cr.spec.controller_ref.name]
+        await self._hold(raw)
+        seen = _seen(world)
+        is_in_force = isinstance(seen.found, model.Partition) and not seen.pending and not seen.refused
+        age = self._age(raw)
+        if not is_in_force and world.verdict.accepted and not seen.refused and age is not None and age < GRACE:
+            return Result(max(SOON, age / 2))
+        fields = self._fields(world, seen, age if is_in_force else None)
+        await self._say(raw, cr, status.statements(seen), fields)
+        return Result(SETTLED if is_in_force and not seen.drift else WAITING)
+
+    async def _observe(self, cr: Partition, raw: RawObject, refs: Refs) -> _World:
+        controller = refs.controller(cr.namespace, cr.spec.controller_ref)
+        conf = slurm_conf(controller, refs)
+        verdict = next(each for each in conf.partitions if each.kind == "Partition" and each.resource == cr.name)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
-        found, fields = await _asked(cr, cluster)
-        said = status.statements(verdict, found)
-        await self._say(raw, cr, said, fields)
-        return Result(SETTLED if isinstance(found, model.Partition) else WAITING)
+        word = await _asked(cr, cluster, fresh=bool(raw.metadata.deletion_timestamp))
+        in_force = self.observer.get("ConfigMap", cr.namespace, names.config(controller))
+        text = (in_force.content().get("data") or {}).get(FILE, "") if in_force is not None else ""
+        return _World(cr, raw, controller, declared(conf.text), declared(text), verdict, conf, cluster, word)
+
+    def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
+        generation = raw.metadata.generation
+        if cr.status.observed_generation != generation and self._begun.get(key, (0, 0.0))[0] != generation:
+            self._begun[key] = (generation, self.clock.monotonic())
+            self._applied.pop(key, None)
+
+    def _age(self, raw: RawObject) -> float | None:
+        begun = self._begun.get(_key(raw))
+        return None if begun is None else self.clock.monotonic() - begun[1]
+
+    def _fields(self, world: _World, seen: status.Seen, took: float | None) -> dict[str, Any]:
+        cr, now = world.cr, self._now()
+        jobs = () if isinstance(world.slurm.jobs, model.Unknown) else world.slurm.jobs
+        fields = status.fields(seen.found, world.slurm.nodes, jobs)
+        rows = status.drift_rows(cr.status.drift, seen.drift, now)
+        key = _key(world.raw)
+        if took is not None and key not in self._applied:
+            way = "Live" if seen.live_way else "Reconfigure"
+            self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now}
+        applied = {"lastApply": self._applied[key]} if key in self._applied else _last_apply(cr)
+        return {**fields, **applied, **({"drift": rows} if rows else {})}
+
+    async def _hold(self, raw: RawObject) -> None:
+        """Keep the object from vanishing before its partition."""
+        if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
+            await self._set_finalizers(raw, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
+
+    async def _leave(self, cr: Partition | None, raw: RawObject, refs: Refs) -> Result:
+        """The end: let go when Slurm has, or when nobody can be asked for ever."""
+        if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
+            return Result()
+        if cr is None or self._is_let_go(cr, refs):
+            return await self._release(raw)
+        try:
+            world = await self._observe(cr, raw, refs)
+        except BuildError:
+            # The Controller's turn says what is wrong; until it is mended, nothing leaves slurm.conf.
+            return Result(WAITING)
+        if _has_left(world):
+            return await self._release(raw)
+        finished_too = not world.slurm.live_way
+        jobs = world.slurm.jobs if not isinstance(world.slurm.found, model.Unknown) else world.slurm.found
+        waits = (
+            jobs if isinstance(jobs, model.Unknown) else blocking_jobs(cr.slurm_name, jobs, finished_too=finished_too)
+        )
+        await self._say(raw, cr, status.deleting(cr.slurm_name, waits, finished_too=finished_too), _last_apply(cr))
+        return Result(WAITING if waits else WAITING / 4)
+
+    def _is_let_go(self, cr: Partition, refs: Refs) -> bool:
+        controller = refs.controllers.get(cr.spec.controller_ref.name)
+        forced = cr.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true"
+        return forced or controller is None or controller.spec.external
+
+    async def _release(self, raw: RawObject) -> Result:
+        left = tuple(each for each in raw.metadata.finalizers if each != labels.PARTITION_FINALIZER)
+        await self._set_finalizers(raw, left)
+        return Result()
+
+    async def _set_finalizers(self, raw: RawObject, finalizers: tuple[str, ...]) -> None:
+        meta = raw.metadata
+        patch = PatchMetadata(
+            API_VERSION,
+            "Partition",
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            finalizers=finalizers,
+            resource_version=meta.resource_version,
+        )
+        await self.executor.execute(Plan(((patch,),)), raw, "Partition")
+
+    def _now(self) -> str:
+        return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _say(
-        self, raw: RawObject, cr: Partition | None, said: Sequence[Statement], fields: dict[str, object]
+        self, raw: RawObject, cr: Partition | None, said: Sequence[Statement], fields: Mapping[str, object]
     ) -> None:
-        generation = raw.metadata.generation
         before = cr.status.conditions if cr is not None else ()
-        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        content = {
-            **fields,
-            "observedGeneration": generation,
-            "conditions": conditions(before, said, generation, now),
-        }
-        place = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
-        desired = {"apiVersion": API_VERSION, "kind": "Partition", "metadata": place, "status": content}
-        await self.executor.status(desired, raw)
+        await say(self.executor, self.clock, "Partition", raw, before, said, fields)
 
 
-def _verdict(cr: Partition, refs: Refs) -> Verdict:
-    controller = refs.controller(cr.namespace, cr.spec.controller_ref)
-    verdicts = slurm_conf(controller, refs).partitions
-    return next(each for each in verdicts if each.kind == "Partition" and each.resource == cr.name)
+def _last_apply(cr: Partition) -> dict[str, object]:
+    last = cr.status.last_apply
+    return {"lastApply": {"way": last.way, "milliseconds": last.milliseconds, "time": last.time}} if last else {}
 
 
-async def _asked(
-    cr: Partition, cluster: Cluster | model.Unknown
-) -> tuple[model.Partition | model.Unknown | None, dict[str, object]]:
+def _key(raw: RawObject) -> Key:
+    return Key(raw.metadata.namespace, raw.metadata.name)
+
+
+def _seen(world: _World) -> status.Seen:
+    """What Slurm's answer means: what is on its way, and what somebody changed by hand."""
+    name, policy, found = world.cr.slurm_name, world.cr.spec.drift_policy, world.slurm.found
+    basis = status.Seen(world.verdict, found, policy=policy, live_way=world.slurm.live_way)
+    line = world.wanted.lines.get(name)
+    if isinstance(world.cluster, model.Unknown) or isinstance(found, model.Unknown):
+        return basis
+    if line is None or not world.verdict.accepted:
+        return basis
+    if world.slurm.live_way:
+        line = with_edits(world.conf, world.wanted, world.slurm.nodes)[name]
+    before = {name: world.in_force.lines[name]} if name in world.in_force.lines else {}
+    answer = model.Answer((found,) if found is not None else (), complete=True)
+    plan = plan_partitions({name: line}, before, answer, (), world.slurm.live_way, {name: policy})
+    # Without live changes one that is not there may still be on its way.
+    drift = plan.drift.get(name, ()) if found is not None or world.slurm.live_way else ()
+    known = {each.field for each in drift}
+    pending = tuple(each for each in differences(line, found) if each.field not in known) if found else ()
+    notes = world.cluster.partition_notes
+    return status.Seen(
+        world.verdict,
+        found,
+        pending=pending,
+        drift=drift,
+        policy=policy,
+        given_up=notes.has_given_up(name),
+        live_way=world.slurm.live_way,
+        refused=notes.refused.get(name),
+        unsettable=notes.unsettable.get(name, ()),
+    )
+
+
+def _has_left(world: _World) -> bool:
+    """Whether nothing is left of a partition that is to go."""
+    name, found = world.cr.slurm_name, world.slurm.found
+    if name in world.wanted.lines:
+        # Somebody else has the name now.
+        return True
+    if isinstance(found, model.Unknown):
+        return False
+    never_was_ours = name not in world.in_force.lines and world.cr.status.last_apply is None
+    return found is None or never_was_ours
+
+
+async def _asked(cr: Partition, cluster: Cluster | model.Unknown, *, fresh: bool) -> _Word:
     if isinstance(cluster, model.Unknown):
-        return cluster, {}
-    try:
-        answer = await cluster.client.all_partitions()
-    except SlurmError as error:
-        return model.Unknown(shown(error)), {}
+        return _Word(cluster, jobs=cluster)
+    who = ("Partition", Key(cr.namespace, cr.name))
+    answer = await cluster.partitions(who, fresh=fresh)
+    if isinstance(answer, model.Unknown):
+        return _Word(answer, jobs=answer)
     found = next((each for each in answer.items if each.name == cr.slurm_name), None)
     if found is None and not answer.complete:
-        return model.Unknown("Slurm's list of partitions is incomplete"), {}
-    world = await cluster.world()
+        incomplete = model.Unknown("Slurm's list of partitions is incomplete")
+        return _Word(incomplete, jobs=incomplete)
+    world = await cluster.world(who=who)
     nodes = world.nodes.items if isinstance(world.nodes, model.Answer) else ()
-    jobs = world.jobs if not isinstance(world.jobs, model.Unknown) else ()
-    return found, status.fields(found, nodes, jobs)
+    return _Word(found, nodes, world.jobs, Feature.PARTITIONS in world.offers)

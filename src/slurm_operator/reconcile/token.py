@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from slurm_operator.admission import rules
-from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.problem import errors
 from slurm_operator.api.token import Token
 from slurm_operator.build import names, token
+from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
-from slurm_operator.plan.actions import Action, Apply, Create, Plan
+from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Plan
 from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.report import say, time_text
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, conditions, no, yes
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +73,26 @@ class Tokens:
         secret = token.secret(cr, jwt)
         live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
         action: Action = Apply(secret, live) if cr.spec.refresh else Create(secret)
-        await self.executor.execute(Plan(((action,),)), raw, "Token")
+        stages = (_taken_over(live, secret), (action,)) if cr.spec.refresh else ((action,),)
+        await self.executor.execute(Plan(tuple(stage for stage in stages if stage)), raw, "Token")
         return read(jwt, key)
 
     async def _say(self, raw: RawObject, cr: Token | None, said: list[Statement], held: Held | None) -> None:
-        generation = raw.metadata.generation
         before = cr.status.conditions if cr is not None else ()
-        status: dict[str, object] = {
-            "observedGeneration": generation,
-            "conditions": conditions(before, said, generation, _text(self.clock.now())),
-        }
-        if held is not None:
-            status["issuedAt"] = _text(datetime.fromtimestamp(held.issued, UTC))
-            status["expiresAt"] = _text(datetime.fromtimestamp(held.ends, UTC))
-        place = {"name": raw.metadata.name, "namespace": raw.metadata.namespace}
-        desired = {"apiVersion": API_VERSION, "kind": "Token", "metadata": place, "status": status}
-        await self.executor.status(desired, raw)
+        times = {"issuedAt": held.issued, "expiresAt": held.ends} if held is not None else {}
+        fields = {key: time_text(datetime.fromtimestamp(value, UTC)) for key, value in times.items()}
+        await say(self.executor, self.clock, "Token", raw, before, said, fields)
+
+
+def _taken_over(live: RawObject | None, secret: Object) -> tuple[Action, ...]:
+    """The Go operator's Secrets belong to the key's Secret; an object has one controller, here it is the Token."""
+    if live is None or not any(owner.controller and owner.kind == "Secret" for owner in live.metadata.owner_references):
+        return ()
+    meta, owners = live.metadata, tuple(secret["metadata"]["ownerReferences"])
+    patch = PatchMetadata(
+        "v1", "Secret", meta.namespace, meta.name, meta.uid, owners=owners, resource_version=meta.resource_version
+    )
+    return (patch,)
 
 
 def _statements(held: Held | None, wanted: Renewal) -> list[Statement]:
@@ -103,7 +108,3 @@ def _statements(held: Held | None, wanted: Renewal) -> list[Statement]:
         no(PROGRESSING, "Settled", message),
         no(DEGRADED, "AsExpected", message),
     ]
-
-
-def _text(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from slurm_operator.build import labels
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.queue import Key
 from slurm_operator.reconcile.observe import Observer
@@ -52,6 +53,12 @@ class Triggers:
 
         return keys
 
+    def controller_of_slurmctld(self, changed: Any) -> Iterator[Key]:
+        """The Controller of a slurmctld pod."""
+        said = changed.metadata.labels
+        if said.get(labels.NAME) == labels.CONTROLLER.daemon and said.get(labels.INSTANCE):
+            yield Key(changed.metadata.namespace, said[labels.INSTANCE])
+
     def users_of_claim(self, changed: Any) -> Iterator[Key]:
         """Controllers that keep their state in the changed claim."""
         for item in self.observer.in_namespace("Controller", changed.metadata.namespace):
@@ -79,6 +86,23 @@ class Triggers:
                 yield from (_key(item) for item in cache.items())
 
         return keys
+
+    def users_of_slurm_nodes(self, controller: Key, nodes: frozenset[str] | None) -> Iterator[tuple[str, Key]]:
+        """The resources that report on these nodes of a cluster (None: on any); a Partition may hold any of them."""
+        for kind in ("NodeSet", "Partition"):
+            for item in self.observer.in_namespace(kind, controller.namespace):
+                if controller in self.named_controller(item) and (
+                    kind == "Partition" or nodes is None or self._has_worker(item, controller, nodes)
+                ):
+                    yield kind, _key(item)
+
+    def _has_worker(self, nodeset: RawObject, controller: Key, nodes: frozenset[str]) -> bool:
+        uid = nodeset.metadata.uid
+        return any(
+            nodes & {pod.spec.hostname, pod.metadata.name, pod.spec.node_name}
+            for pod in self.observer.worker_pods(controller.namespace, controller.name)
+            if any(owner.uid == uid for owner in pod.metadata.owner_references)
+        )
 
     def _referenced(self, item: RawObject) -> frozenset[str]:
         version, names = self._names.get(item.metadata.uid, ("", None))
@@ -116,6 +140,13 @@ def spec_changed(old: Any, new: Any) -> bool:
         or before.annotations != after.annotations
         or before.finalizers != after.finalizers
         or before.deletion_timestamp != after.deletion_timestamp
+    )
+
+
+def slurmctld_changed(old: Any, new: Any) -> bool:
+    """Whether a slurmctld pod started or stopped: not by our own annotation."""
+    return bool(
+        old.status.phase != new.status.phase or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
     )
 
 

@@ -2,7 +2,7 @@
 
 In: an address, a token source. Out: model values, or a `SlurmError` that says what happens next. Called by
 `reconcile/` (reads by observe, writes by execute). All writes pass `SlurmClient.write`: the one seam for crash tests,
-dry runs and audit. Nothing is cached but the REST version; `poll.py` watches for changes.
+dry runs and audit. Nothing is cached but the REST version; in `shared.py` many readers share an answer.
 """
 
 from __future__ import annotations
@@ -316,8 +316,10 @@ class SlurmClient:
         try:
             return await self._ask(adapter, request, reader)
         except SlurmUnsupported as problem:
-            if problem.status != 404 or await self._negotiate() == adapter:
+            if problem.status != 404:
                 raise
+            if await self._negotiate() == adapter:
+                raise _what_404_means(request, problem) from problem
         return await self._ask(await self._ready(request), request, reader)
 
     async def _ready(self, request: Request) -> Adapter:
@@ -441,6 +443,13 @@ class SlurmClient:
             body=None if request.body is None else msgspec.json.encode(request.body),
             seconds=seconds or (self._seconds.ping if request is PING else usual),
         )
+
+
+def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
+    """The server still speaks that version, which has the call: somebody on the way lost it, and will find it again."""
+    if request.service != "slurm":
+        return problem
+    return SlurmBadAnswer("slurmrestd has this call, but the answer was 404", call=request.label, status=404)
 
 
 def _changes(reply: Reply, reader: Reader[Answer[T]], call: str) -> Answer[T] | Unchanged:

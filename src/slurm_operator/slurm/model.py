@@ -82,6 +82,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     max_nodes: Limit = None
     min_nodes: int = 0
     max_cpus_per_node: Limit = None
+    max_cpus_per_socket: Limit = None
     over_time_limit: Limit = None
     priority_tier: int = 0
     priority_job_factor: int = 0

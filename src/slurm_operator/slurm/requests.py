@@ -22,6 +22,10 @@ from slurm_operator.slurm.policy import drain_reason
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 _CONF_VALUE = re.compile(r"[A-Za-z0-9_.:,/()\[\]+*-]+")
+_NOT_A_NAME = re.compile(
+    r"t|true|f|false|y|yes|n|no|on|off|null|nan|inf|infinity|[0-9]+\.?[0-9]*|[0-9.]+e[+-]?[0-9]+|0x[0-9a-f]+",
+    re.IGNORECASE,
+)
 LONGEST_TEXT = 16_384
 
 PartitionState = Literal["UP", "DOWN", "DRAIN", "INACTIVE"]
@@ -92,6 +96,7 @@ class PartitionChange(msgspec.Struct, frozen=True, kw_only=True):
     max_nodes: Limit = None
     min_nodes: int | None = None
     max_cpus_per_node: Limit = None
+    max_cpus_per_socket: Limit = None
     over_time_limit: Limit = None
     priority_tier: int | None = None
     priority_job_factor: int | None = None
@@ -113,6 +118,7 @@ class PartitionChange(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_per_node: Limit = None
     billing_weights: str | None = None
     job_defaults: str | None = None
+    topology: str | None = None
 
 
 class ReservationChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,8 +215,17 @@ def set_partition(change: PartitionChange) -> Request:
 
 def delete_partition(name: str) -> Request:
     """Remove a partition; refused while it is in use."""
+    if not is_read_as_name(name):
+        raise SlurmRejected(
+            f"slurmrestd takes {name!r} in a path for a number or a yes; use scontrol delete partitionname={name}"
+        )
     path = f"/partition/{_in_path('partition', name)}"
     return Request(method="DELETE", path=path, label="DELETE partition", needs=Feature.PARTITIONS)
+
+
+def is_read_as_name(name: str) -> bool:
+    """Whether slurmrestd reads this word of a path as text; it takes `t`, `off` or `007` for something else."""
+    return not _NOT_A_NAME.fullmatch(name)
 
 
 def set_reservation(change: ReservationChange) -> Request:
@@ -282,6 +297,7 @@ def _partition_texts(change: PartitionChange) -> dict[str, Any]:
         "qos.deny": change.denied_qos,
         "qos.assigned": change.qos,
         "alternate": change.alternate,
+        "topology": change.topology,
         "tres.billing_weights": change.billing_weights,
         "defaults.job": change.job_defaults,
         "partition.exclusive": change.exclusive,
@@ -298,6 +314,7 @@ def _partition_numbers(change: PartitionChange) -> dict[str, Any]:
         "maximums.time": _number(change.max_time),
         "maximums.nodes": _number(change.max_nodes),
         "maximums.cpus_per_node": _number(change.max_cpus_per_node),
+        "maximums.cpus_per_socket": _number(change.max_cpus_per_socket),
         "maximums.over_time_limit": _number(change.over_time_limit),
         "maximums.partition_memory_per_cpu": _number(change.max_memory_per_cpu),
         "maximums.partition_memory_per_node": _number(change.max_memory_per_node),

@@ -1,7 +1,8 @@
 """Tokens for slurmrestd: HS256 over the raw key bytes, made here, short-lived, never printed.
 
 In: the key (asked for at every request, so that a new key is used at once) and a clock. Out: the text for the
-X-SLURM-USER-TOKEN header. Called by `transport.py`; `mint` also serves the Token kind.
+X-SLURM-USER-TOKEN header. A slurmctld goes by its old key until it is restarted: whoever is refused with the new one
+tries the one before. Called by `transport.py`; `mint` also serves the Token kind.
 """
 
 from __future__ import annotations
@@ -60,18 +61,28 @@ class TokenSource:
         self._token = ""
         self._made_with = b""
         self._made_at = 0
+        self._newest = b""
+        self._before = b""
+        self._goes_back = False
 
     def current(self) -> str:
-        """A token made with the present key."""
-        key, now = self._key(), int(self._now())
+        """A token made with the key that works."""
+        key, now = self._chosen(), int(self._now())
         if not self._token or key != self._made_with or not self._is_fresh(now):
             self._token = mint(key, user=self._user, now=now, life=self._life, token_id=self._new_id())
             self._made_with, self._made_at = key, now
         return self._token
 
+    def _chosen(self) -> bytes:
+        key = self._key()
+        if key != self._newest:
+            self._before, self._newest, self._goes_back = self._newest, key, False
+        return self._before if self._goes_back else key
+
     def discard(self) -> None:
-        """Forget the token that was refused."""
+        """Forget the token that was refused; the next one is made with the other key, if there was one."""
         self._token = ""
+        self._goes_back = bool(self._before) and not self._goes_back
 
     def _is_fresh(self, now: int) -> bool:
         return self._made_at <= now < self._made_at + self._life * RENEW_AT

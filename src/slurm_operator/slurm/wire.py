@@ -220,6 +220,7 @@ class _Fields(msgspec.Struct, frozen=True):
     exclusive: str | None = None
     oversubscribe: Any = None
     cpus_per_node: Number = NOT_SET
+    cpus_per_socket: Number = NOT_SET
     over_time_limit: Number = NOT_SET
     nodes: Number | int = NOT_SET
     tier: int = 0
@@ -492,6 +493,7 @@ def _partition(raw: msgspec.Raw) -> model.Partition:
         max_nodes=_count(p.maximums.nodes),
         min_nodes=p.minimums.nodes if isinstance(p.minimums.nodes, int) else 0,
         max_cpus_per_node=p.maximums.cpus_per_node.limit(),
+        max_cpus_per_socket=p.maximums.cpus_per_socket.limit(),
         over_time_limit=p.maximums.over_time_limit.limit(),
         priority_tier=p.priority.tier,
         priority_job_factor=p.priority.job_factor,

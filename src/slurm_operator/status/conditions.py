@@ -19,6 +19,7 @@ DEGRADED = "Degraded"
 SLURM_REACHABLE = "SlurmReachable"
 CONFIG_VALID = "ConfigValid"
 CONFIG_PUBLISHED = "ConfigPublished"
+CONFIG_APPLIED = "ConfigApplied"
 
 LONGEST_MESSAGE = 2048
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slurm_operator.build import labels
-from slurm_operator.plan import reservation
-from slurm_operator.plan.nodeset import Choice, NodeSetWorld, collisions_of, still_named
-from slurm_operator.plan.workers import Worker
+from slurm_operator.build import labels, nodeset
+from slurm_operator.plan import placement, reservation
+from slurm_operator.plan.nodeset import Choice, NodeSetWorld, collisions_of, outdated, pins, still_named
+from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
 from slurm_operator.slurm.requests import Feature
@@ -32,12 +32,13 @@ RESERVED = "ReservationCreated"
 def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict[str, Any]:
     """The counts of a NodeSet's status."""
     cr = world.cr
+    old = {worker.name for worker in outdated(world, everyone)}
     available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in everyone)
-    desired = len(world.nodes) if cr.is_daemon else cr.spec.replicas
+    desired = _wanted_daemons(world) if cr.is_daemon else cr.spec.replicas
     there = sum(bool(worker.pod.status.phase) for worker in everyone)
     result = {
         "replicas": there,
-        "updatedReplicas": sum(worker.revision == newest and not worker.is_terminating for worker in everyone),
+        "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in everyone),
         "readyReplicas": sum(worker.is_ready for worker in everyone),
         "availableReplicas": available,
         "unavailableReplicas": max((desired if cr.is_daemon else there) - available, 0),
@@ -46,8 +47,16 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
         "selector": labels.selector_text(labels.WORKER, cr.name),
         **_slurm_counts(world, everyone),
     }
-    optional = {"ordinalToNode": _pins(world, everyone), "collisionCount": collisions_of(world)}
+    optional = {
+        "ordinalToNode": pins(world, everyone) if not world.deleting else {},
+        "collisionCount": collisions_of(world),
+    }
     return {**result, **{key: value for key, value in optional.items() if value}}
+
+
+def _wanted_daemons(world: NodeSetWorld) -> int:
+    spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
+    return sum(placement.should_run(spec, node) for node in world.nodes.values())
 
 
 def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, int]:
@@ -69,19 +78,9 @@ def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, 
     }
 
 
-def _pins(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, str]:
-    if not world.cr.spec.pin_to_node or world.cr.is_daemon:
-        return {}
-    pins = {key: node for key, node in (world.cr.status.ordinal_to_node or {}).items() if node in world.nodes}
-    for worker in everyone:
-        if worker.ordinal is not None and worker.pod.status.phase == "Running" and worker.pod.spec.node_name:
-            pins.setdefault(str(worker.ordinal), worker.pod.spec.node_name)
-    return pins
-
-
-def statements(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> list[Statement]:
+def statements(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> list[Statement]:
     """The conditions of a NodeSet."""
-    return [_reachable(world), *_reservation(world), *_state(world, everyone, choice, newest)]
+    return [_reachable(world), *_reservation(world), *_state(world, everyone, choice)]
 
 
 def _reservation(world: NodeSetWorld) -> list[Statement]:
@@ -103,8 +102,8 @@ def _reachable(world: NodeSetWorld) -> Statement:
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
 
 
-def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> list[Statement]:
-    message = _waiting(world, everyone, choice, newest)
+def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> list[Statement]:
+    message = _waiting(world, everyone, choice)
     if world.deleting:
         why = message or still_named(world) or "its objects are being deleted"
         return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
@@ -120,7 +119,7 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newe
     return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
 
 
-def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, newest: str) -> str:
+def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
     parts: list[str] = []
     blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
@@ -136,7 +135,11 @@ def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice, ne
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
     if unregistered:
         parts.append(f"{len(unregistered)} are not registered in Slurm yet: {unregistered[0]}")
-    old = sum(worker.revision != newest for worker in choice.staying)
+    if world.key.is_changing and not world.controller.spec.external:
+        waiting = [worker for worker, why in choice.going.values() if why == KEY]
+        free = sum(isinstance(worker.may_go, policy.Yes) for worker in waiting)
+        parts.append(f"the cluster's key changes when no job runs: {free} of {len(waiting)} workers are free")
+    old = sum(1 for _ in outdated(world, choice.staying))
     if old and world.cr.spec.update_strategy.type == "RollingUpdate":
         parts.append(f"{old} still run an older template")
     return "; ".join(parts)

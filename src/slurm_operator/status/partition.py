@@ -1,25 +1,49 @@
-"""What is true of a Partition: whether it is in slurm.conf, whether Slurm has it, how full it is.
+"""What is true of a Partition: whether it is in slurm.conf, whether Slurm has it as asked, how full it is.
 
-In: the builder's verdict and Slurm's own answer. Out: conditions and counts. Pure.
+In: the builder's verdict, Slurm's own answer, and what differs. Out: conditions, counts and rows of drift. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from slurm_operator.api.partition import Drift
 from slurm_operator.build.partition import ACCEPTED, Verdict
+from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.slurm.model import Job, Node, Partition, Unknown
 from slurm_operator.slurm.policy import is_over
 from slurm_operator.status.conditions import READY, Statement, no, unknown, yes
 
 ACCEPTED_TYPE = "Accepted"
 APPLIED = "Applied"
+IN_SYNC = "InSync"
+MOST_NAMED = 10
 
 
-def statements(verdict: Verdict, found: Partition | Unknown | None) -> list[Statement]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one turn found out about a partition."""
+
+    verdict: Verdict
+    # None: Slurm does not have it.
+    found: Partition | Unknown | None
+    # Fields that are on their way, and fields that somebody changed by hand.
+    pending: tuple[Difference, ...] = ()
+    drift: tuple[Difference, ...] = ()
+    policy: str = "Revert"
+    given_up: bool = False
+    live_way: bool = False
+    # What Slurm said to the last change, and what no live change can set.
+    refused: str | None = None
+    unsettable: tuple[str, ...] = ()
+
+
+def statements(seen: Seen) -> list[Statement]:
     """The conditions of a Partition."""
-    accepted = _accepted(verdict)
+    verdict, found = seen.verdict, seen.found
+    accepted = _accepted(seen)
     if not verdict.accepted:
         return [
             accepted,
@@ -32,27 +56,82 @@ def statements(verdict: Verdict, found: Partition | Unknown | None) -> list[Stat
             unknown(APPLIED, "SlurmUnreachable", found.why),
             unknown(READY, "SlurmUnreachable", found.why),
         ]
+    if found is None and not seen.drift:
+        waiting = seen.refused or "Slurm does not have it yet"
+        reason = "RefusedBySlurm" if seen.refused else "NotInSlurmYet"
+        return [accepted, no(APPLIED, reason, waiting), no(READY, reason, waiting)]
+    return [accepted, _applied(seen), _in_sync(seen), _ready(found)]
+
+
+def _accepted(seen: Seen) -> Statement:
+    verdict = seen.verdict
+    if not verdict.accepted:
+        return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
+    if verdict.removed_nodes and not seen.live_way:
+        named = _some(verdict.removed_nodes)
+        message = f"{named} cannot be taken out: slurm.conf has no word for it, and this Slurm has no live partitions"
+        return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
+    return yes(ACCEPTED_TYPE, verdict.reason if verdict.reason != ACCEPTED else ACCEPTED, verdict.message)
+
+
+def _applied(seen: Seen) -> Statement:
+    if seen.refused:
+        return no(APPLIED, "RefusedBySlurm", seen.refused)
+    if seen.found is None:
+        return no(APPLIED, "NotInSlurm", "somebody deleted it in Slurm")
+    if seen.pending:
+        return no(APPLIED, "NotInSlurmYet", f"Slurm has not taken over: {_rows(seen.pending)}")
+    if seen.unsettable:
+        named = ", ".join(seen.unsettable)
+        message = f"Slurm takes {named} only for a new partition: delete it and make it again"
+        return no(APPLIED, "NeedsNewPartition", message)
+    return yes(APPLIED, "InSlurm", "Slurm's own answer has it")
+
+
+def _in_sync(seen: Seen) -> Statement:
+    if not seen.drift:
+        return yes(IN_SYNC, "InSync", "Slurm has what is asked for here")
+    rows = _rows(seen.drift)
+    if seen.policy == "Keep":
+        return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")
+    if seen.given_up:
+        return no(IN_SYNC, "DriftComesBack", f"reverted again and again, now left: {rows}")
+    if seen.policy == "Report":
+        return no(IN_SYNC, "Drifted", f"changed in Slurm: {rows}")
+    return no(IN_SYNC, "Reverting", f"changed in Slurm, being reverted: {rows}")
+
+
+def _ready(found: Partition | None) -> Statement:
     if found is None:
-        waiting = "it is in slurm.conf; Slurm has not read it yet"
-        return [accepted, no(APPLIED, "NotInSlurmYet", waiting), no(READY, "NotInSlurmYet", waiting)]
-    return [accepted, yes(APPLIED, "InSlurm", "Slurm's own answer has it"), _ready(found)]
-
-
-def _accepted(verdict: Verdict) -> Statement:
-    if verdict.reason == ACCEPTED:
-        return yes(ACCEPTED_TYPE, ACCEPTED, verdict.message)
-    if verdict.accepted:
-        return yes(ACCEPTED_TYPE, verdict.reason, verdict.message)
-    return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
-
-
-def _ready(found: Partition) -> Statement:
+        return no(READY, "NotInSlurm", "somebody deleted it in Slurm")
     if "UP" not in found.states:
         state = "+".join(sorted(found.states)) or "unknown"
         return no(READY, "NotUp", f"its state is {state}")
     if not found.total_nodes:
         return no(READY, "NoNodes", "it holds no nodes yet")
     return yes(READY, "Up", f"it is up with {found.total_nodes} nodes")
+
+
+def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[Statement]:
+    """The condition of a Partition that waits to go."""
+    if isinstance(jobs, Unknown):
+        message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
+        return [unknown(READY, "SlurmUnreachable", message)]
+    if not jobs:
+        return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being taken out of Slurm")]
+    records = "the records of jobs" if finished_too else "jobs"
+    return [no(READY, "WaitingForJobs", f"it takes no new jobs, and waits for {records} {_some(jobs)}")]
+
+
+def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -> list[dict[str, str]]:
+    """The rows of drift; a row that was there keeps its time."""
+    known = {each.field: each for each in before}
+    rows = []
+    for each in drift:
+        old = known.get(each.field)
+        since = old.since if old is not None and old.found == each.found else now
+        rows.append({"field": each.field, "wanted": each.wanted, "found": each.found, "since": since})
+    return rows
 
 
 def fields(found: Partition | Unknown | None, nodes: Iterable[Node], jobs: Iterable[Job]) -> dict[str, Any]:
@@ -66,3 +145,14 @@ def fields(found: Partition | Unknown | None, nodes: Iterable[Node], jobs: Itera
         "runningJobs": sum("RUNNING" in job.states for job in mine),
         "pendingJobs": sum("PENDING" in job.states for job in mine),
     }
+
+
+def _rows(differences: Iterable[Difference]) -> str:
+    return "; ".join(
+        f"{each.field} is {each.found or 'not set'}, not {each.wanted or 'not set'}" for each in differences
+    )
+
+
+def _some(items: Sequence[object]) -> str:
+    named = ", ".join(map(str, items[:MOST_NAMED]))
+    return named if len(items) <= MOST_NAMED else f"{named} and {len(items) - MOST_NAMED} more"

@@ -75,3 +75,9 @@ def test_a_partition_keeps_its_name_in_slurm() -> None:
 
 def test_a_name_that_slurm_cannot_hold_needs_a_partition_name() -> None:
     assert check("Partition", {("metadata", "name"): "a.b-c"}) == []
+
+
+@pytest.mark.parametrize("name", ["t", "No", "off", "007", "1.5"])
+def test_a_name_that_slurmrestd_misreads_is_warned_of(name: str) -> None:
+    found = check("Partition", spec(partitionName=name))
+    assert [(each.severity, each.path) for each in found] == [("warning", ("spec", "partitionName"))]

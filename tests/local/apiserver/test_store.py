@@ -98,6 +98,19 @@ async def test_a_waiter_wakes_with_the_next_change() -> None:
     assert await store.wait("a", store.revision, 0) is False
 
 
+async def test_a_change_that_comes_as_the_time_is_up_is_not_missed() -> None:
+    store = Store()
+    seen = store.revision
+    waiting = asyncio.create_task(store.wait("a", seen, 0))
+    # The first step begins to wait, the second ends the time; the waiter itself only runs in the third.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    store.put("a", thing("x"))
+    assert await waiting is True
+    assert len(store.changes("a", seen)) == 1
+
+
 def test_a_new_process_goes_on_where_the_old_one_stopped(tmp_path: Path) -> None:
     path = str(tmp_path / "folder" / "store.db")
     store = Store(path)

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from base64 import b64decode
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
+from tests.campaigns.go_operator import GoOperator, written_by_go
 from tests.real.kube.cluster import Cluster
 from tests.real.kube.fake_nodes import fake_nodes
 
@@ -545,3 +546,79 @@ async def test_of_two_operators_one_writes_and_the_other_takes_over(place: Place
         await place.delete("ConfigMap", "slurm-config")
         await place.until("ConfigMap", "slurm-config", lambda it: bool(it["data"]))
         assert other.writes
+
+
+# Taking over
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """Where the Go operator writes: a namespace of the real cluster."""
+
+    place: Place
+    node: str = "fake-"
+
+    @property
+    def namespace(self) -> str:
+        """Its name."""
+        return self.place.name
+
+    async def create(self, kind: str, name: str, spec: Mapping[str, Any]) -> Any:
+        """One of our resources."""
+        api = "slinky.slurm.net/v1beta1"
+        return await self.place.create(
+            {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+        )
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        """A write of the Go operator's field manager."""
+        headers = MERGE if method == "PATCH" else None
+        return await self.place.call(method, f"{path}?fieldManager=manager", dict(body), headers)
+
+    async def secret(self, name: str) -> Mapping[str, bytes]:
+        """What a Secret holds."""
+        held = await self.place.get("Secret", name)
+        assert held is not None
+        return {key: b64decode(value) for key, value in held["data"].items()}
+
+    def now(self) -> float:
+        """The time."""
+        return SystemClock().now().timestamp()
+
+    def started(self, name: str) -> None:
+        """Fake nodes need no help."""
+
+
+async def daemons(place: Place) -> dict[str, Any]:
+    """Every pod by its uid, and every pod template."""
+    found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in await place.every("Pod")}
+    for kind in ("StatefulSet", "Deployment"):
+        found |= {f"{kind} {each['metadata']['name']}": each["spec"]["template"] for each in await place.every(kind)}
+    return found
+
+
+async def test_a_cluster_of_the_go_operator_is_taken_over_without_a_restart(place: Place) -> None:
+    secrets = {"slurm-key": "slurm.key", "jwt-key": "jwt.key", "database": "password", "sssd": "sssd.conf"}
+    for name, key in secrets.items():
+        await place.create(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {key: "x" * 40}}
+        )
+    await GoOperator(LeftBehind(place)).leave_a_cluster(*written_by_go())
+
+    async def is_up() -> bool:
+        pods = await place.every("Pod")
+        return len(pods) == 6 and all(each["status"]["phase"] == "Running" for each in pods)
+
+    await eventually(is_up)
+    before = await daemons(place)
+    kinds = {"slurm": ("Controller", "RestApi"), "books": ("Accounting",), "login": ("LoginSet",), "ci": ("Token",)}
+    async with running(place) as ours:
+        await place.until_reported(
+            {"kind": kind, "metadata": {"name": name}} for name, some in kinds.items() for kind in some
+        )
+        await place.until_reported([{"kind": "NodeSet", "metadata": {"name": "compute"}}])
+        await ours.until_idle()
+    assert await daemons(place) == before
+    assert ours.deleted_pods == 0
+    path = f"/apis/policy/v1/namespaces/{place.name}/poddisruptionbudgets/slurm-workers-pdb-slurm"
+    assert "maxUnavailable" not in (await place.call("GET", path))["spec"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.real.slurm.cluster import NODES, Cluster, eventually
 
+from slurm_operator.reconcile.clusters import Cluster as SlurmCluster
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.model import Absent, Answer, Known, Node, Unknown
-from slurm_operator.slurm.poll import Poll
 from slurm_operator.slurm.requests import JobSubmission, NodeChange
 from slurm_operator.slurm.token import TokenSource
 
@@ -79,31 +81,33 @@ async def test_a_restarted_slurmrestd_is_found_again(client: SlurmClient, slurm:
     await eventually(lambda: answers(client))
 
 
-async def test_polling_sees_changes_and_the_outage_and_the_return(client: SlurmClient, slurm: Cluster) -> None:
-    told: list[Answer[Node] | Unknown] = []
-    poll = Poll(client.nodes, told.append)
-    await poll.step()
-    await client.update_nodes(["n0"], NodeChange(comment="polled"))
-    await poll.step()
-    assert isinstance(told[-1], Answer)
-    assert {node.name: node.comment for node in told[-1].items}["n0"] == "polled"
+async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClient, slurm: Cluster) -> None:
+    woken: list[frozenset[str] | None] = []
+    word = SlurmCluster(client, "", b"", time.monotonic, lambda names, _: woken.append(names))
+
+    async def nodes() -> Answer[Node] | Unknown:
+        return (await word.world(fresh=True)).nodes
+
+    async def is_known() -> bool:
+        return isinstance(await nodes(), Answer)
+
+    async def is_unknown() -> bool:
+        return not await is_known()
+
+    await nodes()
+    await client.update_nodes(["n0"], NodeChange(comment="seen"))
+    found = await nodes()
+    assert isinstance(found, Answer)
+    assert {node.name: node.comment for node in found.items}["n0"] == "seen"
+    assert "n0" in (woken[-1] or ())
     slurm.kill_controller()
     try:
-
-        async def unknown() -> bool:
-            await poll.step()
-            return isinstance(poll.latest, Unknown)
-
-        await eventually(unknown)
+        await eventually(is_unknown)
     finally:
         slurm.start_controller()
-
-    async def back() -> bool:
-        await poll.step()
-        return isinstance(poll.latest, Answer)
-
-    await eventually(back)
-    assert isinstance(told[-2], Unknown)
-    assert isinstance(told[-1], Answer)
-    assert {node.name for node in told[-1].items} >= set(NODES)
+    await eventually(is_known)
+    assert woken[-2:] == [None, None]
+    found = await nodes()
+    assert isinstance(found, Answer)
+    assert {node.name for node in found.items} >= set(NODES)
     await client.update_nodes(["n0"], NodeChange(comment=""))

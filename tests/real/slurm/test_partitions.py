@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.real.slurm.cluster import Cluster, eventually
+from tests.real.slurm.partition_storm import Size, storm
 
+from slurm_operator.plan.actions import DeletePartition, SetPartition
+from slurm_operator.plan.partition import lines, plan_partitions
+from slurm_operator.plan.partition_fields import Line, change, changed_options, creation, differences, unreturnable
 from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.errors import SlurmBusy, SlurmNotFound, SlurmUnsupported
+from slurm_operator.slurm.errors import SlurmBusy, SlurmNotFound, SlurmRejected, SlurmUnsupported
 from slurm_operator.slurm.model import UNLIMITED, Partition
 from slurm_operator.slurm.requests import Feature, JobSubmission, PartitionChange
 
@@ -164,3 +168,211 @@ async def test_the_running_configuration_is_read(client: SlurmClient, slurm: Clu
     conf = await client.conf()
     assert conf["ClusterName"] == "test"
     assert conf["MaxNodeCount"] == 64
+
+
+# --- what the planner says of a real Slurm -----------------------------------------------------------------------
+
+EVERY_OPTION = (
+    "",
+    "MaxTime=90:30 DefaultTime=10",
+    "MaxTime=1-00:00:00 MaxNodes=2 MinNodes=1 GraceTime=60",
+    "DefaultTime=INFINITE",
+    "OverSubscribe=FORCE",
+    "OverSubscribe=FORCE:3",
+    "OverSubscribe=YES:2",
+    "OverSubscribe=EXCLUSIVE",
+    "ExclusiveUser=YES",
+    "PreemptMode=OFF",
+    "PreemptMode=REQUEUE",
+    "DefMemPerCPU=100 MaxMemPerCPU=200",
+    "DefMemPerNode=100 MaxMemPerNode=0",
+    "AllowGroups=root AllowAccounts=ALL",
+    "DenyAccounts=b,a",
+    "AllocNodes=n0,n1",
+    "Priority=5",
+    "PriorityTier=7 PriorityJobFactor=3",
+    "DefCpuPerGPU=2",
+    "TRESBillingWeights=CPU=1.0,Mem=0.25G",
+    "LLN=YES Hidden=YES RootOnly=YES ReqResv=YES DisableRootJobs=YES",
+    "MaxCPUsPerNode=3 MaxCPUsPerSocket=2 OverTimeLimit=5",
+    "State=DRAIN",
+    "Alternate=compute",
+    "PowerDownOnIdle=YES",
+)
+SETS = "NodeSet=compute Feature=compute\n"
+
+
+def lines_of(options: str, nodes: str = "compute") -> dict[str, Line]:
+    return lines(f"{SETS}PartitionName=every Nodes={nodes} {options}\n")
+
+
+async def test_no_option_of_a_file_is_taken_for_drift(client: SlurmClient, slurm: Cluster) -> None:
+    wanted = {f"every{at}": options for at, options in enumerate(EVERY_OPTION)}
+    rows = "\n".join(f"PartitionName={name} Nodes=compute {options}" for name, options in wanted.items())
+    slurm.shell("cp /etc/slurm/slurm.conf /tmp/good")
+    slurm.shell(f"printf '%s\\n' '{rows}' >> /etc/slurm/slurm.conf")
+    try:
+        await client.reconfigure()
+        await eventually(lambda: has_partition(client, f"every{len(EVERY_OPTION) - 1}"))
+        found = await partitions(client)
+        declared = lines(f"{SETS}{rows}\n")
+        assert {name: differences(line, found[name]) for name, line in declared.items()} == dict.fromkeys(declared, ())
+    finally:
+        slurm.shell("cat /tmp/good > /etc/slurm/slurm.conf")
+        await client.reconfigure()
+        await eventually(lambda: lacks_partition(client, "every0"))
+
+
+async def test_every_option_is_made_changed_and_taken_back_live(client: SlurmClient, slurm: Cluster) -> None:
+    if slurm.version == "24.11":
+        pytest.skip("24.11 has no live partitions")
+    bare = lines_of("")["every"]
+    for options in EVERY_OPTION:
+        line = lines_of(options)["every"]
+        assert (await client.set_partition(creation(line))).warnings == ()
+        assert differences(line, (await partitions(client))["every"]) == (), options
+        await client.set_partition(change(bare, changed_options(bare, line) - unreturnable(bare)))
+        left = {each.field for each in differences(bare, (await partitions(client))["every"])}
+        assert left == set(), options
+        await client.delete_partition("every")
+
+
+async def test_hosts_beside_and_instead_of_a_nodeset(client: SlurmClient, slurm: Cluster) -> None:
+    if slurm.version == "24.11":
+        pytest.skip("24.11 has no live partitions")
+    for nodes in ("compute", "compute,n1", "n[0-1]", "ALL"):
+        line = lines_of("", nodes)["every"]
+        await client.set_partition(creation(line))
+        assert differences(line, (await partitions(client))["every"]) == (), nodes
+    slurm.run("scontrol", "update", "partitionname=every", "nodes=-n1")
+    everything = lines_of("", "ALL")["every"]
+    assert [each.field for each in differences(everything, (await partitions(client))["every"])] == ["Nodes"]
+    await client.delete_partition("every")
+
+
+async def test_a_new_node_joins_a_live_partition_by_itself(client: SlurmClient, slurm: Cluster) -> None:
+    if slurm.version == "24.11":
+        pytest.skip("24.11 has no live partitions")
+    await client.set_partition(creation(lines_of("")["every"]))
+    slurm.start_node("n9", 17009)
+    slurm.wait_idle("n9")
+    assert (await partitions(client))["every"].nodes == "n[0-2,9]"
+    slurm.kill_node("n9")
+    await eventually(lambda: _deleted_node(client, "n9"))
+    await client.delete_partition("every")
+
+
+async def _deleted_node(client: SlurmClient, name: str) -> bool:
+    try:
+        await client.delete_node(name)
+    except SlurmNotFound:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["t", "No", "off", "null", "007", "1.5", "1e3", "0x10", "infinity"])
+async def test_a_name_that_slurmrestd_takes_for_something_else_is_not_sent(client: SlurmClient, name: str) -> None:
+    with pytest.raises(SlurmRejected, match="scontrol delete partitionname"):
+        await client.delete_partition(name)
+
+
+# --- going --------------------------------------------------------------------------------------------------------
+
+
+async def remove(client: SlurmClient, slurm: Cluster, name: str, options: str) -> tuple[int, ...]:
+    """One turn of the removal of a partition, as the operator does it: gives the jobs that are waited for."""
+    live_way = await client.offers(Feature.PARTITIONS)
+    in_force = {
+        name: Line(name, {"Nodes": "compute", **dict(word.split("=") for word in options.split())}, ("compute",))
+    }
+    jobs = (await client.all_jobs()).items
+    plan = plan_partitions({}, in_force, await client.all_partitions(), jobs, live_way, {})
+    for action in plan.actions:
+        if isinstance(action, SetPartition):
+            await client.set_partition(action.change)
+        elif isinstance(action, DeletePartition):
+            await client.delete_partition(action.name)
+    kept = (
+        ""
+        if name not in plan.kept_lines or any(isinstance(each, DeletePartition) for each in plan.actions)
+        else (plan.kept_lines[name].text)
+    )
+    slurm.shell(f"sed -i '/^PartitionName={name} /d' /etc/slurm/slurm.conf; echo '{kept}' >> /etc/slurm/slurm.conf")
+    await client.reconfigure()
+    await eventually(lambda: answers(client))
+    slurm.run("scontrol", "update", "partitionname=compute", "state=up")
+    return plan.waits.get(name, ())
+
+
+async def answers(client: SlurmClient) -> bool:
+    return (await client.all_partitions()).complete
+
+
+async def test_a_partition_goes_after_its_running_and_waiting_jobs(client: SlurmClient, slurm: Cluster) -> None:
+    slurm.shell("echo 'PartitionName=going Nodes=compute' >> /etc/slurm/slurm.conf")
+    await client.reconfigure()
+    await eventually(lambda: has_partition(client, "going"))
+    script = "#!/bin/bash\nsleep 3\n"
+    whole = {"tasks": 6}
+    running = await client.submit(JobSubmission(script=script, partition="going", more=whole))
+    slurm.wait_job(running)
+    waiting = await client.submit(JobSubmission(script=script, partition="going", more=whole))
+    assert await remove(client, slurm, "going", "") == (running, waiting)
+    assert (await partitions(client))["going"].states == {"DRAIN"}
+    slurm.wait_job(waiting)
+    slurm.wait_job(running, "COMPLETED")
+    slurm.wait_job(waiting, "COMPLETED")
+    if slurm.version == "24.11":
+        # Their records still name it; nothing goes before they do.
+        assert await remove(client, slurm, "going", "") == (running, waiting)
+        assert "going" in await partitions(client)
+        return
+    assert await remove(client, slurm, "going", "") == ()
+    assert "going" not in await partitions(client)
+    for number in (running, waiting):
+        job = await client.job(number)
+        assert job is not None
+        assert "COMPLETED" in job.states
+
+
+@pytest.mark.parametrize("job_is", ["running", "completing", "finished"])
+async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_with_jobs(
+    client: SlurmClient, slurm: Cluster, job_is: str
+) -> None:
+    """The Go operator takes the NodeSet's partition out of slurm.conf at once, and slurmctld crash-loops."""
+    seconds = 2 if job_is != "running" else 300
+    slurm.shell(
+        "sed -i '/^PartitionName=set138 /d;/^NodeSet=set138 /d' /etc/slurm/slurm.conf;"
+        " printf 'NodeSet=set138 Feature=compute\\nPartitionName=set138 Nodes=set138\\n' >> /etc/slurm/slurm.conf"
+    )
+    await client.reconfigure()
+    await eventually(lambda: has_partition(client, "set138"))
+    number = await client.submit(JobSubmission(script=f"#!/bin/bash\nsleep {seconds}\n", partition="set138"))
+    slurm.wait_job(number)
+    pid = slurm.run("cat", "/run/slurmctld/slurmctld.pid")
+    if job_is != "running":
+        slurm.wait_job(number, "COMPLETED")
+    if job_is == "completing":
+        await client.cancel(number)
+    waits = await remove(client, slurm, "set138", "")
+    assert slurm.controller_is_up(), slurm.controller_log()
+    assert "core" not in slurm.shell("ls /var/log/slurm /var/spool/slurmctld; true").split(), pid
+    job = await client.job(number)
+    assert job is not None
+    assert not job.states & {"NODE_FAIL", "FAILED"}
+    if waits:
+        assert number in waits
+        assert "set138" in await partitions(client)
+
+
+async def test_a_storm_of_changes_loses_nothing_and_delays_nobody(client: SlurmClient, slurm: Cluster) -> None:
+    slurm.shell("cp /etc/slurm/slurm.conf /tmp/before-storm")
+    try:
+        outcome = await storm(slurm, client, Size(running=3, pending=4, changes=60))
+    finally:
+        slurm.shell("cat /tmp/before-storm > /etc/slurm/slurm.conf")
+        await client.reconfigure()
+        await eventually(lambda: answers(client))
+    assert (outcome.lost_jobs, outcome.lost_nodes) == ((), ())
+    assert outcome.longest_wait <= 5
+    assert outcome.memory_after_kb < outcome.memory_before_kb * 1.5

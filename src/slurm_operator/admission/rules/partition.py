@@ -10,6 +10,7 @@ from slurm_operator.api.partition import ALL, Partition, PartitionSpec
 from slurm_operator.api.problem import FieldProblem, shown
 from slurm_operator.build.partition import spec_problem
 from slurm_operator.build.refs import Refs
+from slurm_operator.slurm.requests import is_read_as_name
 
 _TWINS = (
     ("def_mem_per_cpu", "def_mem_per_node", "defMemPerNode"),
@@ -25,6 +26,9 @@ def check(new: Partition, old: Partition | None, refs: Refs) -> Iterator[FieldPr
     problem = spec_problem(new)
     if problem:
         yield FieldProblem(*problem)
+    if not is_read_as_name(new.slurm_name):
+        message = f"slurmrestd takes {shown(new.slurm_name)} for a number or a yes: it cannot be deleted live"
+        yield FieldProblem(("spec", "partitionName"), message, "warning")
     yield from _node_sets(new.spec)
     yield from _pairs(new.spec)
     if old is not None:

@@ -508,9 +508,9 @@ async def _controller_pod(where: Where) -> str:
 
 def kubectl(where: Where, arguments: list[str]) -> None:
     """Become kubectl: terminals and streams are its own trade."""
-    program = shutil.which("kubectl")
+    program = shutil.which(os.environ.get("KUBECTL") or "kubectl")
     if program is None:
-        raise click.ClickException("kubectl is not on the PATH")
+        raise click.ClickException("kubectl is not on the PATH; KUBECTL=/path/to/kubectl names another one")
     place = [f"--namespace={where.namespace}"] if where.namespace else []
     place += [f"--kubeconfig={where.kubeconfig}"] if where.kubeconfig else []
     place += [f"--context={where.context}"] if where.context else []

@@ -87,6 +87,9 @@ class _Resource:
     oldest: int = 0
     waiters: set[asyncio.Future[None]] = field(default_factory=set)
 
+    def has_news(self, after: int) -> bool:
+        return bool(self.log and self.log[-1].revision > after) or self.oldest > after
+
 
 def make_row(resource: str, obj: Object, revision: int) -> Row:
     """The row of an object at a version; the object's own metadata is set to match.
@@ -296,7 +299,7 @@ class Store:
     async def wait(self, resource: str, after: int, seconds: float) -> bool:
         """Waits until the log has something after a version; False when the time is up first."""
         held = self._of(resource)
-        if (held.log and held.log[-1].revision > after) or held.oldest > after:
+        if held.has_news(after):
             return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         held.waiters.add(waiter)
@@ -304,7 +307,8 @@ class Store:
             async with asyncio.timeout(seconds):
                 await waiter
         except TimeoutError:
-            return False
+            # A change may have come after the time was up and before we run again.
+            return held.has_news(after)
         finally:
             held.waiters.discard(waiter)
         return True

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF, MOST_BACKOFF, FORGIVEN_AFTER = 10.0, 300.0, 600.0
 FIRST_RETRY, MOST_RETRY = 0.5, 10.0
+CANCEL_PATIENCE = 10.0
 _MESSAGE_BYTES = 4096
 _LEAST_GRACE = 2.0
 
@@ -143,6 +144,17 @@ class Container:
     # --- the life of a container ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        pause = FIRST_RETRY
+        while True:
+            try:
+                return await self._run_once()
+            except Exception:
+                # A machine that is short of something must not leave a container alone: the record says where it is.
+                log.exception("container %s of pod %s", self.name, self.home.paths.folder.name)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MOST_RETRY)
+
+    async def _run_once(self) -> None:
         self._adopt()
         while True:
             if self.record.state != "running":
@@ -312,9 +324,7 @@ class Container:
         try:
             ended = await self.home.tools.runtime.wait(self.record, self.folder)
         finally:
-            for task in watchers:
-                task.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
+            await end(*watchers)
         self._gone.set()
         message = await asyncio.to_thread(self._last_words, ended)
         self._note_end(ended, message)
@@ -361,7 +371,10 @@ class Container:
         return Target(self.home.place().ip, self.spec, self._execute, self.home.tools.session)
 
     async def _execute(self, command: list[str], seconds: float) -> Answer:
-        done = await self.home.tools.runtime.execute(self.record.container_id, command, self.folder, seconds)
+        try:
+            done = await self.home.tools.runtime.execute(self.record.container_id, command, self.folder, seconds)
+        except (NodeError, OSError) as error:
+            return Answer(False, str(error))
         if done is None:
             return Answer(False, f"command timed out: {' '.join(command)[:200]} timed out after {seconds:g}s")
         return Answer(done.code == 0, (done.out + done.err).decode("utf-8", "replace")[-1000:].strip())
@@ -451,10 +464,8 @@ class Container:
         if self.record.state == "running":
             self.home.say("Normal", "Killing", f"Stopping container {self.name}")
             await self._stop_running(deadline)
-        elif self._task is not None:
-            self._task.cancel()
         if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
         self.over = True
 
     async def _stop_running(self, deadline: Callable[[], float]) -> None:
@@ -540,6 +551,18 @@ class Container:
         self.record = msgspec.structs.replace(self.record, **changes)
         records.save(records.container_file(self.home.paths.container(self.name)), self.record)
         self.home.changed()
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end, but not for ever: one that hangs must not keep its pod."""
+    for task in tasks:
+        task.cancel()
+    done, left = await asyncio.wait(tasks, timeout=CANCEL_PATIENCE) if tasks else (set(), set())
+    for task in left:
+        log.error("task %s does not end and is left behind", task.get_name())
+    for task in done:
+        if not task.cancelled() and task.exception() is not None:
+            log.error("task %s failed", task.get_name(), exc_info=task.exception())
 
 
 def _user_files(rootfs: Path) -> UserFiles:

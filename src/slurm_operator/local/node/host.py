@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -158,6 +159,13 @@ def start_time(pid: int) -> str:
 def is_alive(pid: int, started: str) -> bool:
     """Whether that very process still runs."""
     return bool(pid) and bool(started) and start_time(pid) == started
+
+
+def kill(pid: int, started: str) -> None:
+    """kill -9 of that very process, if it still runs."""
+    if is_alive(pid, started):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def boot_id() -> str:

@@ -23,7 +23,7 @@ from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import Conflict, KubeError, NotFound
 from slurm_operator.kube.objects import PODS, RawObject
 from slurm_operator.local.node import fetch, host, moments, network, records, resolver, rotation, volumes
-from slurm_operator.local.node.container import Container, Tools, is_sidecar
+from slurm_operator.local.node.container import Container, Tools, end, is_sidecar
 from slurm_operator.local.node.errors import NodeError
 from slurm_operator.local.node.network import Addresses
 from slurm_operator.local.node.paths import Paths, PodPaths
@@ -194,13 +194,13 @@ class PodWorker:
         tasks = [living, refreshing]
         try:
             await self._leaving.wait()
-            await _cancel(*tasks)
-            await self._terminate()
-            await _cancel(writing)
+            await end(*tasks)
+            await self._terminate_until_done()
+            await end(writing)
             await self._finish()
         finally:
             containers = [task for one in self.containers if (task := one.task) is not None]
-            await _cancel(writing, *tasks, *containers)
+            await end(writing, *tasks, *containers)
 
     async def _live(self) -> None:
         pause = _FIRST_RETRY
@@ -335,6 +335,18 @@ class PodWorker:
         seconds = self.raw.metadata.deletion_grace_period_seconds
         return self._left_at + (self._spec_grace() if seconds is None else max(float(seconds), _GONE_GRACE))
 
+    async def _terminate_until_done(self) -> None:
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                return await self._terminate()
+            except Exception as error:
+                # A command of the machine failed or took too long: nobody else would come back to this pod.
+                log.exception("pod %s/%s: it could not be ended", self.record.namespace, self.record.name)
+                self.say("Warning", "FailedKillPod", str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _MOST_RETRY)
+
     async def _terminate(self) -> None:
         for one in self.containers:
             if one.record.state == "running":
@@ -441,12 +453,6 @@ async def take_down(ground: Ground, record: PodRecord, paths: PodPaths) -> None:
     for exit_file in ground.paths.exits.glob(f"{record.uid}.*"):
         exit_file.unlink(missing_ok=True)
     ground.addresses.give_back(record.ip)
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _inits(spec: Object) -> Sequence[Object]:

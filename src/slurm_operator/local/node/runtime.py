@@ -23,6 +23,8 @@ from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.node.records import ContainerRecord
 
 LOG_BYTES = 10 * 1024 * 1024
+# How often a running container is looked at besides being told, and how long its monitor may take to end after it.
+LOOK_SECONDS, LINGER_SECONDS = 5.0, 2.0
 _REOPEN_LOGS = "2 0 0\n"
 _LOST = 137
 
@@ -129,9 +131,19 @@ class Runtime:
         (self.paths.exits / name).unlink(missing_ok=True)
 
     async def wait(self, record: ContainerRecord, bundle: Path) -> Exit:
-        """Wait for the end of a container."""
-        if host.is_alive(record.monitor, record.monitor_start):
-            await host.ended(record.monitor)
+        """Wait for the end of a container.
+
+        Its monitor writes down how it ended and ends too; one that hangs after that does not keep the pod.
+        """
+        told = self.paths.exits / record.container_id
+        while host.is_alive(record.monitor, record.monitor_start):
+            lingers = told.exists()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_SECONDS if lingers else LOOK_SECONDS):
+                    await host.ended(record.monitor)
+            if lingers:
+                break
+        host.kill(record.monitor, record.monitor_start)
         return self.exit_of(record, bundle)
 
     def exit_of(self, record: ContainerRecord, bundle: Path) -> Exit:

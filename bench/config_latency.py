@@ -1,0 +1,351 @@
+"""From a write to the Kubernetes API until Slurm's own answer shows it: live partitions, and what needs a reconfigure.
+
+    python bench/config_latency.py [-o json] [--count 50] [--kubeconfig FILE] [--namespace slurm] [--controller slurm]
+
+In: a running cluster with a Controller, a RestApi and a NodeSet; a local one (`slurm-operator local up`) or any other
+whose pods can be reached. Out: p50 and p99 in seconds of each kind of change, the sidecar's stages, the path without
+the nudge, and `scontrol update` as the floor. What was changed is put back. Exits 1 above a bar.
+
+Slurm is asked every 10 ms, through slurmrestd; that is part of each number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_operator.kube import kubeconfig
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.errors import NotFound
+from slurm_operator.kube.objects import CONFIG_MAPS, PODS, SECRETS
+from slurm_operator.reconcile.resources import OURS
+from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.token import TokenSource
+
+# Seconds: p50 and p99 of what needs a reconfigure, p99 of what Slurm takes live.
+BARS = {"reconfigure": {"p50": 0.7, "p99": 2.0}, "live": {"p99": 0.5}}
+LOOK = 0.01
+LONGEST = 30.0
+BENCH_MAP = "bench-config"
+RAW = {kind: resource.raw() for kind, resource in OURS.items()}
+TIMED = "e=$EPOCHREALTIME; echo $(( ${e/./} - ${s/./} ))"
+Shows = Callable[[], Awaitable[bool]]
+
+
+@dataclass
+class Bench:
+    """One cluster and what was measured on it."""
+
+    kube: Client
+    slurm: SlurmClient
+    namespace: str
+    controller: str
+    extra: str
+    measured: dict[str, list[float]] = field(default_factory=dict)
+    stages: dict[str, list[float]] = field(default_factory=dict)
+
+    async def until(self, shows: Shows, limit: float = LONGEST) -> float:
+        """Seconds until Slurm's answer shows it."""
+        started = time.perf_counter()
+        while not await shows():
+            if time.perf_counter() - started > limit:
+                raise TimeoutError(f"Slurm does not show it after {limit} s")
+            await asyncio.sleep(LOOK)
+        return time.perf_counter() - started
+
+    async def one(self, name: str, write: Awaitable[Any], shows: Shows) -> None:
+        """One change, measured from before its write."""
+        started = time.perf_counter()
+        await write
+        await self.until(shows)
+        self.measured.setdefault(name, []).append(time.perf_counter() - started)
+
+    async def patch(self, kind: str, name: str, spec: dict[str, Any]) -> None:
+        """`kubectl patch --type=merge`."""
+        await self.kube.merge_patch(RAW[kind], name, {"spec": spec}, self.namespace)
+
+    async def settled(self) -> bool:
+        """Whether nothing is on its way any more: two changes at once would measure each other."""
+        found = await self.kube.get(RAW["Controller"], self.controller, self.namespace)
+        status = found.content().get("status") or {}
+        applied = [each["status"] for each in status.get("conditions") or () if each["type"] == "ConfigApplied"]
+        return applied == ["True"] and "candidate" not in (status.get("config") or {})
+
+    async def limit_of(self, partition: str) -> int | str | None:
+        """MaxTime of a partition in minutes, None when it is not there."""
+        found = {each.name: each for each in (await self.slurm.all_partitions()).items}
+        return found[partition].max_time if partition in found else None
+
+    def shows_limit(self, partition: str, minutes: int) -> Shows:
+        """Whether a partition has that MaxTime."""
+
+        async def shows() -> bool:
+            return await self.limit_of(partition) == minutes
+
+        return shows
+
+    def shows_conf(self, key: str, value: int) -> Shows:
+        """Whether the running configuration has that value; where Slurm cannot say it, whether a partition does."""
+
+        async def shows() -> bool:
+            return str(value) in str(_found(await self.slurm.conf(), key))
+
+        return shows
+
+    async def note_stages(self) -> None:
+        """What the sidecar needed for the last change."""
+        found = await self.kube.get(RAW["Controller"], self.controller, self.namespace)
+        config = (found.content().get("status") or {}).get("config") or {}
+        for name, value in {"sidecar": config.get("milliseconds"), **(config.get("stages") or {})}.items():
+            if value is not None:
+                self.stages.setdefault(name, []).append(value / 1000)
+
+
+def _found(value: Any, key: str) -> Any:
+    """The value of a key anywhere in an answer, whatever its case."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name.replace("_", "").lower() == key.lower():
+                return inner
+            deeper = _found(inner, key)
+            if deeper is not None:
+                return deeper
+    if isinstance(value, list):
+        return next((found for found in (_found(inner, key) for inner in value) if found is not None), None)
+    return None
+
+
+async def nodeset_partition(bench: Bench, number: int) -> None:
+    """A NodeSet's own partition gets another MaxTime."""
+    minutes = 60 + number % 7
+    spec = {"partition": {"enabled": True, "config": f"MaxTime={minutes}"}}
+    await bench.one("nodeset_partition", bench.patch("NodeSet", "bench", spec), bench.shows_limit("bench", minutes))
+
+
+async def partition(bench: Bench, number: int) -> None:
+    """A Partition gets another MaxTime."""
+    minutes = 70 + number % 7
+    write = bench.patch("Partition", "bench-partition", {"maxTime": str(minutes)})
+    await bench.one("partition", write, bench.shows_limit("bench-partition", minutes))
+
+
+async def extra_conf(bench: Bench, number: int) -> None:
+    """A line of extraConf changes."""
+    age = 301 + number % 7
+    write = bench.patch("Controller", bench.controller, {"extraConf": f"{bench.extra}\nMinJobAge={age}\n"})
+    await bench.one("extra_conf", write, bench.shows_conf("MinJobAge", age))
+    await bench.note_stages()
+
+
+async def new_nodeset(bench: Bench, number: int) -> None:
+    """A NodeSet comes; its going is not measured."""
+    name, minutes = f"bench-{number % 2}", 80
+    body = _nodeset(bench, name, f"MaxTime={minutes}")
+    create = bench.kube.create(RAW["NodeSet"], body, bench.namespace)
+    await bench.one("new_nodeset", create, bench.shows_limit(name, minutes))
+    await bench.note_stages()
+    await bench.kube.delete(RAW["NodeSet"], name, bench.namespace)
+
+    async def gone() -> bool:
+        with suppress(NotFound):
+            await bench.kube.get(RAW["NodeSet"], name, bench.namespace)
+            return False
+        return await bench.limit_of(name) is None
+
+    await bench.until(gone, 60)
+
+
+async def config_files(bench: Bench, number: int) -> None:
+    """A file of configFileRefs, included by slurm.conf, changes."""
+    timeout = 21 + number % 7
+    write = bench.kube.merge_patch(CONFIG_MAPS, BENCH_MAP, {"data": _file(timeout)}, bench.namespace)
+    await bench.one("config_files", write, bench.shows_conf("BatchStartTimeout", timeout))
+    await bench.note_stages()
+
+
+async def floor(bench: Bench, number: int) -> None:
+    """`scontrol update` in the controller's pod, timed there; a Partition that only reports is left alone."""
+    script = f"s=$EPOCHREALTIME; scontrol update partitionname=bench-partition maxtime={90 + number % 7} >&2; {TIMED}"
+    ran = await bench.kube.run(
+        bench.namespace, f"{bench.controller}-controller-0", ["bash", "-c", script], container="slurmctld"
+    )
+    bench.measured.setdefault("scontrol_update", []).append(int(ran.stdout.decode().split()[-1]) / 1e6)
+
+
+def _file(timeout: int) -> dict[str, str]:
+    return {"bench.conf": f"BatchStartTimeout={timeout}\n"}
+
+
+def _nodeset(bench: Bench, name: str, config: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": {"name": name},
+        "spec": {
+            "controllerRef": {"name": bench.controller},
+            "replicas": 0,
+            "partition": {"enabled": True, "config": config},
+        },
+    }
+
+
+async def prepare(bench: Bench) -> None:
+    """The objects that are changed, and an include of a file that changes."""
+    ref = {"controllerRef": {"name": bench.controller}}
+    kind = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Partition", "metadata": {"name": "bench-partition"}}
+    await bench.kube.create(RAW["NodeSet"], _nodeset(bench, "bench", "MaxTime=59"), bench.namespace)
+    wanted = {**ref, "nodeSets": ["bench"], "maxTime": "69"}
+    await bench.kube.create(RAW["Partition"], {**kind, "spec": wanted}, bench.namespace)
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": BENCH_MAP}, "data": _file(20)}
+    await bench.kube.create(CONFIG_MAPS, made, bench.namespace)
+    bench.extra = f"{bench.extra}\nInclude bench.conf\n"
+    changed: dict[str, Any] = {"extraConf": bench.extra, "configFileRefs": [{"name": BENCH_MAP}]}
+    await bench.patch("Controller", bench.controller, changed)
+    await bench.until(bench.shows_conf("BatchStartTimeout", 20))
+    await bench.until(bench.shows_limit("bench-partition", 69))
+    await bench.until(bench.settled, 60)
+
+
+async def clean_up(bench: Bench, before: str) -> None:
+    """As it was."""
+    await bench.patch("Controller", bench.controller, {"extraConf": before, "configFileRefs": None})
+    for kind, name in (("Partition", "bench-partition"), ("NodeSet", "bench"), ("NodeSet", "bench-0")):
+        with suppress(NotFound):
+            await bench.kube.delete(RAW[kind], name, bench.namespace)
+    with suppress(NotFound):
+        await bench.kube.delete(CONFIG_MAPS, BENCH_MAP, bench.namespace)
+
+
+async def without_nudge(bench: Bench, count: int) -> None:
+    """How long the same ConfigMap takes to a pod that nobody nudges: that of slurmrestd."""
+    pods = await bench.kube.list(PODS, bench.namespace, label_selector="app.kubernetes.io/name=slurmrestd")
+    pod = pods.items[0].metadata.name
+    for number in range(count):
+        age = f"MinJobAge={401 + number}"
+        started = time.perf_counter()
+        await bench.patch("Controller", bench.controller, {"extraConf": f"{bench.extra}\n{age}\n"})
+
+        async def shows(age: str = age) -> bool:
+            ran = await bench.kube.run(bench.namespace, pod, ["cat", "/etc/slurm/slurm.conf"])
+            await asyncio.sleep(0.3)
+            return age in ran.stdout.decode()
+
+        await bench.until(shows, 180)
+        bench.measured.setdefault("without_nudge", []).append(time.perf_counter() - started)
+
+
+CHANGES = (nodeset_partition, partition, extra_conf, new_nodeset, config_files)
+LIVE = ("nodeset_partition", "partition")
+RECONFIGURE = ("extra_conf", "new_nodeset", "config_files")
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Everything, each kind of change `count` times, taking turns."""
+    target = kubeconfig.find(path=options.kubeconfig or "")
+    async with Client.to(target) as kube:
+        found = (await kube.get(RAW["Controller"], options.controller, options.namespace)).content()
+        address = options.restapi or await _address(kube, options.namespace)
+        key = await _jwt_key(kube, options.namespace, found["spec"])
+        before = found["spec"].get("extraConf") or ""
+        async with SlurmClient(address, TokenSource(lambda: key)) as slurm:
+            bench = Bench(kube, slurm, options.namespace, options.controller, before)
+            try:
+                await prepare(bench)
+                await _rounds(bench, options)
+            finally:
+                await clean_up(bench, before)
+            return summary(bench)
+
+
+async def _rounds(bench: Bench, options: argparse.Namespace) -> None:
+    for number in range(options.count):
+        for change in CHANGES:
+            if not options.only or change.__name__ in options.only:
+                await change(bench, number)
+                await asyncio.sleep(options.pause)
+                await bench.until(bench.settled, 60)
+    if not options.only:
+        await bench.patch("Partition", "bench-partition", {"driftPolicy": "Keep"})
+        for number in range(options.count):
+            await floor(bench, number)
+        await without_nudge(bench, options.without_nudge)
+
+
+async def _address(kube: Client, namespace: str) -> str:
+    pods = await kube.list(PODS, namespace, label_selector="app.kubernetes.io/name=slurmrestd")
+    return f"http://{pods.items[0].status.pod_ip}:6820"
+
+
+async def _jwt_key(kube: Client, namespace: str, spec: dict[str, Any]) -> bytes:
+    ref = spec.get("jwtKeyRef") or spec["jwtHs256KeyRef"]
+    secret = await kube.get(SECRETS.raw(), ref["name"], namespace)
+    return b64decode(secret.content()["data"][ref["key"]])
+
+
+def summary(bench: Bench) -> dict[str, Any]:
+    """Percentiles in seconds."""
+    groups = {"reconfigure": RECONFIGURE, "live": LIVE}
+    result: dict[str, Any] = {
+        group: _percentiles([each for name in names for each in bench.measured.get(name, ())])
+        for group, names in groups.items()
+    }
+    result["changes"] = {name: _percentiles(values) for name, values in bench.measured.items()}
+    result["stages"] = {name: _percentiles(values) for name, values in bench.stages.items()}
+    result["bars"] = BARS
+    return result
+
+
+def _percentiles(values: list[float]) -> dict[str, float]:
+    if not values:
+        return {"n": 0}
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    picked = {name: round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3) for name, share in at.items()}
+    return {"n": len(values), **picked, "max": round(ordered[-1], 3)}
+
+
+def _missed(result: dict[str, Any]) -> Iterator[str]:
+    for group, bars in BARS.items():
+        for name, bar in bars.items():
+            if result[group].get(name, 0.0) > bar:
+                yield f"{group} {name} is {result[group][name]} s, above {bar} s"
+
+
+def _text(result: dict[str, Any]) -> Iterator[str]:
+    for title in ("reconfigure", "live"):
+        yield f"{title:20} {result[title]}"
+    for part in ("changes", "stages"):
+        for name, values in result[part].items():
+            yield f"  {name:18} {values}"
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    parser.add_argument("--count", type=int, default=50, help="how often each change is made")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds between changes")
+    parser.add_argument("--without-nudge", type=int, default=2, help="how often the slow path is measured")
+    parser.add_argument("--only", action="append", choices=[each.__name__ for each in CHANGES])
+    parser.add_argument("--kubeconfig")
+    parser.add_argument("--namespace", default="slurm")
+    parser.add_argument("--controller", default="slurm")
+    parser.add_argument("--restapi", help="address of slurmrestd; its pod's by default")
+    result = asyncio.run(measure(parser.parse_args()))
+    print(json.dumps(result) if parser.parse_args().output == "json" else "\n".join(_text(result)))
+    missed = list(_missed(result))
+    for line in missed:
+        print(line, file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

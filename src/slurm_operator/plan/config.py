@@ -1,0 +1,248 @@
+"""The way of a configuration: rendered, checked, handed over, tried by the sidecar, in force, published.
+
+In: the files that are wanted, what both ConfigMaps hold, and what the sidecars of the controller pods said last. Out: a
+`ConfigPlan`: what both ConfigMaps shall hold, which pods to nudge, and how far it has come. Nothing is remembered
+between turns: the same world always gives the same plan. Pure; called by `reconcile/config.py`.
+
+The last good ConfigMap is written when slurmctld runs with what it says, with two exceptions: the very first one, which
+nobody can try before there is a pod, and pods whose sidecar is of another make and reads that ConfigMap itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from hashlib import sha256
+
+import msgspec
+
+from slurm_operator.build.slurm_conf import FILE, OWNED_KEYS
+from slurm_operator.plan.partition import without_live_lines
+from slurm_operator.slurm import conf_lint
+from slurm_operator.slurm.conf_lint import Finding
+
+Files = Mapping[str, str]
+
+_VERDICT = re.compile(
+    r"^verdict hash=(?P<hash>\w+) stage=(?P<stage>\w+) ms=(?P<ms>\d+) parse=(?P<parse>\d+) trial=(?P<trial>\d+)"
+    r' reconfigure=(?P<reconfigure>\d+) reason="(?P<reason>.*)"$'
+)
+_SPLIT = re.compile(r"[\W_]+")
+# Words of Slurm's complaints that stand in every file, or are no words of a file at all.
+_COMMON = frozenset(
+    {"error", "fatal", "in", "at", "line", "file", "the", "invalid", "value", "key", "partition", "node"}
+)
+SHORTEST_WORD = 3
+# A line that shares only words with many others is no place.
+LEAST_SCORE = 0.5
+EXTRA_HEADER = "### EXTRA CONFIG ###"
+# Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
+ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
+
+
+class Stage(Enum):
+    """How far a configuration has come."""
+
+    INVALID = "the linter refuses it"
+    FIRST = "published untried: there is no slurmctld yet"
+    DIRECT = "published untried: the sidecar does not speak"
+    WAITING = "no sidecar is there to try it"
+    TRYING = "handed over"
+    REFUSED = "Slurm refuses it"
+    ROLLED_BACK = "slurmctld did not live with it"
+    APPLIED = "in force"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The last word of a sidecar."""
+
+    hash: str
+    stage: str
+    milliseconds: int = 0
+    parse: int = 0
+    trial: int = 0
+    reconfigure: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerPod:
+    """A slurmctld pod as the pipeline sees it."""
+
+    name: str
+    uid: str
+    speaks: bool
+    # Which candidate it was last told to look at.
+    nudged: str = ""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWorld:
+    """What is there."""
+
+    good: Files | None = None
+    candidate: Files | None = None
+    note: str = ""
+    pods: Sequence[ControllerPod] = ()
+    # What the status says is in force: once said, no sidecar is asked again.
+    applied: str = ""
+    # Whether a sidecar hands it over at all; otherwise a new pod reads it.
+    in_place: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPlan:
+    """What both ConfigMaps shall hold, whom to nudge, and what to say."""
+
+    stage: Stage
+    hash: str
+    good: Files | None
+    candidate: Files | None = None
+    note: str = ""
+    nudge: tuple[ControllerPod, ...] = ()
+    verdict: Verdict | None = None
+    findings: tuple[Finding, ...] = ()
+    good_hash: str = ""
+    # Pods that run with another one, and which.
+    behind: tuple[tuple[str, str], ...] = ()
+    # Its place in the files, where the reason names something that stands there.
+    place: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a sidecar's word is waited for."""
+        return self.stage in (Stage.TRYING, Stage.FIRST, Stage.WAITING)
+
+
+def content_hash(files: Files) -> str:
+    """The hash of a set of files, as `sha256sum -- * | sha256sum` gives it in the sidecar, without hidden ones."""
+    names = sorted(name for name in files if not name.startswith("."))
+    lines = "".join(f"{sha256(files[name].encode()).hexdigest()}  {name}\n" for name in names)
+    return sha256(lines.encode()).hexdigest()
+
+
+def reconfigure_hash(files: Files, *, live_partitions: bool) -> str:
+    """The hash of what only a reconfigure brings into force: without partition lines where Slurm takes them live."""
+    if not live_partitions:
+        return content_hash(files)
+    return content_hash({**files, FILE: without_live_lines(files.get(FILE, ""))})
+
+
+def note(files: Files, *, live_partitions: bool, check: bool) -> str:
+    """What the sidecar is told beside the files."""
+    written = reconfigure_hash(files, live_partitions=live_partitions)
+    return f"reconfigure={written}\ncheck={'on' if check else 'off'}\n"
+
+
+def linted(files: Files, extra_conf: str, version: str | None) -> tuple[Finding, ...]:
+    """What the linter will not let pass."""
+    whole = conf_lint.lint(files, version=version, known_nodes=())
+    found = [each for each in whole if each.file != FILE or each.code not in ONLY_IN_EXTRA]
+    first = _first_extra(files.get(FILE, ""))
+    extra = conf_lint.lint({FILE: extra_conf}, version=version, owned=OWNED_KEYS)
+    found += [msgspec.structs.replace(each, line=each.line + first) for each in extra if each.code in ONLY_IN_EXTRA]
+    return tuple(each for each in found if each.severity == "error")
+
+
+def _first_extra(text: str) -> int:
+    lines = text.splitlines()
+    return lines.index(EXTRA_HEADER) + 1 if EXTRA_HEADER in lines else 0
+
+
+def last_verdict(lines: Iterable[str]) -> Verdict | None:
+    """The last verdict in a log: what is true now."""
+    found = None
+    for line in lines:
+        match = _VERDICT.match(line.strip())
+        if match:
+            reason = match["reason"].replace('\\"', '"').replace("\\\\", "\\")
+            ms, parse, trial, reconfigure = (int(match[name]) for name in ("ms", "parse", "trial", "reconfigure"))
+            found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason)
+    return found
+
+
+def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigPlan:
+    """The next step of a configuration; `told` is its note, `findings` are the linter's errors."""
+    hash_ = content_hash(wanted)
+    if world.good is None and world.candidate is not None and content_hash(world.candidate) == world.applied:
+        # Somebody took the last good one away; what is in force is known all the same.
+        world = replace(world, good=world.candidate)
+    before = content_hash(world.good) if world.good is not None else ""
+    if findings:
+        return ConfigPlan(
+            Stage.INVALID, hash_, world.good, world.candidate, world.note, findings=tuple(findings), good_hash=before
+        )
+    if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
+        stage = Stage.FIRST if world.good is None else Stage.DIRECT
+        return ConfigPlan(stage, hash_, wanted, wanted, told, good_hash=hash_)
+    return _tried(wanted, told, world, hash_, before)
+
+
+def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str) -> ConfigPlan:
+    stage, verdict = _progress(world, hash_, before)
+    good = wanted if stage is Stage.APPLIED else world.good
+    if stage is Stage.APPLIED:
+        before = hash_
+    # A pod that is told again of what it knows would be a write for nothing.
+    settled = before == hash_ and world.candidate == wanted
+    return ConfigPlan(
+        stage,
+        hash_,
+        good,
+        wanted,
+        told,
+        nudge=() if settled else tuple(pod for pod in world.pods if pod.nudged != hash_),
+        verdict=verdict,
+        good_hash=before,
+        behind=tuple(
+            (pod.name, pod.verdict.hash)
+            for pod in world.pods
+            if pod.verdict is not None and pod.verdict.stage == _NAMES[Stage.APPLIED] and pod.verdict.hash != hash_
+        ),
+        place=locate(wanted, verdict.reason) if verdict is not None and verdict.reason else "",
+    )
+
+
+def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdict | None]:
+    if world.applied == hash_ == before and world.candidate is not None and content_hash(world.candidate) == hash_:
+        return Stage.APPLIED, None
+    words = [pod.verdict for pod in world.pods if pod.verdict is not None and pod.verdict.hash == hash_]
+    for stage in (Stage.REFUSED, Stage.ROLLED_BACK):
+        against = next((word for word in words if word.stage == _NAMES[stage]), None)
+        if against is not None:
+            return stage, against
+    if words and len(words) == len(world.pods) and all(word.stage == _NAMES[Stage.APPLIED] for word in words):
+        return Stage.APPLIED, max(words, key=lambda word: word.milliseconds)
+    if not world.pods:
+        return Stage.WAITING, None
+    return (Stage.FIRST if before == hash_ else Stage.TRYING), None
+
+
+_NAMES = {Stage.REFUSED: "refused", Stage.ROLLED_BACK: "rolledback", Stage.APPLIED: "applied"}
+
+
+def locate(files: Files, reason: str) -> str:
+    """`file:line` of what Slurm complains about: the line that shares the rarest words with the complaint."""
+    words = _words(reason) - _COMMON
+    lines = [
+        (name, number, _words(line.partition("#")[0]) & words)
+        for name in sorted(files, key=lambda name: (name != FILE, name))
+        for number, line in enumerate(files[name].splitlines(), start=1)
+    ]
+    often = Counter(word for _, _, found in lines for word in found)
+    score, place = 0.0, ""
+    for name, number, found in lines:
+        weight = sum(1 / often[word] for word in found)
+        # Of equals the later one: additions stand at the end.
+        if found and weight >= score:
+            score, place = weight, f"{name}:{number}"
+    return place if score >= LEAST_SCORE else ""
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in _SPLIT.split(text.lower()) if len(word) >= SHORTEST_WORD}

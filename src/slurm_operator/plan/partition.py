@@ -1,0 +1,293 @@
+"""Partitions: what is wanted, what is in force, what Slurm says; out of them live changes, lines to keep, and drift.
+
+In: the partition lines of two slurm.confs, Slurm's own partitions and jobs. Out: a `PartitionPlan`: actions for the
+live way (REST v0.0.45), the lines that the next slurm.conf must hold beside or instead of the wanted ones, who is
+waited for, and what somebody changed by hand. Called in the Controller's turn by `reconcile/live_partitions.py`. Pure.
+
+A removal is live first and file second: taking a used partition out of slurm.conf kills its jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from slurm_operator.plan.actions import DeletePartition, PartitionAction, Reconfigure, SetPartition
+from slurm_operator.plan.partition_fields import (
+    NODES,
+    STATE,
+    Difference,
+    Line,
+    canonical,
+    change,
+    changed_options,
+    creation,
+    differences,
+    is_unseen,
+    split_nodes,
+    unreturnable,
+    unsettable,
+)
+from slurm_operator.slurm import conf
+from slurm_operator.slurm.model import Answer, Job, Partition, Unknown
+from slurm_operator.slurm.policy import is_over
+from slurm_operator.slurm.requests import is_read_as_name
+
+FILE = "slurm.conf"
+REVERT = "Revert"
+REPORT = "Report"
+KEEP = "Keep"
+DRAIN = "DRAIN"
+PRESENCE = "Partition"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What to do about the partitions of one cluster."""
+
+    actions: tuple[PartitionAction, ...] = ()
+    # By partition: the line that the file must hold, though it is no longer, or not yet, the wanted one.
+    kept_lines: Mapping[str, Line] = field(default_factory=dict)
+    # By partition that is to go: the jobs that are waited for; empty where they cannot be asked for.
+    waits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # By partition: what was changed by hand.
+    drift: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)
+    # By partition: wanted options that a live change cannot set, and that Slurm ignores in the file.
+    unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What one slurm.conf declares."""
+
+    lines: Mapping[str, Line]
+    sets: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    wanted: Mapping[str, Line]
+    in_force: Mapping[str, Line]
+    live: Mapping[str, Partition]
+    jobs: tuple[Job, ...] | Unknown
+    live_way: bool
+    policies: Mapping[str, str]
+    sets_in_force: frozenset[str] | None
+    given_up: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one partition adds to the plan."""
+
+    action: PartitionAction | None = None
+    kept: Line | None = None
+    waits: tuple[int, ...] | None = None
+    drift: tuple[Difference, ...] = ()
+    unsettable: tuple[str, ...] = ()
+
+
+def lines(text: str, includes: Mapping[str, str] | None = None) -> dict[str, Line]:
+    """Every partition of a slurm.conf: the NodeSets', the Partition objects', extraConf's."""
+    return dict(declared(text, includes).lines)
+
+
+def declared(text: str, includes: Mapping[str, str] | None = None) -> Declared:
+    """The partitions and NodeSets of a slurm.conf."""
+    document = conf.parse(text, includes=includes)
+    sets = {entry.value: _record_text(entry) for entry in document.all("NodeSet")}
+    known, found = frozenset(sets), dict[str, Line]()
+    defaults: dict[str, str] = {}
+    for entry in document.all("PartitionName"):
+        values = canonical((each.key, each.value) for each in entry.attributes)
+        if entry.value.upper() == "DEFAULT":
+            defaults |= values
+            continue
+        values = {**defaults, **values}
+        named, hosts = split_nodes(values.get(NODES, ""), known)
+        found[entry.value] = Line(entry.value, values, named, hosts)
+    return Declared(found, sets)
+
+
+def edited(line: Line, added: Iterable[str], removed: Iterable[str], members: Mapping[str, frozenset[str]]) -> Line:
+    """A line with `+host` and `-host` applied, for the live way; `members` are the hosts of each NodeSet, "" of all."""
+    added, removed = tuple(added), frozenset(removed)
+    if not added and not removed:
+        return line
+    known = frozenset(host for hosts in members.values() for host in hosts)
+    more = tuple(host for host in added if host in known)
+    if not removed:
+        return Line(line.name, line.values, line.sets, tuple(dict.fromkeys([*line.hosts, *more])), edited=True)
+    chosen = members if "ALL" in line.sets else line.sets
+    every = frozenset[str]().union(*(members.get(name, ()) for name in chosen))
+    hosts = sorted((every | {*line.hosts, *more}) - removed)
+    return Line(line.name, line.values, (), tuple(hosts), edited=True)
+
+
+def plan_partitions(
+    wanted: Mapping[str, Line],
+    in_force: Mapping[str, Line],
+    live: Answer[Partition] | Unknown,
+    jobs: tuple[Job, ...] | Unknown,
+    live_way: bool,
+    policies: Mapping[str, str],
+    *,
+    sets_in_force: frozenset[str] | None = None,
+    given_up: frozenset[str] = frozenset(),
+) -> PartitionPlan:
+    """The plan for all partitions of a cluster.
+
+    `policies` is the driftPolicy by partition (Revert where none is named); `sets_in_force` are the NodeSets that Slurm
+    has read (None: all that are named); `given_up` are partitions whose drift did not stay reverted.
+    """
+    if isinstance(live, Unknown) or not live.complete:
+        # Nobody can say whether these have jobs: they stay as they are.
+        gone = {name: line for name, line in in_force.items() if name not in wanted}
+        return PartitionPlan(kept_lines=gone, waits=dict.fromkeys(gone, ()))
+    found = {each.name: each for each in live.items}
+    world = _World(wanted, in_force, found, jobs, live_way, policies, sets_in_force, given_up)
+    parts = {name: _wanted(name, world) for name in wanted}
+    parts |= {name: _unwanted(name, world) for name in in_force if name not in wanted}
+    return _joined(parts)
+
+
+def _joined(parts: Mapping[str, _Part]) -> PartitionPlan:
+    actions = [part.action for part in parts.values() if part.action is not None]
+    return PartitionPlan(
+        actions=tuple(sorted(_once(actions), key=_order)),
+        kept_lines={name: part.kept for name, part in parts.items() if part.kept is not None},
+        waits={name: part.waits for name, part in parts.items() if part.waits is not None},
+        drift={name: part.drift for name, part in parts.items() if part.drift},
+        unsettable={name: part.unsettable for name, part in parts.items() if part.unsettable},
+    )
+
+
+def _once(actions: list[PartitionAction]) -> list[PartitionAction]:
+    """One reconfigure is enough for all partitions."""
+    reloads = [each for each in actions if isinstance(each, Reconfigure)]
+    names = ", ".join(each.why for each in reloads)
+    return [each for each in actions if not isinstance(each, Reconfigure)] + ([Reconfigure(names)] if reloads else [])
+
+
+def _order(action: PartitionAction) -> tuple[int, str]:
+    """The new default last: Slurm has one, and a change that clears the old one must not clear the new."""
+    if isinstance(action, SetPartition):
+        return (2 if action.change.flags.get("DEFAULT") else 1, action.change.name)
+    return (0, action.name) if isinstance(action, DeletePartition) else (3, "")
+
+
+def _wanted(name: str, world: _World) -> _Part:
+    line, before, live = world.wanted[name], world.in_force.get(name), world.live.get(name)
+    if live is None:
+        return _absent(line, before, world)
+    found = {each.field: each for each in differences(line, live)}
+    changed = frozenset(found) if before is None else changed_options(line, before)
+    if line.edited:
+        changed |= {NODES} & found.keys()
+    drift = tuple(each for key, each in found.items() if key not in changed)
+    if not world.live_way:
+        revert = drift and before is not None and not changed and _reverts(name, world)
+        return _Part(Reconfigure(name) if revert else None, drift=drift if not changed else ())
+    due = frozenset(key for key in changed if key in found or is_unseen(line, key))
+    held = (frozenset(unsettable(line)) | unreturnable(line)) & changed if before is not None else frozenset[str]()
+    if due and not _is_known(line, world):
+        # Its NodeSet comes with the next reconfigure; until then the file says what is true.
+        return _Part(kept=before, drift=drift)
+    mended = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
+    fields = (due | mended) - held
+    action = SetPartition(change(line, fields), _why(due, mended)) if fields else None
+    return _Part(action, drift=drift, unsettable=tuple(sorted(held)))
+
+
+def _absent(line: Line, before: Line | None, world: _World) -> _Part:
+    """A wanted partition that Slurm does not have."""
+    gone = (Difference(PRESENCE, "present", "absent"),) if before is not None else ()
+    by_file = bool(unsettable(line)) or not _is_known(line, world)
+    if not world.live_way or (before is None and by_file):
+        # The reconfigure that follows the file makes it.
+        return _Part(drift=gone)
+    if before is not None and not _reverts(line.name, world):
+        return _Part(drift=gone)
+    if by_file:
+        return _Part(Reconfigure(line.name), drift=gone)
+    return _Part(SetPartition(creation(line), "made by hand no longer" if gone else "new"), drift=gone)
+
+
+def _unwanted(name: str, world: _World) -> _Part:
+    """A partition that is to go: its jobs first, then Slurm's record, then the line."""
+    before, live = world.in_force[name], world.live.get(name)
+    if live is None:
+        return _Part()
+    if isinstance(world.jobs, Unknown):
+        return _Part(kept=before, waits=())
+    drained = before.with_option(STATE, DRAIN)
+    # Without a live delete it is the reconfigure that takes it away, and that fails on any record that names it.
+    blocking = blocking_jobs(name, world.jobs, finished_too=not world.live_way)
+    if blocking:
+        must_drain = world.live_way and "UP" in live.states
+        action = SetPartition(change(drained, {STATE}), "it is to go when its jobs have ended") if must_drain else None
+        return _Part(action, kept=drained, waits=blocking)
+    if not world.live_way:
+        return _Part()
+    if not is_read_as_name(name):
+        return _Part(kept=drained, waits=())
+    return _Part(DeletePartition(name, "nothing asks for it any more"), kept=drained)
+
+
+def blocking_jobs(name: str, jobs: Iterable[Job], *, finished_too: bool) -> tuple[int, ...]:
+    """The jobs that keep a partition from going."""
+    mine = (job for job in jobs if name in job.partition.split(","))
+    return tuple(sorted(job.job_id for job in mine if finished_too or not is_over(job)))
+
+
+def _reverts(name: str, world: _World) -> bool:
+    return world.policies.get(name, REVERT) == REVERT and name not in world.given_up
+
+
+def _is_known(line: Line, world: _World) -> bool:
+    known = world.sets_in_force
+    return known is None or all(name in known or name == "ALL" for name in line.sets)
+
+
+def _why(due: frozenset[str], mended: frozenset[str]) -> str:
+    parts = [f"change {', '.join(sorted(due))}"] if due else []
+    if mended - due:
+        parts.append(f"revert {', '.join(sorted(mended - due))}")
+    return "; ".join(parts)
+
+
+def with_lines(text: str, lines_: Mapping[str, Line | None], sets: Mapping[str, str]) -> str:
+    """A slurm.conf with other lines for these partitions (None: without), and the NodeSets that they need."""
+    here = declared(text)
+    kept = {name: line for name, line in lines_.items() if line is not None}
+    body = _without(text, frozenset(lines_))
+    needed = {name for line in kept.values() for name in line.sets if name not in here.sets and name in sets}
+    added = [sets[name] for name in sorted(needed)] + [kept[name].text for name in sorted(kept)]
+    return body if not added else "\n".join([body.rstrip("\n"), "#", "### KEPT ###", *added]) + "\n"
+
+
+def without_live_lines(text: str) -> str:
+    """A slurm.conf without the partition lines that need no reconfigure where partitions are changed live."""
+    settable = frozenset(name for name, line in declared(text).lines.items() if not unsettable(line))
+    rows = _without(text, settable).split("\n")
+    return "\n".join(row for row in rows if row.strip() and not row.startswith("#"))
+
+
+def _without(text: str, names: frozenset[str]) -> str:
+    if not names:
+        return text
+    physical = text.split("\n")
+    dropped: set[int] = set()
+    for entry in conf.parse(text).all("PartitionName"):
+        if entry.value in names and entry.file == FILE:
+            at = entry.line - 1
+            dropped.add(at)
+            while physical[at].rstrip().endswith("\\") and at + 1 < len(physical):
+                at += 1
+                dropped.add(at)
+    return "\n".join(row for number, row in enumerate(physical) if number not in dropped)
+
+
+def _record_text(entry: conf.Entry) -> str:
+    pairs = [f"{entry.key}={entry.value}", *(f"{each.key}={each.value}" for each in entry.attributes)]
+    return " ".join(pairs)

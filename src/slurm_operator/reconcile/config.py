@@ -1,0 +1,292 @@
+"""A Controller's configuration in its turn: partitions live first, then the pipeline of `plan/config.py`.
+
+In: what was built, both ConfigMaps, the controller pods and what their sidecars logged. Out: `Settled`: the ConfigMaps
+as they shall be, the pods to nudge, conditions, `status.config`, and when to look again. The log is read only while a
+sidecar's word is waited for, or stands against what is wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.restapi import RestApi
+from slurm_operator.build import controller, images, labels, names
+from slurm_operator.build.metadata import Object
+from slurm_operator.build.slurm_conf import FILE, slurm_conf
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.objects import Pod
+from slurm_operator.loop.clock import Clock
+from slurm_operator.plan.actions import Action, PatchMetadata
+from slurm_operator.plan.config import (
+    ConfigPlan,
+    ConfigWorld,
+    ControllerPod,
+    Files,
+    Stage,
+    Verdict,
+    content_hash,
+    last_verdict,
+    linted,
+    note,
+    plan_config,
+)
+from slurm_operator.plan.partition import declared, with_lines
+from slurm_operator.reconcile import live_partitions
+from slurm_operator.reconcile.clusters import Clusters
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import Settled, World
+from slurm_operator.slurm.conf_lint import Finding
+from slurm_operator.slurm.model import Unknown
+from slurm_operator.status import config as status
+from slurm_operator.status.conditions import DEGRADED, Statement, yes
+
+log = logging.getLogger(__name__)
+
+SIDECAR = "reconfigure"
+TAIL = 40
+# Seconds between looks: while the sidecar works; before slurmctld has started, or when it takes long; otherwise.
+TRYING = 0.15
+STARTING = 1.0
+SETTLED = 5.0
+WAITING = 1.0
+# How long a log is read at each pace before nobody is thought to speak; (until that age, seconds between readings).
+PACES = ((5.0, TRYING), (60.0, STARTING))
+SELDOM = 10.0
+NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
+
+# (namespace, pod, container, how many lines) -> the last lines that a container printed.
+Logs = Callable[[str, str, str, int], Awaitable[list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What one turn knows of a configuration."""
+
+    cr: Controller
+    wanted: Files
+    told: str
+    world: ConfigWorld
+    findings: tuple[Finding, ...]
+
+
+@dataclass(slots=True)
+class _Hearing:
+    """What the sidecars of some pods were last heard to say of one candidate."""
+
+    about: tuple[str, ...]
+    since: float
+    read_at: float = float("-inf")
+    words: Mapping[str, Verdict | None] = field(default_factory=dict)
+
+    def pace(self, now: float) -> float:
+        """Seconds between readings: the longer nobody speaks, the more."""
+        return next((seconds for until, seconds in PACES if now - self.since < until), SELDOM)
+
+
+@dataclass(slots=True)
+class Configurations:
+    """Settles the configuration of Controllers."""
+
+    observer: Observer
+    executor: Executor
+    clusters: Clusters
+    clock: Clock
+    logs: Logs
+    # By Controller: the last files that were linted, and what came of it.
+    _linted: dict[tuple[str, str], tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
+    _heard: dict[tuple[str, str], _Hearing] = field(default_factory=dict)
+
+    async def settle(self, world: World[Controller], objects: list[Object]) -> Settled:
+        """One turn."""
+        cr = world.cr
+        if cr.spec.external:
+            return Settled(objects)
+        built = next(each for each in objects if _is_config(each, cr))
+        before = self._config_map(cr.namespace, names.config(cr))
+        partitions = await self._partitions(world, built["data"], before)
+        wanted = {**built["data"], FILE: partitions.text}
+        known = self._known(cr, wanted, before, live=partitions.live_way)
+        plan = await self._plan(known)
+        settled = _settled(world, objects, plan, self._now())
+        said = [*settled.statements, *_refused(plan, partitions)]
+        return replace(settled, statements=said, look_again=self._look_again(cr, plan, partitions))
+
+    async def _partitions(
+        self, world: World[Controller], files: Files, before: Files | None
+    ) -> live_partitions.Settled:
+        cr, refs = world.cr, world.refs
+        restapis = self.observer.resources(RestApi, cr.namespace)
+        conf = slurm_conf(cr, refs)
+        question = live_partitions.Question(
+            conf,
+            self._in_force(cr, conf.text, before) if before is not None else None,
+            {each.slurm_name: str(each.spec.drift_policy) for each in refs.partitions_of(cr)},
+            files,
+            before or {},
+        )
+        cluster = await self.clusters.find(cr, restapis, refs) if before is not None else Unknown("not started yet")
+        return await live_partitions.settle(question, cluster, self.executor, world.raw, self.clock)
+
+    def _in_force(self, cr: Controller, wanted: str, before: Files) -> str:
+        """What Slurm may have read: the last good one, and partitions of a candidate that are not wanted any more."""
+        held = (self._config_map(cr.namespace, names.config_candidate(cr)) or {}).get(FILE, "")
+        good, tried = before.get(FILE, ""), declared(held)
+        known = {*declared(good).lines, *declared(wanted).lines}
+        return with_lines(good, {name: line for name, line in tried.lines.items() if name not in known}, tried.sets)
+
+    def _known(self, cr: Controller, wanted: Files, before: Files | None, *, live: bool) -> _Known:
+        check = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
+        held = self._config_map(cr.namespace, names.config_candidate(cr))
+        candidate = {name: text for name, text in held.items() if name != controller.NOTE} if held else None
+        pods = [pod for pod in self.observer.controller_pods(cr.namespace, cr.name) if _counts(pod)]
+        world = ConfigWorld(
+            before,
+            candidate,
+            (held or {}).get(controller.NOTE, ""),
+            tuple(_pod(pod) for pod in pods),
+            (cr.status.config.hash if cr.status.config else None) or "",
+            cr.spec.inplace_reconfigure,
+        )
+        return _Known(
+            cr,
+            wanted,
+            note(wanted, live_partitions=live, check=check),
+            world,
+            self._findings(cr, wanted) if check else (),
+        )
+
+    def _findings(self, cr: Controller, files: Files) -> tuple[Finding, ...]:
+        key, hash_ = (cr.namespace, cr.name), content_hash(files)
+        seen = self._linted.get(key)
+        if seen is None or seen[0] != hash_:
+            version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
+            told = f"{version[0]}.{version[1]:02}" if version else None
+            seen = self._linted[key] = (hash_, linted(files, cr.spec.extra_conf or "", told))
+        return seen[1]
+
+    async def _plan(self, known: _Known) -> ConfigPlan:
+        plan = plan_config(known.wanted, known.told, known.world, known.findings)
+        if not plan.is_open or plan.stage is Stage.WAITING:
+            self._heard.pop((known.cr.namespace, known.cr.name), None)
+            return plan
+        words = await self._words(known, plan)
+        pods = [replace(pod, verdict=words.get(pod.uid)) for pod in known.world.pods]
+        return plan_config(known.wanted, known.told, replace(known.world, pods=pods), known.findings)
+
+    async def _words(self, known: _Known, plan: ConfigPlan) -> Mapping[str, Verdict | None]:
+        """What each sidecar says; the log is read again only when its time has come."""
+        key, now = (known.cr.namespace, known.cr.name), self.clock.monotonic()
+        speaking = [pod for pod in known.world.pods if pod.speaks]
+        about = (plan.hash, *(pod.uid for pod in speaking))
+        heard = self._heard.get(key)
+        if heard is None or heard.about != about:
+            heard = self._heard[key] = _Hearing(about, now)
+        # Nine tenths: a turn that comes a little early need not come twice.
+        if now - heard.read_at >= 0.9 * heard.pace(now):
+            heard.words = {pod.uid: await self._word(known.cr.namespace, pod) for pod in speaking}
+            heard.read_at = now
+        return heard.words
+
+    async def _word(self, namespace: str, pod: ControllerPod) -> Verdict | None:
+        try:
+            return last_verdict(await self.logs(namespace, pod.name, SIDECAR, TAIL))
+        except KubeError as error:
+            # A container that has not started has no log; one that may not be read is never heard, and says so by that.
+            log.debug("log of %s/%s: %s", namespace, pod.name, error)
+            return None
+
+    def _look_again(self, cr: Controller, plan: ConfigPlan, partitions: live_partitions.Settled) -> float:
+        waits = [WAITING if partitions.is_waiting else SETTLED]
+        heard = self._heard.get((cr.namespace, cr.name))
+        if plan.is_open and heard is not None:
+            pace = heard.pace(self.clock.monotonic())
+            waits.append(pace if plan.stage is Stage.TRYING else max(pace, STARTING))
+        return min(waits)
+
+    def _now(self) -> str:
+        return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _config_map(self, namespace: str, name: str) -> dict[str, str] | None:
+        found = self.observer.get("ConfigMap", namespace, name)
+        return None if found is None else dict(found.content().get("data") or {})
+
+
+def _counts(pod: Pod) -> bool:
+    """One that is going has nothing to say any more, one that has not started nothing yet."""
+    return not pod.metadata.deletion_timestamp and pod.status.phase == "Running"
+
+
+def _pod(pod: Pod) -> ControllerPod:
+    annotations = pod.metadata.annotations
+    return ControllerPod(
+        pod.metadata.name,
+        pod.metadata.uid,
+        annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
+        annotations.get(labels.CONFIG_CANDIDATE, ""),
+    )
+
+
+def _is_config(value: Object, cr: Controller) -> bool:
+    return bool(value["kind"] == "ConfigMap" and value["metadata"]["name"] == names.config(cr))
+
+
+def _settled(world: World[Controller], objects: list[Object], plan: ConfigPlan, now: str) -> Settled:
+    cr = world.cr
+    checked = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
+    said = status.statements(plan, cr.status.config, checked=checked)
+    return Settled(
+        list(_objects(world, objects, plan)),
+        tuple(_nudge(cr, pod, plan.hash) for pod in plan.nudge),
+        [*said, *_degraded(plan, said)],
+        {"config": status.fields(plan, cr.status.config, now)},
+    )
+
+
+def _objects(world: World[Controller], objects: list[Object], plan: ConfigPlan) -> Any:
+    cr = world.cr
+    for value in objects:
+        if _is_config(value, cr):
+            if plan.good is not None:
+                yield controller.good_map(cr, plan.good)
+            if plan.candidate is not None and cr.spec.inplace_reconfigure:
+                yield controller.candidate_map(cr, plan.candidate, plan.note)
+        elif value["kind"] != "StatefulSet":
+            yield value
+        elif plan.good is not None:
+            # Its hash, where it has one, is that of what is published.
+            yield controller.stateful_set(cr, world.refs, controller.good_map(cr, plan.good))
+        elif any(key[1] == "StatefulSet" for key in world.owned):
+            yield value
+
+
+def _nudge(cr: Controller, pod: ControllerPod, hash_: str) -> Action:
+    """Any change of a pod makes its kubelet read the ConfigMaps again at once."""
+    return PatchMetadata("v1", "Pod", cr.namespace, pod.name, pod.uid, annotations={labels.CONFIG_CANDIDATE: hash_})
+
+
+def _degraded(plan: ConfigPlan, said: list[Statement]) -> list[Statement]:
+    if plan.stage not in NOT_VALID:
+        return []
+    return [yes(DEGRADED, "ConfigNotValid", said[0].message)]
+
+
+def _refused(plan: ConfigPlan, partitions: live_partitions.Settled) -> list[Statement]:
+    """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
+    if not partitions.refused or plan.stage in NOT_VALID:
+        return []
+    message = "; ".join(f"partition {name}: {why}" for name, why in sorted(partitions.refused.items()))
+    return [yes(DEGRADED, "RefusedBySlurm", message)]
+
+
+def reader(client: Any) -> Logs:
+    """Reads logs through a client."""
+
+    async def read(namespace: str, pod: str, container: str, lines: int) -> list[str]:
+        return [line async for line in client.logs(namespace, pod, container=container, tail=lines, seconds=10.0)]
+
+    return read

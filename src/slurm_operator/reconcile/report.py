@@ -1,0 +1,42 @@
+"""What a turn says of its resource: the one form of every status.
+
+In: conditions before they have a time, and further fields. Out: a status, written when it differs. Called last of all
+by the turn of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from slurm_operator.api.meta import API_VERSION, Condition
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.loop.clock import Clock
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.status.conditions import Statement, conditions
+
+
+async def say(
+    executor: Executor,
+    clock: Clock,
+    kind: str,
+    raw: RawObject,
+    before: Iterable[Condition],
+    said: Iterable[Statement],
+    fields: Mapping[str, Any],
+) -> None:
+    """Write a status; `before` are the conditions that stand there, whose times are kept."""
+    meta = raw.metadata
+    status = {
+        **fields,
+        "observedGeneration": meta.generation,
+        "conditions": conditions(before, said, meta.generation, time_text(clock.now())),
+    }
+    place = {"name": meta.name, "namespace": meta.namespace}
+    await executor.status({"apiVersion": API_VERSION, "kind": kind, "metadata": place, "status": status}, raw)
+
+
+def time_text(time: datetime) -> str:
+    """A time as Kubernetes writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

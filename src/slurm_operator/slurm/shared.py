@@ -1,0 +1,71 @@
+"""One answer of Slurm for many turns, since Slurm has no watch and a cluster has many resources.
+
+In: who asks, and how to ask. Out: an answer, and whether somebody else asked for it. Whoever comes back for an answer
+that it has already seen asks anew, and all others use what came of it: a quiet cluster of twenty NodeSets that each
+look every five seconds is asked once in five seconds, and once a second while one of them waits for something.
+A removal is never decided by a shared answer: `fresh` asks in that very turn. Used by `reconcile/clusters.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+# So many turns in a row of one resource cost one question.
+NEW_SECONDS = 0.9
+# Older than this it serves nobody, even if whoever asked for it never comes back.
+OLD_SECONDS = 6.0
+# For how many answers it is remembered who saw them.
+REMEMBERED = 100
+
+
+@dataclass(slots=True)
+class Shared(Generic[T]):
+    """The last answer, when it was asked for, and who has seen it."""
+
+    monotonic: Callable[[], float]
+    _answer: tuple[T, float] | None = None
+    _number: int = 0
+    _writes: int = 0
+    _seen: dict[Hashable, int] = field(default_factory=dict)
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get(
+        self, who: Hashable, ask: Callable[[], Awaitable[T]], *, fresh: bool = False, patience: float = NEW_SECONDS
+    ) -> tuple[T, bool]:
+        """An answer, and whether it was asked for by another turn; one question at a time.
+
+        `patience` is how old an answer may be that `who` has seen already.
+        """
+        async with self._asking:
+            held = None if fresh else self._usable(who, patience)
+            if held is None:
+                held = (await self._ask(ask), False)
+            self._seen[who] = self._number
+        return held
+
+    def expire(self) -> None:
+        """Something was just written: what was answered before it serves nobody."""
+        self._answer = None
+        self._writes += 1
+
+    def _usable(self, who: Hashable, patience: float) -> tuple[T, bool] | None:
+        if self._answer is None:
+            return None
+        answer, asked_at = self._answer
+        age = self.monotonic() - asked_at
+        is_news = self._seen.get(who) != self._number
+        return (answer, True) if age < patience or (is_news and age < OLD_SECONDS) else None
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        # From before the question: what happens while it is on its way may not be in the answer.
+        began, number, writes = self.monotonic(), self._number + 1, self._writes
+        self._answer = None
+        answer = await ask()
+        self._answer, self._number = (answer, began) if writes == self._writes else None, number
+        self._seen = {who: seen for who, seen in self._seen.items() if number - seen < REMEMBERED}
+        return answer

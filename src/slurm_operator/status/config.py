@@ -1,0 +1,110 @@
+"""What is said of a configuration: ConfigValid, ConfigPublished, ConfigApplied, and `status.config`.
+
+In: a `ConfigPlan` after its turn. Out: statements and fields. The message of a refusal names file, line and reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_operator.api.controller import ConfigStatus
+from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
+from slurm_operator.slurm.conf_lint import Finding
+from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, CONFIG_VALID, Statement, no, unknown, yes
+
+SHOWN = 12
+MOST_FINDINGS = 5
+
+
+def statements(plan: ConfigPlan, before: ConfigStatus | None, *, checked: bool = True) -> list[Statement]:
+    """The three conditions."""
+    return [_valid(plan, checked), _published(plan), _applied(plan, before)]
+
+
+def _valid(plan: ConfigPlan, checked: bool) -> Statement:
+    if plan.stage is Stage.INVALID:
+        return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MOST_FINDINGS]))
+    if plan.stage is Stage.REFUSED and plan.verdict is not None:
+        return no(CONFIG_VALID, "SlurmRefused", _reason(plan, plan.verdict))
+    if plan.stage is Stage.ROLLED_BACK and plan.verdict is not None:
+        return no(CONFIG_VALID, "RolledBack", _reason(plan, plan.verdict))
+    if plan.stage is Stage.APPLIED and checked:
+        return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {plan.hash[:SHOWN]}")
+    if plan.stage is Stage.APPLIED:
+        return yes(CONFIG_VALID, "NotTried", f"slurmctld runs with configuration {plan.hash[:SHOWN]}; the trial is off")
+    if plan.stage in (Stage.DIRECT, Stage.FIRST):
+        return yes(CONFIG_VALID, "Linted", f"the linter accepts configuration {plan.hash[:SHOWN]}; Slurm was not asked")
+    return unknown(CONFIG_VALID, "Trying", f"configuration {plan.hash[:SHOWN]} waits for Slurm's word")
+
+
+def shown(finding: Finding) -> str:
+    """A finding of the linter as one line."""
+    expected = f" (expected {finding.expected})" if finding.expected else ""
+    suggestion = f"; did you mean {finding.suggestion}?" if finding.suggestion else ""
+    return f"{finding.file}:{finding.line}: {finding.message}{expected}{suggestion}"
+
+
+def _reason(plan: ConfigPlan, verdict: Verdict) -> str:
+    place = f"{plan.place}: " if plan.place else ""
+    return f"{place}{verdict.reason} (configuration {plan.hash[:SHOWN]}; {_stays(plan)})"
+
+
+def _stays(plan: ConfigPlan) -> str:
+    return f"{plan.good_hash[:SHOWN]} stays in force" if plan.good_hash != plan.hash else "there is no earlier one"
+
+
+def _published(plan: ConfigPlan) -> Statement:
+    if plan.good_hash == plan.hash:
+        return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {plan.hash[:SHOWN]}")
+    if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
+        return no(CONFIG_PUBLISHED, "HeldBack", f"the ConfigMap holds the last good one, {plan.good_hash[:SHOWN]}")
+    return no(
+        CONFIG_PUBLISHED, "Trying", f"the ConfigMap holds {plan.good_hash[:SHOWN]} until {plan.hash[:SHOWN]} works"
+    )
+
+
+def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
+    short = plan.hash[:SHOWN]
+    match plan.stage:
+        case Stage.APPLIED:
+            took = plan.verdict.milliseconds if plan.verdict else before.milliseconds if before else None
+            within = f" (in {took} ms)" if took is not None else ""
+            return yes(CONFIG_APPLIED, "InForce", f"slurmctld runs with configuration {short}{within}")
+        case Stage.ROLLED_BACK:
+            return no(CONFIG_APPLIED, "RolledBack", f"slurmctld did not live with {short}; {_stays(plan)}")
+        case Stage.INVALID | Stage.REFUSED:
+            return no(CONFIG_APPLIED, "NotValid", f"configuration {short} is not valid; {_stays(plan)}")
+        case Stage.DIRECT:
+            return unknown(
+                CONFIG_APPLIED, "NotReported", f"{short} is published; the sidecar of these pods reports nothing"
+            )
+        case Stage.FIRST | Stage.WAITING:
+            return no(CONFIG_APPLIED, "WaitingForSlurmctld", f"no slurmctld has reported configuration {short} yet")
+        case Stage.TRYING:
+            return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
+
+
+def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str) -> dict[str, Any]:
+    """`status.config`: a time moves only with what it tells of."""
+    known = before or ConfigStatus()
+    result: dict[str, Any] = {"hash": known.hash, "lastApplied": known.last_applied, "milliseconds": known.milliseconds}
+    if known.stages is not None:
+        result["stages"] = {"parse": known.stages.parse, "trial": known.stages.trial}
+        result["stages"]["reconfigure"] = known.stages.reconfigure
+    if plan.stage is Stage.APPLIED and known.hash != plan.hash:
+        result |= {"hash": plan.hash, "lastApplied": now, "milliseconds": None}
+        result.pop("stages", None)
+        if plan.verdict is not None:
+            result["milliseconds"] = plan.verdict.milliseconds
+            result["stages"] = {
+                "parse": plan.verdict.parse,
+                "trial": plan.verdict.trial,
+                "reconfigure": plan.verdict.reconfigure,
+            }
+    if plan.stage is not Stage.APPLIED:
+        result["candidate"] = plan.hash
+    if plan.behind:
+        result["lagging"] = [
+            {"daemon": "slurmctld", "name": name, "why": f"runs with {hash_[:SHOWN]}"} for name, hash_ in plan.behind
+        ]
+    return {key: value for key, value in result.items() if value is not None}

@@ -1,0 +1,97 @@
+"""slurmctld's pods and their reconfigure sidecar, made small.
+
+In: the StatefulSet and the ConfigMaps as they are stored. Out: one pod for each replica, and the verdicts of its
+sidecar, which the API server hands out as its log. A candidate with `REFUSED` in it is refused; every other is read by
+the small Slurm at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.campaigns.slurm_model import SlurmModel
+
+from slurm_operator.build.controller import NOTE
+from slurm_operator.local.apiserver import ApiServer
+from slurm_operator.plan.config import content_hash
+
+# A key that the linter knows, with a value that only a trial would find wrong.
+REFUSED = "JobSubmitPlugins=lua"
+STAGES = "ms=1 parse=0 trial=0 reconfigure=0"
+
+
+@dataclass
+class Sidecar:
+    """The sidecar of all controller pods of a world."""
+
+    server: ApiServer
+    slurm: SlurmModel
+    ask: Callable[..., Awaitable[Any]]
+    lines: list[str] = field(default_factory=list)
+    in_force: str = ""
+    considered: str = ""
+    # Whose log was read, and whether it says anything.
+    readings: list[str] = field(default_factory=list)
+    is_silent: bool = False
+
+    def look(self) -> None:
+        """slurmctld is up: start with the last good one, then consider the candidate."""
+        if self.is_silent:
+            return
+        good, candidate = self._files("slurm-config"), self._files("slurm-config-candidate")
+        if not self.in_force and good:
+            self._take(good)
+        hash_ = content_hash(candidate) if candidate else ""
+        if not candidate or hash_ == self.considered:
+            return
+        self.considered = hash_
+        if REFUSED in candidate["slurm.conf"]:
+            self.lines.append(f'verdict hash={hash_} stage=refused {STAGES} reason="no job_submit.lua"')
+        else:
+            self._take(candidate)
+
+    def _take(self, files: Mapping[str, str]) -> None:
+        self.in_force = self.considered = content_hash(files)
+        self.slurm.read_config(files["slurm.conf"])
+        self.lines.append(f'verdict hash={self.in_force} stage=applied {STAGES} reason=""')
+
+    def _files(self, name: str) -> dict[str, str]:
+        row = self.server.store.get("configmaps", "hpc", name)
+        data: dict[str, str] = (row.load().get("data") or {}) if row is not None else {}
+        return {key: text for key, text in data.items() if key != NOTE}
+
+    async def pods_of(self, workload: Mapping[str, Any]) -> None:
+        """One pod for each replica, of the newest template."""
+        meta, template = workload["metadata"], workload["spec"]["template"]
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": meta["name"], "uid": meta["uid"]}
+        for ordinal in range(workload["spec"].get("replicas", 1)):
+            name = f"{meta['name']}-{ordinal}"
+            made = {**template["metadata"], "name": name, "ownerReferences": [{**owner, "controller": True}]}
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods"
+            there = self.server.store.get("pods", meta["namespace"], name)
+            if there is not None and json.dumps(template["metadata"]["annotations"]) in there.load()["metadata"][
+                "annotations"
+            ].get("template", ""):
+                continue
+            if there is not None:
+                await self.ask("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+            made["annotations"] = {
+                **template["metadata"]["annotations"],
+                "template": json.dumps(template["metadata"]["annotations"]),
+            }
+            await self.ask("POST", path, {"metadata": made, "spec": {**template["spec"], "hostname": name}})
+
+    def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:  # noqa: ARG002
+        """What `pods/log` answers."""
+        self.readings.append(str(pod["metadata"]["name"]))
+        return self._log()
+
+    async def _log(self) -> AsyncIterator[bytes]:
+        yield "".join(f"{line}\n" for line in self.lines).encode()
+
+    async def connect(self, *_: Any) -> Any:
+        """Nobody runs commands in these pods."""
+        raise NotImplementedError

@@ -1,0 +1,163 @@
+"""The way of a configuration as a table: what is there, what the sidecars said, and the next step."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_operator.plan.config import (
+    ConfigWorld,
+    ControllerPod,
+    Stage,
+    Verdict,
+    content_hash,
+    last_verdict,
+    linted,
+    locate,
+    note,
+    plan_config,
+    reconfigure_hash,
+)
+
+OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
+NEW = {**OLD, "slurm.conf": "ClusterName=a\nMinJobAge=301\n"}
+OLD_HASH, NEW_HASH = content_hash(OLD), content_hash(NEW)
+TOLD = note(NEW, live_partitions=False, check=True)
+POD = ControllerPod("slurm-controller-0", "uid-0", speaks=True)
+SETTLED = ConfigWorld(OLD, OLD, pods=(POD,), applied=OLD_HASH)
+
+
+def said(stage: str, hash_: str = NEW_HASH, pod: ControllerPod = POD, reason: str = "") -> ControllerPod:
+    return replace(pod, verdict=Verdict(hash_, stage, 400, reason=reason))
+
+
+BACKUP = replace(POD, name="slurm-controller-1", uid="uid-1")
+CASES = {
+    "the first one is published untried": (ConfigWorld(), Stage.FIRST, NEW),
+    "a new one is handed over and the old one stays": (SETTLED, Stage.TRYING, OLD),
+    "one without a pod waits": (replace(SETTLED, pods=()), Stage.WAITING, OLD),
+    "one that was accepted is published": (replace(SETTLED, pods=(said("applied"),)), Stage.APPLIED, NEW),
+    "one that was refused is not": (replace(SETTLED, pods=(said("refused"),)), Stage.REFUSED, OLD),
+    "one that was taken back is not": (replace(SETTLED, pods=(said("rolledback"),)), Stage.ROLLED_BACK, OLD),
+    "the word on another one is no word": (replace(SETTLED, pods=(said("applied", OLD_HASH),)), Stage.TRYING, OLD),
+    "every controller must accept it": (replace(SETTLED, pods=(said("applied"), BACKUP)), Stage.TRYING, OLD),
+    "one controller is enough to refuse it": (
+        replace(SETTLED, pods=(said("applied"), said("refused", pod=BACKUP))),
+        Stage.REFUSED,
+        OLD,
+    ),
+    "a sidecar of another make reads what is published": (
+        replace(SETTLED, pods=(replace(POD, speaks=False),)),
+        Stage.DIRECT,
+        NEW,
+    ),
+    "without a sidecar a new pod reads it": (replace(SETTLED, in_place=False), Stage.DIRECT, NEW),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_next_step(case: str) -> None:
+    world, stage, good = CASES[case]
+    plan = plan_config(NEW, TOLD, world)
+    assert (plan.stage, plan.good, plan.candidate) == (stage, good, NEW)
+
+
+def test_what_is_in_force_and_published_asks_nobody_and_writes_nothing() -> None:
+    plan = plan_config(OLD, TOLD, SETTLED)
+    assert (plan.stage, plan.nudge, plan.is_open) == (Stage.APPLIED, (), False)
+
+
+def test_the_pods_that_run_with_another_one_are_named() -> None:
+    pods = (said("applied"), said("applied", OLD_HASH, BACKUP))
+    assert plan_config(NEW, TOLD, replace(SETTLED, pods=pods)).behind == ((BACKUP.name, OLD_HASH),)
+
+
+def test_hidden_files_are_not_handed_over_and_do_not_count() -> None:
+    assert content_hash({**OLD, ".hidden": "x"}) == OLD_HASH
+
+
+def test_a_pod_is_nudged_once_for_each_candidate() -> None:
+    assert plan_config(NEW, TOLD, SETTLED).nudge == (POD,)
+    nudged = replace(SETTLED, pods=(replace(POD, nudged=NEW_HASH),))
+    assert plan_config(NEW, TOLD, nudged).nudge == ()
+
+
+def test_a_wish_that_is_taken_back_is_told_to_the_sidecar_too() -> None:
+    plan = plan_config(OLD, TOLD, replace(SETTLED, candidate=NEW, pods=(said("refused"),)))
+    assert (plan.stage, plan.candidate, plan.good) == (Stage.FIRST, OLD, OLD)
+    assert [pod.name for pod in plan.nudge] == [POD.name]
+
+
+def test_a_last_good_one_that_somebody_deleted_comes_back_from_what_is_in_force() -> None:
+    plan = plan_config(NEW, TOLD, replace(SETTLED, good=None))
+    assert (plan.stage, plan.good) == (Stage.TRYING, OLD)
+
+
+def test_what_the_linter_refuses_reaches_nobody() -> None:
+    files = {**OLD, "slurm.conf": "ClusterName=a\nBogus=1\n"}
+    findings = linted(files, "Bogus=1\n", "26.05")
+    plan = plan_config(files, TOLD, SETTLED, findings)
+    assert (plan.stage, plan.good, plan.candidate, plan.nudge) == (Stage.INVALID, OLD, OLD, ())
+    assert "Bogus" in plan.findings[0].message
+
+
+def test_an_owned_key_is_found_where_it_stands_in_slurm_conf() -> None:
+    extra = "# mine\nSlurmctldPort=1\n"
+    text = f"ClusterName=a\n#\n### EXTRA CONFIG ###\n{extra}"
+    found = [each for each in linted({"slurm.conf": text}, extra, "26.05") if each.code == "OwnedKey"]
+    assert [text.splitlines()[each.line - 1] for each in found] == ["SlurmctldPort=1"]
+
+
+def test_the_last_verdict_counts() -> None:
+    lines = [
+        "[Mon] Reconfiguring Slurm...",
+        'verdict hash=aa stage=applied ms=5 parse=1 trial=2 reconfigure=2 reason=""',
+        "[Mon] REFUSED: no",
+        r'verdict hash=bb stage=refused ms=7 parse=1 trial=2 reconfigure=0 reason="say \"no\" \\ twice"',
+        "verdict hash=cc stage=",
+    ]
+    assert last_verdict(lines) == Verdict("bb", "refused", 7, 1, 2, 0, 'say "no" \\ twice')
+    assert last_verdict(lines[:1]) is None
+
+
+def test_partition_lines_need_no_reconfigure_where_slurm_takes_them_live() -> None:
+    more = {**OLD, "slurm.conf": OLD["slurm.conf"] + "PartitionName=a Nodes=ALL\n"}
+    assert reconfigure_hash(more, live_partitions=True) == reconfigure_hash(OLD, live_partitions=True)
+    assert reconfigure_hash(more, live_partitions=False) != reconfigure_hash(OLD, live_partitions=False)
+    assert reconfigure_hash(NEW, live_partitions=True) != reconfigure_hash(OLD, live_partitions=True)
+
+
+def test_the_hash_is_the_one_that_the_sidecar_computes(tmp_path: Path) -> None:
+    files = {**NEW, "Zebra.sh": "#!/bin/sh\n", "a.conf": "ümlaut\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = "LC_ALL=C; cd $0; sha256sum -- * | sha256sum | cut -d' ' -f1"
+    done = subprocess.run(["bash", "-c", command, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == content_hash(files)
+
+
+SLURM_CONF = """\
+ClusterName=a
+SlurmUser=slurm
+PartitionName=compute Nodes=compute
+PartitionName=night Nodes=nosuch MaxTime=60
+JobSubmitPlugins=lua
+PriorityType=priority/nosuch2
+"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "place"),
+    [
+        pytest.param("fatal: Invalid node names in partition night.", "slurm.conf:4", id="a partition"),
+        pytest.param("job_submit/lua: Unable to stat job_submit.lua", "slurm.conf:5", id="a plugin's file"),
+        pytest.param("cannot find priority plugin for priority/nosuch2", "slurm.conf:6", id="a plugin"),
+        pytest.param("error: Parsing error at unrecognized key: Frob", "cgroup.conf:2", id="another file"),
+        pytest.param("slurmctld does not answer any more", "", id="no place"),
+    ],
+)
+def test_the_place_of_a_complaint(reason: str, place: str) -> None:
+    assert locate({"slurm.conf": SLURM_CONF, "cgroup.conf": "CgroupPlugin=disabled\nFrob=1\n"}, reason) == place

@@ -1,0 +1,172 @@
+"""Configurations in a whole local cluster with real Slurm: in force at once, refused without a trace, rolled back.
+
+Needs root and an image of each Slurm; where it cannot run it is skipped loudly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.real.local.e2e.cluster import REST, CannotRun, LocalCluster
+
+pytestmark = [
+    pytest.mark.real_slurm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a local cluster needs root"),
+    pytest.mark.xdist_group("local-config"),
+]
+
+MANIFEST = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: slurm}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: slurm-key, namespace: slurm}
+stringData: {slurm.key: change-me-change-me-change-me-change-me-change-me-change-me-change-me}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: jwt-key, namespace: slurm}
+stringData: {jwt.key: change-me-change-me-change-me-change-me}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: files, namespace: slurm}
+data:
+  cgroup.conf: |
+    CgroupPlugin=disabled
+  more.conf: |
+    BatchStartTimeout=20
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: Controller
+metadata: {name: slurm, namespace: slurm}
+spec:
+  slurmKeyRef: {name: slurm-key, key: slurm.key}
+  jwtKeyRef: {name: jwt-key, key: jwt.key}
+  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  configFileRefs: [{name: files}]
+  slurmctld: {image: "ghcr.io/slinkyproject/slurmctld:VERSION", readinessProbe: {periodSeconds: 1}}
+  extraConf: |
+    ProctrackType=proctrack/linuxproc
+    TaskPlugin=task/none
+    Include more.conf
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: RestApi
+metadata: {name: slurm, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+  slurmrestd: {image: "ghcr.io/slinkyproject/slurmrestd:VERSION", readinessProbe: {periodSeconds: 1}}
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: NodeSet
+metadata: {name: compute, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+  replicas: 1
+  slurmd: {image: "ghcr.io/slinkyproject/slurmd:VERSION", readinessProbe: {periodSeconds: 1}}
+  partition: {enabled: true, config: "Default=YES"}
+"""
+EXTRA = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nInclude more.conf\n"
+
+
+class Configured(LocalCluster):
+    """A cluster whose configuration is changed."""
+
+    def set_extra(self, lines: str) -> None:
+        patch = {"spec": {"extraConf": EXTRA + lines}}
+        self.kubectl("patch", "controller", "slurm", "--type=merge", "-p", json.dumps(patch))
+
+    def said(self, which: str) -> tuple[str, str, str]:
+        found: list[dict[str, Any]] = self.get("controller", "slurm").get("status", {}).get("conditions", [])
+        return next(
+            ((one["status"], one["reason"], one["message"]) for one in found if one["type"] == which), ("",) * 3
+        )
+
+    def running(self, key: str) -> str:
+        return self.admin(f"scontrol show config | sed -n 's/^{key} *= *//p'")
+
+    def published(self) -> str:
+        text: str = self.get("configmap", "slurm-config")["data"]["slurm.conf"]
+        return text
+
+
+@pytest.fixture(scope="module", params=sorted(REST))
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
+    """One small cluster of each version."""
+    folder: Path = tmp_path_factory.mktemp("config")
+    manifest = folder / "manifest.yaml"
+    manifest.write_text(MANIFEST)
+    made = Configured(folder / "cluster", request.param)
+    try:
+        made.prepare()
+    except CannotRun as error:
+        pytest.skip(f"no local cluster: {error}")
+    try:
+        made.up(manifest)
+        made.until("the first configuration is in force", lambda: made.said("ConfigApplied")[0] == "True")
+        yield made
+    finally:
+        made.reset()
+
+
+def test_a_line_of_extra_conf_is_in_force_without_a_restart(cluster: Configured) -> None:
+    before = cluster.pods()
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("the running configuration has it", lambda: cluster.running("MinJobAge") == "301 sec")
+    cluster.until("it is published", lambda: "MinJobAge=301" in cluster.published())
+    cluster.until("the condition says so", lambda: cluster.said("ConfigApplied")[:2] == ("True", "InForce"))
+    assert cluster.pods() == before
+
+
+def test_a_file_of_the_users_own_is_in_force_when_it_changes(cluster: Configured) -> None:
+    patch = {"data": {"more.conf": "BatchStartTimeout=21\n"}}
+    cluster.kubectl("patch", "configmap", "files", "--type=merge", "-p", json.dumps(patch))
+    cluster.until("the running configuration has it", lambda: cluster.running("BatchStartTimeout") == "21 sec")
+
+
+def test_what_slurm_refuses_stays_outside_even_when_the_pod_is_made_anew(cluster: Configured) -> None:
+    good = cluster.published()
+    cluster.set_extra("MinJobAge=302\nJobSubmitPlugins=lua\n")
+    cluster.until("it is refused", lambda: cluster.said("ConfigValid")[1] == "SlurmRefused")
+    place, _, words = cluster.said("ConfigValid")[2].partition(": ")
+    line = int(place.removeprefix("slurm.conf:"))
+    candidate = cluster.get("configmap", "slurm-config-candidate")["data"]["slurm.conf"]
+    assert candidate.splitlines()[line - 1] == "JobSubmitPlugins=lua"
+    assert "job_submit" in words
+    assert cluster.published() == good
+    cluster.kubectl("delete", "pod", "slurm-controller-0")
+    cluster.until("slurmctld is back", lambda: cluster.condition("pod", "slurm-controller-0") == "True")
+    assert cluster.running("JobSubmitPlugins") == "(null)"
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("all is well again", lambda: cluster.said("ConfigApplied")[0] == "True")
+
+
+def test_what_the_linter_refuses_names_its_line_and_is_not_even_tried(cluster: Configured) -> None:
+    cluster.set_extra("MinJobAge=301\nBogus=1\n")
+    cluster.until("it is refused", lambda: cluster.said("ConfigValid")[1] == "LinterRefused")
+    assert "unknown key Bogus" in cluster.said("ConfigValid")[2]
+    assert "Bogus" not in cluster.get("configmap", "slurm-config-candidate")["data"]["slurm.conf"]
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("all is well again", lambda: cluster.said("ConfigValid")[0] == "True")
+
+
+def test_without_the_check_a_bad_one_is_rolled_back_and_slurmctld_never_restarts(cluster: Configured) -> None:
+    before = cluster.get("pod", "slurm-controller-0")["status"]["containerStatuses"][0]["containerID"]
+    cluster.kubectl("annotate", "controller", "slurm", "slinky.slurm.net/config-check=off")
+    cluster.set_extra("MinJobAge=301\nSchedulerType=sched/nosuch\n")
+    cluster.until("it is rolled back", lambda: cluster.said("ConfigValid")[1] == "RolledBack")
+    assert "sched/nosuch" in cluster.said("ConfigValid")[2]
+    assert "is UP" in cluster.admin("scontrol ping")
+    cluster.kubectl("annotate", "controller", "slurm", "slinky.slurm.net/config-check-")
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("all is well again", lambda: cluster.said("ConfigApplied")[0] == "True")
+    assert cluster.get("pod", "slurm-controller-0")["status"]["containerStatuses"][0]["containerID"] == before

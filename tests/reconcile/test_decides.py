@@ -1,0 +1,99 @@
+"""Which plans of a NodeSet are never made by a word of Slurm that was asked for in another turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.build import labels
+from slurm_operator.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    DeleteNode,
+    DeleteReservation,
+    Drain,
+    PatchMetadata,
+    PatchPodConditions,
+    Plan,
+    SlurmAction,
+    Tell,
+    Undrain,
+    UpdateNode,
+)
+from slurm_operator.plan.keys import KeyState
+from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.workers import KEY, SCALE_IN
+from slurm_operator.reconcile.nodeset import decides
+
+POD = ("v1", "Pod", "ns", "w-0", "uid-w-0")
+CLAIM = ("v1", "PersistentVolumeClaim", "ns", "scratch-w-0", "uid-c")
+NODESET = ("slinky.slurm.net/v1beta1", "NodeSet", "ns", "w", "nodeset")
+
+
+def new_pod(name: str) -> Create:
+    return Create({"kind": "Pod", "metadata": {"name": name, "namespace": "ns"}, "spec": {"hostname": name}})
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(Delete(*POD, "it may go"), id="a worker is deleted"),
+        pytest.param(Drain(("w-0",), "x"), id="a node is drained"),
+        pytest.param(Undrain(("w-0",)), id="a node is undrained"),
+        pytest.param(UpdateNode("w-0", {"comment": "x"}, "x"), id="a node record is changed"),
+        pytest.param(DeleteNode("w-0", "x"), id="a node record is deleted"),
+        pytest.param(DeleteReservation("r", "x"), id="a reservation is deleted"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.CONDEMNED: SCALE_IN}), id="a worker is condemned"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.CONDEMNED: None}), id="a worker is spared"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.RELEASED_FOR_KEY: "k"}), id="a worker is released"),
+        pytest.param(PatchMetadata(*CLAIM, owners=({"uid": "uid-w-0"},)), id="a claim goes with its worker"),
+        pytest.param(PatchMetadata(*NODESET, finalizers=()), id="a finalizer lets go"),
+        pytest.param(new_pod("w-0"), id="a worker is made that Slurm still has a record of"),
+    ],
+)
+def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Any, action: Action) -> None:
+    world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
+    assert decides(Plan(((action,),)), world)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(Apply({"kind": "Service", "metadata": {"name": "s"}}, None), id="an object is applied"),
+        pytest.param(new_pod("w-9"), id="a worker is made that Slurm does not know"),
+        pytest.param(PatchPodConditions("ns", "w-0", "uid-w-0", ()), id="a condition is written"),
+        pytest.param(PatchMetadata(*POD, labels={labels.POD_PROTECT: "true"}), id="a worker is protected"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.POD_DEADLINE: "x"}), id="a deadline is noted"),
+        pytest.param(Tell("ScalingUp", "x"), id="somebody is told"),
+    ],
+)
+def test_what_is_only_said_may_share_one(cluster: Any, action: Action) -> None:
+    world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
+    assert not decides(Plan(((action,),)), world)
+
+
+def test_every_write_to_slurm_decides(cluster: Any) -> None:
+    world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm())
+    for kind in SlurmAction.__args__:
+        # Only its type counts.
+        assert decides(Plan(((object.__new__(kind),),)), world)
+
+
+def test_a_nodeset_that_is_let_go_decides(cluster: Any) -> None:
+    world = cluster.world(cluster.nodeset(replicas=0), [], cluster.slurm(), deleting=True)
+    assert decides(Plan(), world)
+
+
+def test_a_worker_that_is_free_for_a_new_key_is_released_by_a_fresh_word(cluster: Any) -> None:
+    marks = {labels.CONDEMNED: KEY, labels.SLURM_KEY_HASH: "old"}
+    drained = cluster.node("w-0", "IDLE", "DRAIN", reason="slurm-operator: x")
+    key = KeyState(in_force="old", current="new")
+    pods = [cluster.pod("w-0", annotations=marks)]
+    world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.slurm(drained), key=key)
+    plan = plan_nodeset(world)
+    (patch,) = [each for each in plan.actions if isinstance(each, PatchMetadata)]
+    assert patch.annotations == {labels.RELEASED_FOR_KEY: "new"}
+    assert decides(plan, world)

@@ -1,0 +1,151 @@
+"""The life of a Partition under a whole operator: live where Slurm can, waited for when it goes, drift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import REF, small
+
+SHORT = {**REF, "nodeSets": ["compute"], "maxTime": "01:00:00"}
+
+
+def condition(world: World, type_: str, name: str = "short") -> tuple[str, str]:
+    found = world.custom("Partition", name)["status"]["conditions"]
+    return next((each["status"], each["reason"]) for each in found if each["type"] == type_)
+
+
+def shape(world: World, name: str = "short") -> dict[str, Any]:
+    return world.slurm.live_partitions.shapes[name]
+
+
+def conf(world: World) -> str:
+    return str(world.stored("configmaps", "slurm-config")["data"]["slurm.conf"])
+
+
+async def with_partition(world: World, **spec: Any) -> None:
+    await small(world, 2)
+    if world.release == "24.11":
+        image = {"slurmctld": {"image": "example.com/slurmctld:24.11-ubuntu24.04"}}
+        await world.patch("Controller", "slurm", {"spec": image})
+        await world.run()
+    await world.create("Partition", "short", {**SHORT, **spec})
+    await world.run()
+
+
+async def test_a_partition_is_made_live_and_written_down(world: World) -> None:
+    await with_partition(world)
+    assert shape(world)["maximums"]["time"]["number"] == 60
+    assert "PartitionName=short Nodes=compute" in conf(world)
+    assert condition(world, "Applied") == ("True", "InSlurm")
+    assert condition(world, "InSync") == ("True", "InSync")
+    assert world.custom("Partition", "short")["status"]["lastApply"]["way"] == "Live"
+
+
+async def test_a_change_is_live_before_it_is_in_the_file(world: World) -> None:
+    await with_partition(world)
+    await world.patch("Partition", "short", {"spec": {"state": "DRAIN", "maxTime": "02:00:00"}})
+    await world.run()
+    assert shape(world)["partition"]["state"] == ["DRAIN"]
+    assert shape(world)["maximums"]["time"]["number"] == 120
+    assert "State=DRAIN MaxTime=02:00:00" in conf(world)
+    assert condition(world, "Ready") == ("False", "NotUp")
+
+
+async def test_before_live_partitions_the_file_makes_the_change(old_slurm: World) -> None:
+    await with_partition(old_slurm)
+    assert condition(old_slurm, "Applied") == ("True", "InSlurm")
+    assert old_slurm.custom("Partition", "short")["status"]["lastApply"]["way"] == "Reconfigure"
+
+
+async def test_what_somebody_changes_in_slurm_is_reverted(world: World) -> None:
+    await with_partition(world)
+    world.slurm.live_partitions.set({"name": "short", "partition": {"state": ["DOWN"]}})
+    world.slurm.touch("partitions")
+    await world.run_for(12.0)
+    assert shape(world)["partition"]["state"] == ["UP"]
+    assert condition(world, "InSync") == ("True", "InSync")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param("Report", ("False", "Drifted"), id="reported"),
+        pytest.param("Keep", ("True", "DriftKept"), id="kept"),
+    ],
+)
+async def test_drift_is_left_where_the_owner_says_so(world: World, policy: str, expected: tuple[str, str]) -> None:
+    await with_partition(world, driftPolicy=policy)
+    world.slurm.live_partitions.set({"name": "short", "grace_time": 7})
+    world.slurm.touch("partitions")
+    await world.run_for(12.0)
+    assert shape(world)["grace_time"] == 7
+    assert condition(world, "InSync") == expected
+    rows = world.custom("Partition", "short")["status"]["drift"]
+    assert [(row["field"], row["wanted"], row["found"]) for row in rows] == [("GraceTime", "0", "7")]
+
+
+async def test_whoever_insists_wins_and_is_named(world: World) -> None:
+    await with_partition(world)
+    for _ in range(8):
+        world.slurm.live_partitions.set({"name": "short", "grace_time": 7})
+        world.slurm.touch("partitions")
+        await world.run_for(12.0)
+    assert shape(world)["grace_time"] == 7
+    assert condition(world, "InSync") == ("False", "DriftComesBack")
+    await world.patch("Partition", "short", {"spec": {"graceTime": 3}})
+    await world.run()
+    assert shape(world)["grace_time"] == 3
+
+
+async def test_deletion_waits_for_jobs_and_names_them(world: World) -> None:
+    await with_partition(world)
+    job = world.slurm.submit(100.0, "short")
+    await world.delete("Partition", "short")
+    await world.run_for(20.0)
+    assert condition(world, "Ready") == ("False", "WaitingForJobs")
+    assert str(job) in world.custom("Partition", "short")["status"]["conditions"][0]["message"]
+    assert shape(world)["partition"]["state"] == ["DRAIN"]
+    assert "PartitionName=short" in conf(world)
+    await world.run_for(120.0)
+    assert world.custom("Partition", "short") is None
+    assert "short" not in world.slurm.partitions
+    assert "PartitionName=short" not in conf(world)
+    assert world.slurm.jobs[job].state == "COMPLETED"
+
+
+async def test_before_live_partitions_deletion_waits_for_the_records_too(old_slurm: World) -> None:
+    await with_partition(old_slurm)
+    old_slurm.slurm.submit(10.0, "short")
+    await old_slurm.delete("Partition", "short")
+    await old_slurm.run_for(60.0)
+    assert condition(old_slurm, "Ready") == ("False", "WaitingForJobs")
+    await old_slurm.run_for(400.0)
+    assert old_slurm.custom("Partition", "short") is None
+    assert "short" not in old_slurm.slurm.partitions
+
+
+async def test_a_forced_deletion_lets_the_object_go_and_keeps_the_jobs(world: World) -> None:
+    await with_partition(world)
+    job = world.slurm.submit(100.0, "short")
+    forced = {"partition.slinky.slurm.net/force-delete": "true"}
+    await world.patch("Partition", "short", {"metadata": {"annotations": forced}})
+    await world.delete("Partition", "short")
+    await world.run_for(20.0)
+    assert world.custom("Partition", "short") is None
+    assert "short" in world.slurm.partitions
+    await world.run_for(120.0)
+    assert world.slurm.jobs[job].state == "COMPLETED"
+    assert "short" not in world.slurm.partitions
+
+
+async def test_deletion_does_not_hang_when_the_cluster_has_gone(world: World) -> None:
+    await with_partition(world)
+    await world.delete("RestApi", "slurm")
+    await world.delete("Partition", "short")
+    await world.run_for(20.0)
+    assert condition(world, "Ready") == ("Unknown", "SlurmUnreachable")
+    await world.delete("Controller", "slurm")
+    await world.run_for(20.0)
+    assert world.custom("Partition", "short") is None

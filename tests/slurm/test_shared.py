@@ -1,0 +1,89 @@
+"""One answer for many turns: who asks, who listens, and when nobody may rely on what another was told."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slurm_operator.slurm.shared import Shared
+
+
+class Slurm:
+    """Counts how often it is asked; time stands still unless a test moves it."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.asked = 0
+        self.heard = asyncio.Event()
+        self.shared: Shared[int] = Shared(lambda: self.time)
+
+    async def ask(self) -> int:
+        self.asked += 1
+        self.heard.set()
+        await asyncio.sleep(0)
+        return self.asked
+
+    async def turn(self, who: str, *, fresh: bool = False) -> tuple[int, bool]:
+        return await self.shared.get(who, self.ask, fresh=fresh)
+
+
+async def test_turns_at_the_same_time_share_one_question() -> None:
+    slurm = Slurm()
+    found = await asyncio.gather(*(slurm.turn(f"nodeset-{number}") for number in range(20)))
+    assert slurm.asked == 1
+    assert sorted(shared for _, shared in found) == [False, *[True] * 19]
+
+
+async def test_whoever_comes_back_asks_and_the_others_listen() -> None:
+    slurm = Slurm()
+    for second in range(10):
+        for number in range(20):
+            slurm.time = 5.0 * second + number * 0.25
+            await slurm.turn(f"nodeset-{number}")
+    assert slurm.asked == 10
+
+
+async def test_one_that_waits_asks_for_all() -> None:
+    slurm = Slurm()
+    await slurm.turn("quiet")
+    for second in range(1, 6):
+        slurm.time = float(second)
+        assert await slurm.turn("waits") == ((1, True) if second == 1 else (second, False))
+    assert await slurm.turn("quiet") == (5, True)
+
+
+async def test_many_turns_of_one_within_a_second_cost_one_question() -> None:
+    slurm = Slurm()
+    for _ in range(8):
+        await slurm.turn("nodeset")
+        slurm.time += 0.1
+    assert slurm.asked == 1
+
+
+async def test_a_decision_is_never_made_by_what_another_was_told() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    assert await slurm.turn("two", fresh=True) == (2, False)
+    assert await slurm.turn("one") == (2, True)
+
+
+async def test_an_old_answer_serves_nobody() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    slurm.time = 6.0
+    assert await slurm.turn("two") == (2, False)
+
+
+async def test_after_a_write_everybody_asks_anew() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    slurm.shared.expire()
+    assert await slurm.turn("two") == (2, False)
+
+
+async def test_an_answer_that_was_on_its_way_during_a_write_is_not_shared() -> None:
+    slurm = Slurm()
+    asking = asyncio.create_task(slurm.turn("one"))
+    await slurm.heard.wait()
+    slurm.shared.expire()
+    assert await asking == (1, False)
+    assert await slurm.turn("two") == (2, False)

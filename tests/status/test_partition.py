@@ -1,0 +1,96 @@
+"""What a Partition says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_operator.api.partition import Drift
+from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Verdict
+from slurm_operator.plan.partition_fields import Difference
+from slurm_operator.slurm.model import Job, Node, Partition, Unknown
+from slurm_operator.status import partition as status
+from slurm_operator.status.partition import Seen
+
+LINE = "PartitionName=p Nodes=compute"
+GOOD = Verdict("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE)
+TAKEN = Verdict("Partition", "p", "p", NAME_TAKEN, "the name is taken")
+EDITED = Verdict("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE, removed_nodes=("n1",))
+UP = Partition(name="p", states=frozenset({"UP"}), total_nodes=3)
+DOWN = Partition(name="p", states=frozenset({"DOWN"}), total_nodes=3)
+EMPTY = Partition(name="p", states=frozenset({"UP"}))
+LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param(Seen(GOOD, UP), "Accepted InSlurm InSync Up", id="all is well"),
+        pytest.param(Seen(TAKEN, UP), "-NameTaken -NameTaken -NameTaken", id="not in slurm.conf"),
+        pytest.param(Seen(GOOD, Unknown("no answer")), "Accepted ?SlurmUnreachable ?SlurmUnreachable", id="blind"),
+        pytest.param(Seen(GOOD, None), "Accepted -NotInSlurmYet -NotInSlurmYet", id="not there yet"),
+        pytest.param(Seen(GOOD, None, refused="no"), "Accepted -RefusedBySlurm -RefusedBySlurm", id="refused"),
+        pytest.param(Seen(GOOD, UP, refused="no"), "Accepted -RefusedBySlurm InSync Up", id="a change was refused"),
+        pytest.param(Seen(GOOD, UP, pending=LATE), "Accepted -NotInSlurmYet InSync Up", id="a change is on its way"),
+        pytest.param(
+            Seen(GOOD, UP, unsettable=("CpuBind",)), "Accepted -NeedsNewPartition InSync Up", id="not for this one"
+        ),
+        pytest.param(Seen(GOOD, UP, drift=LATE), "Accepted InSlurm -Reverting Up", id="drift is reverted"),
+        pytest.param(Seen(GOOD, UP, drift=LATE, policy="Report"), "Accepted InSlurm -Drifted Up", id="reported"),
+        pytest.param(Seen(GOOD, UP, drift=LATE, policy="Keep"), "Accepted InSlurm DriftKept Up", id="kept"),
+        pytest.param(Seen(GOOD, UP, drift=LATE, given_up=True), "Accepted InSlurm -DriftComesBack Up", id="given up"),
+        pytest.param(
+            Seen(GOOD, None, drift=LATE, policy="Report"),
+            "Accepted -NotInSlurm -Drifted -NotInSlurm",
+            id="deleted by hand",
+        ),
+        pytest.param(Seen(GOOD, DOWN), "Accepted InSlurm InSync -NotUp", id="down"),
+        pytest.param(Seen(GOOD, EMPTY), "Accepted InSlurm InSync -NoNodes", id="without nodes"),
+        pytest.param(
+            Seen(EDITED, UP), "NodesNotTakenOut InSlurm InSync Up", id="hosts that only a live change takes out"
+        ),
+        pytest.param(Seen(EDITED, UP, live_way=True), "Accepted InSlurm InSync Up", id="and it did"),
+    ],
+)
+def test_conditions(seen: Seen, expected: str) -> None:
+    sign = {"True": "", "False": "-", "Unknown": "?"}
+    assert " ".join(sign[each.truth.value] + each.reason for each in status.statements(seen)) == expected
+
+
+def test_drift_is_told_with_both_values() -> None:
+    said = status.statements(Seen(GOOD, UP, drift=LATE, policy="Report"))
+    assert "MaxTime is UNLIMITED, not 01:00:00" in next(each.message for each in said if each.type == "InSync")
+
+
+def test_a_row_of_drift_keeps_its_time_while_it_is_the_same() -> None:
+    before = (Drift(field="MaxTime", wanted="x", found="UNLIMITED", since="then"),)
+    other = Difference("State", "UP", "DOWN")
+    rows = status.drift_rows(before, [*LATE, other], "now")
+    assert [(row["field"], row["since"]) for row in rows] == [("MaxTime", "then"), ("State", "now")]
+    changed = status.drift_rows(before, [Difference("MaxTime", "01:00:00", "00:05:00")], "now")
+    assert changed[0]["since"] == "now"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "finished_too", "reason", "words"),
+    [
+        pytest.param((7, 8), False, "WaitingForJobs", "jobs 7, 8", id="jobs"),
+        pytest.param(tuple(range(12)), False, "WaitingForJobs", "and 2 more", id="many jobs"),
+        pytest.param((7,), True, "WaitingForJobs", "records of jobs 7", id="records"),
+        pytest.param((), False, "Deleting", "taken out", id="none"),
+        pytest.param(Unknown("no answer"), False, "SlurmUnreachable", "no answer", id="nobody knows"),
+    ],
+)
+def test_who_is_waited_for_is_named(
+    jobs: tuple[int, ...] | Unknown, finished_too: bool, reason: str, words: str
+) -> None:
+    (said,) = status.deleting("p", jobs, finished_too=finished_too)
+    assert said.reason == reason
+    assert words in said.message
+
+
+def test_counts() -> None:
+    nodes = [Node(name="n0", cpus=2, partitions=("p",)), Node(name="n1", cpus=4, partitions=("q",))]
+    states = [("p", "RUNNING"), ("q,p", "PENDING"), ("q", "RUNNING"), ("p", "COMPLETED")]
+    jobs = [Job(job_id=at, partition=name, states=frozenset({state})) for at, (name, state) in enumerate(states)]
+    assert status.fields(UP, nodes, jobs) == {"nodes": 3, "cpus": 2, "runningJobs": 1, "pendingJobs": 1}
+    assert status.fields(None, nodes, jobs) == {}
