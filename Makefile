@@ -9,10 +9,13 @@ WORKERS ?= 2
 CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slurm/test_conf*.py) tests/slurm/test_hostlist.py
 # A TLS connection to a server that is being stopped may close after its event loop has: no fault of the test at hand.
 LATE_CLOSE := -W "ignore:unclosed:ResourceWarning"
+# What takes minutes on real Slurm: `make test-long` runs it, CI does not.
+LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_vet.py) \
+  $(addprefix tests/real/local/,test_config.py test_faults.py test_kills.py test_partitions.py test_seeds.py test_why.py)
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm differential
+.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -61,8 +64,11 @@ soak: $(STAMP) ## Change and kill everything round hundreds of jobs for SOAK_SEC
 soak-short: $(STAMP) ## The same for three minutes
 	@$(BIN)/python -m pytest -n 0 -s tests/real/local/test_soak.py
 
-test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian (needs root)
-	@$(BIN)/python -m pytest -n 0 --ignore=tests/real/local/e2e --ignore=tests/real/local/test_soak.py tests/real/slurm tests/real/local
+test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian that are quick (needs root)
+	@$(BIN)/python -m pytest -n 0 $(addprefix --ignore=,tests/real/local/e2e tests/real/local/test_soak.py $(LONG)) tests/real/slurm tests/real/local
+
+test-long: $(STAMP) ## Run those that are not: bad configurations, kills, faults, documents, diagnoses (needs root; half an hour)
+	@$(BIN)/python -m pytest -n 0 $(LONG)
 
 kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on it (needs root; fifteen minutes)
 	@KILLS=50 $(BIN)/python -m pytest -n 0 -s tests/real/local/test_kills.py

@@ -113,7 +113,7 @@ def test_room_for_nodes(replicas: int, daemon: bool, nodes: int, room: int) -> N
     ],
 )
 def test_lists_of_operator_and_user_are_merged(extra: str, merged: list[Any]) -> None:
-    assert list(build.merged(conf.parse(extra), build.managed(controller(), refs()))) == merged
+    assert list(build.merged(conf.parse(extra), build.managed(controller(), live_partitions=False))) == merged
 
 
 @pytest.mark.parametrize(

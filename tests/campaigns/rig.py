@@ -164,6 +164,15 @@ class World:
         logging.getLogger("slurm_operator").addHandler(self._log)
         await self.start_operator()
 
+    async def serve_monitors(self) -> None:
+        """Somebody installs the Prometheus operator."""
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"plural": "servicemonitors", "singular": "servicemonitor", "kind": "ServiceMonitor"}
+        spec = {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        body = {"metadata": {"name": "servicemonitors.monitoring.coreos.com"}, "spec": spec}
+        await self.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+
     async def close(self) -> None:
         """The end of the world."""
         logging.getLogger("slurm_operator").removeHandler(self._log)
@@ -229,6 +238,7 @@ class World:
         self.operator.writer.before = self._before
         self.operator.writer.after = self._after
         self.operator.sources.want(self.operator.source_names)
+        await self.operator.served.look()
         while self.operator.sources.unsynced():
             await settle()
             if self.operator.sources.unsynced() and not self.clock.fire_next():

@@ -64,6 +64,9 @@ _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete
 
 def rights_of(request: Request) -> set[Used]:
     """What a request takes."""
+    if request.what.startswith("discovery "):
+        # Every account may ask what is served.
+        return set()
     group, resource, name = _address(request.path)
     if request.method != "GET":
         verbs = {_VERBS[request.method]}
@@ -167,6 +170,18 @@ async def leadership_is_taken_and_kept(world: World) -> None:
     await lease.update(replace(made, holder="b"))
 
 
+async def metrics_are_watched(world: World) -> None:
+    """A ServiceMonitor that comes and goes, in a cluster that serves them."""
+    await world.serve_monitors()
+    await world.stop_operator()
+    await world.start_operator()
+    metrics = {"enabled": True, "serviceMonitor": {"enabled": True}}
+    await world.create("Controller", "slurm", {**KEYS, "metrics": metrics})
+    await world.run()
+    await world.patch("Controller", "slurm", {"spec": {"metrics": {"serviceMonitor": {"enabled": False}}}})
+    await world.run()
+
+
 async def metrics_are_asked_for(world: World) -> None:
     """Who may read metrics is for Kubernetes to say; the embedded server cannot, so both are asked by hand."""
     client = Client(world.wire)
@@ -184,6 +199,7 @@ LIVES: dict[str, Callable[[World], Awaitable[None]]] = {
     "events": an_event_outlives_the_operator,
     "leadership": leadership_is_taken_and_kept,
     "metrics": metrics_are_asked_for,
+    "monitors": metrics_are_watched,
 }
 
 

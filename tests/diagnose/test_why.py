@@ -183,7 +183,7 @@ CASES: dict[str, tuple[str, Facts, str]] = {
     "a Secret that is not there": (
         "compute-0",
         cluster(waiting("compute-0", "CreateContainerConfigError", 'secret "x" not found')),
-        "ContainerNotMade",
+        "SecretMissing",
     ),
     "a volume that cannot be mounted": (
         "compute-0",
@@ -283,10 +283,10 @@ CASES: dict[str, tuple[str, Facts, str]] = {
                 "slurm",
                 {},
                 condition("Ready", "True"),
-                condition("ConfigValid", "False", "Trial", "line 3"),
+                condition("ConfigValid", "False", "SlurmRefused", "line 3"),
             )
         ),
-        "ConfigValidNo",
+        "SlurmRefused",
     ),
     "a subPath mount": ("controller/slurm", cluster(sub_path()), "SubPathMount"),
     "a partition that is drained on purpose": (

@@ -197,6 +197,20 @@ class LaggingDaemon(Part, frozen=True, kw_only=True):
     why: Annotated[str, doc("What it runs with, as far as is known.")]
 
 
+class DaemonCensus(Part, frozen=True, kw_only=True):
+    """Which configuration the daemons of one kind run with, as far as it is known."""
+
+    daemon: Annotated[str, doc("slurmctld, slurmd, slurmrestd or login.")]
+    total: Annotated[Count, doc("How many there are.")]
+    current: Annotated[Count, doc("How many run with the configuration in force.")]
+    behind: Annotated[Count, doc("How many run with another one.")] = 0
+    unknown: Annotated[Count, doc("Of how many nobody can say.")] = 0
+    names: Annotated[
+        tuple[str, ...], doc("The first few that are not current.", max_items=5, x_kubernetes_list_type="atomic")
+    ] = ()
+    why: Annotated[str | None, doc("Why they are not counted as current.")] = None
+
+
 class ConfigStatus(Part, frozen=True, kw_only=True):
     """The configuration: what is in force, and what is on its way."""
 
@@ -207,6 +221,13 @@ class ConfigStatus(Part, frozen=True, kw_only=True):
     stages: Annotated[ConfigStages | None, doc("The share of each stage.")] = None
     lagging: Annotated[
         tuple[LaggingDaemon, ...], doc("Daemons that run with another one.", x_kubernetes_list_type="atomic")
+    ] = ()
+    last_read: Annotated[
+        str | None, doc("When slurmctld last read its files, and sent them to every slurmd.", format="date-time")
+    ] = None
+    daemons: Annotated[
+        tuple[DaemonCensus, ...],
+        doc("Who runs with the configuration in force.", x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["daemon"]),
     ] = ()
 
 

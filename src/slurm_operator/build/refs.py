@@ -28,7 +28,7 @@ class Refs:
     accountings: Mapping[str, Accounting] = field(default_factory=dict)
     nodesets: tuple[NodeSet, ...] = ()
     partitions: tuple[Partition, ...] = ()
-    # The Controllers that have a RestApi: only there can partitions be changed live.
+    # The Controllers with a RestApi that may change partitions: only there can it be done live.
     served: frozenset[str] = frozenset()
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ sorted, so the same world always gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_operator.api import text
@@ -16,6 +16,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import LocalObjectReference
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import Path
+from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import images, names, partition
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.partition import Claimed, Verdict
@@ -29,6 +30,7 @@ ETC = "/etc/slurm"
 
 # The first Slurm whose slurmrestd makes, changes and deletes partitions.
 LIVE_PARTITIONS = (26, 5)
+EXTRA_HEADER = "### EXTRA CONFIG ###"
 
 FEWEST_NODES = 1024
 MOST_NODES = 65533
@@ -68,24 +70,26 @@ class SlurmConf:
     partitions: tuple[Verdict, ...] = ()
 
 
-def slurm_conf(cr: Controller, refs: Refs) -> SlurmConf:
-    """The slurm.conf of a cluster."""
+def slurm_conf(cr: Controller, refs: Refs, *, live_partitions: bool | None = None) -> SlurmConf:
+    """The slurm.conf of a cluster; `live_partitions` is what slurmrestd offers, None where it has not said."""
     if cr.spec.external:
         return SlurmConf(write(_external(cr, refs)))
     extra = extra_conf(cr.spec.extra_conf)
     document = conf.parse(extra)
+    live = takes_partitions_live(cr, refs) if live_partitions is None else live_partitions
+    own = managed(cr, live_partitions=live)
     nodesets = refs.nodesets_of(cr)
     found = tuple(partition.verdicts(nodesets, refs.partitions_of(cr), claimed(document)))
     sections: list[Section] = [
         ("GENERAL", _general(cr, nodesets, refs, document)),
         ("LOGGING", _logging()),
-        ("PLUGINS & PARAMETERS", _plugins(cr, refs)),
+        ("PLUGINS & PARAMETERS", _plugins(cr, own)),
         ("ACCOUNTING", accounting_lines(refs.accounting_of(cr))),
         ("SLURMCTLD PROLOG & EPILOG", list(_slurmctld_scripts(cr, refs))),
         ("PROLOG & EPILOG", list(_scripts(cr, refs))),
         ("NODESET & PARTITION", list(_nodes_and_partitions(nodesets, found))),
         ("EXTRA CONFIG", [extra] if extra else []),
-        ("MERGED CONFIG", list(merged(document, managed(cr, refs)))),
+        ("MERGED CONFIG", list(merged(document, own))),
     ]
     return SlurmConf(write(section for section in sections if section[1]), found)
 
@@ -189,7 +193,7 @@ def _logging() -> list[Line]:
     ]
 
 
-def managed(cr: Controller, refs: Refs) -> dict[str, tuple[str, ...]]:
+def managed(cr: Controller, *, live_partitions: bool) -> dict[str, tuple[str, ...]]:
     """List options that the operator needs; a user's items are added to them."""
     own: dict[str, tuple[str, ...]] = {
         AUTH_ALT: jwt_parameters(has_jwks=cr.spec.jwks_key_ref is not None),
@@ -197,7 +201,7 @@ def managed(cr: Controller, refs: Refs) -> dict[str, tuple[str, ...]]:
         CTLD_PARAMETERS: ("enable_configless", "reconfig_on_restart"),
     }
     # Without it a reconfigure or restart forgets what was changed live; with it, what only the file says is ignored.
-    return {**own, RECONFIG_FLAGS: ("KeepPartInfo",)} if takes_partitions_live(cr, refs) else own
+    return {**own, RECONFIG_FLAGS: ("KeepPartInfo",)} if live_partitions else own
 
 
 def takes_partitions_live(cr: Controller, refs: Refs) -> bool:
@@ -206,14 +210,25 @@ def takes_partitions_live(cr: Controller, refs: Refs) -> bool:
     return cr.name in refs.served and version is not None and version >= LIVE_PARTITIONS
 
 
+def may_serve_partitions(restapi: RestApi) -> bool:
+    """Whether the image of a slurmrestd does not tell that it is too old to change partitions."""
+    version = images.slurm_version(images.of(restapi.spec.slurmrestd, "slurmrestd"))
+    return version is None or version >= LIVE_PARTITIONS
+
+
+def keeps_partitions(text: str) -> bool:
+    """Whether a slurm.conf that was written here counts on live partitions."""
+    return f"{RECONFIG_FLAGS}=KeepPartInfo" in text.partition(EXTRA_HEADER)[0].splitlines()
+
+
 def jwt_parameters(*, has_jwks: bool) -> tuple[str, ...]:
     """Where auth/jwt finds its keys."""
     jwt = f"jwt_key={ETC}/jwt.key"
     return (jwt, f"jwks={ETC}/jwks.json") if has_jwks else (jwt,)
 
 
-def _plugins(cr: Controller, refs: Refs) -> list[Line]:
-    own = {key: ",".join(items) for key, items in managed(cr, refs).items()}
+def _plugins(cr: Controller, needed: Mapping[str, tuple[str, ...]]) -> list[Line]:
+    own = {key: ",".join(items) for key, items in needed.items()}
     lines: list[Line] = [
         ("AuthType", "auth/slurm"),
         ("CredType", "cred/slurm"),

@@ -54,7 +54,10 @@ async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, 
     elector = operator.elector
     health = health_app(
         healthy={"workers": stuck_workers(operator.controllers.values(), operator.clock)},
-        ready={"caches": lambda: ", ".join(operator.sources.unsynced()) or None},
+        ready={
+            "caches": lambda: ", ".join(operator.sources.unsynced()) or None,
+            "rights": lambda: "; ".join(f"{name} {why}" for name, why in operator.sources.refused().items()) or None,
+        },
         leading=(lambda: elector.is_leader) if elector is not None else None,
     )
     await serving.start(stack, settings, health, metrics, operator.writer.client)

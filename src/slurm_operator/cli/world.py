@@ -25,6 +25,7 @@ from slurm_operator.api.validate import decode
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import Worker
 from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.cli import findings
 from slurm_operator.cli.findings import Finding
 from slurm_operator.cli.manifests import Manifest, Problem, read
@@ -68,7 +69,7 @@ class World:
             accountings={each.name: each for each in by_kind[Accounting] if isinstance(each, Accounting)},
             nodesets=tuple(each for each in by_kind[NodeSet] if isinstance(each, NodeSet)),
             partitions=tuple(each for each in by_kind[Partition] if isinstance(each, Partition)),
-            served=frozenset(each.spec.controller_ref.name for each in by_kind[RestApi] if isinstance(each, RestApi)),
+            served=frozenset(_served(by_kind[RestApi])),
             config_maps={name: dict(text_data(manifest.value)) for name, manifest in here.config_maps.items()},
             secrets={name: dict(_secret_data(manifest.value)) for name, manifest in here.secrets.items()},
             kubernetes_nodes=len(self.nodes),
@@ -86,6 +87,11 @@ class World:
 def _of_kind(namespace: Namespace, kind: type[Resource]) -> list[Resource]:
     loaded = (each.resource for each in namespace.resources.values() if isinstance(each.resource, kind))
     return sorted(loaded, key=lambda resource: resource.name)
+
+
+def _served(restapis: Iterable[Resource]) -> Iterator[str]:
+    mine = (each for each in restapis if isinstance(each, RestApi))
+    return (each.spec.controller_ref.name for each in mine if may_serve_partitions(each))
 
 
 def load(paths: Iterable[str], stdin: BinaryIO | None = None) -> World:

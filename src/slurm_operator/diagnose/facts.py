@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from slurm_operator.build import labels
@@ -82,6 +83,8 @@ class Facts:
     slurm: Mapping[str, Slurm | Silence] = field(default_factory=dict)
     # The last lines of containers that are not well, by pod and container.
     logs: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    # When it was looked at, as Kubernetes writes times; empty when nobody said.
+    now: str = ""
 
     def get(self, kind: str, name: str) -> Object | None:
         """One object."""
@@ -104,6 +107,17 @@ class Facts:
     def slurm_of(self, controller: str) -> Slurm | Silence:
         """A cluster's own word."""
         return self.slurm.get(controller, Silence(f"Controller {controller!r} was not asked"))
+
+
+def seconds_since(facts: Facts, item: Object) -> float | None:
+    """How long ago somebody last wrote what an object wants, by the API server's record; None when it has none."""
+    metadata = item.get("metadata") or {}
+    entries = [each for each in metadata.get("managedFields") or () if not each.get("subresource")]
+    times = [str(each["time"]) for each in entries if each.get("time")] or [str(metadata.get("creationTimestamp", ""))]
+    try:
+        return (datetime.fromisoformat(facts.now) - datetime.fromisoformat(max(times))).total_seconds()
+    except (ValueError, TypeError):
+        return None
 
 
 def _regards(event: Object, kind: str, name: str) -> bool:

@@ -15,6 +15,7 @@ from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, 
 IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 MOUNT_REASONS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 OUT_OF_MEMORY = "OOMKilled"
+MISSING = re.compile(r'(?i)\b(secret|configmap) "(?:[^"/]*/)?([^"/]+)" not found')
 
 # What daemons say when something else is wrong than they themselves: (pattern, code, sentence).
 WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = (
@@ -108,6 +109,7 @@ def _reading(message: str) -> tuple[str, str]:
         ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
         ("taint", "Tainted", "the nodes have taints that the pod does not tolerate"),
         ("unschedulable", "NodesCordoned", "the nodes are cordoned"),
+        ("volume node affinity", "VolumeElsewhere", "a volume of it is bound to a node that does not take it"),
         ("node affinity", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
         ("node selector", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
         ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
@@ -173,12 +175,25 @@ def _volumes(facts: Facts, pod: Object) -> Cause | None:
         return None
     for event in reversed(facts.events_of("Pod", name_of(pod))):
         if event.get("reason") in MOUNT_REASONS:
-            return Cause(
+            return _missing(facts, pod, str(event.get("message", ""))) or Cause(
                 "VolumeNotMounted",
                 f"a volume of pod {name_of(pod)} cannot be mounted: {event.get('message', '')}",
                 _kubectl(facts, f"describe pod {name_of(pod)}"),
             )
     return None
+
+
+def _missing(facts: Facts, pod: Object, message: str) -> Cause | None:
+    """An object that the kubelet looked for in vain."""
+    found = MISSING.search(message)
+    if found is None:
+        return None
+    kind = {"secret": "Secret", "configmap": "ConfigMap"}[found[1].lower()]
+    return Cause(
+        f"{kind}Missing",
+        f"pod {name_of(pod)} waits for the {kind} {found[2]!r}, which does not exist",
+        _kubectl(facts, f"get {kind.lower()} {found[2]}"),
+    )
 
 
 def _statuses(pod: Object) -> Iterator[Mapping[str, Any]]:
@@ -205,7 +220,7 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     if reason in ("CreateContainerConfigError", "CreateContainerError"):
-        return Cause(
+        return _missing(facts, pod, message) or Cause(
             "ContainerNotMade",
             f"container {name} cannot be made: {message or reason}",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
@@ -265,5 +280,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     if known is not None:
         return Cause(known[0], known[1], command)
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
-    said = f": {probes[-1].get('message')}" if probes else ", and its probe has not succeeded yet"
-    return Cause("ProbeFails", f"container {container} of pod {name_of(pod)} runs but is not ready{said}", command)
+    runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
+    if not probes:
+        return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command)
+    return Cause("ProbeFails", f"{runs}: {probes[-1].get('message')}", command)

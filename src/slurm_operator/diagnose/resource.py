@@ -19,6 +19,7 @@ from slurm_operator.diagnose.facts import (
     controller_of,
     host_of,
     name_of,
+    seconds_since,
     spec_of,
     status_of,
 )
@@ -37,6 +38,8 @@ FAULTS = frozenset(
         *("SecondDefault", "NotSupported", "Forbidden", "Invalid", "ConfigInvalid", "RolledBack", "Refused"),
     }
 )
+# It looks within milliseconds; this is long for it, and short for whoever asks.
+OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
 
 
@@ -47,7 +50,17 @@ def why(facts: Facts, kind: str, name: str) -> Answer:
         return Unseen(
             f"there is no {kind} {name!r} in namespace {facts.namespace}", f"kubectl get {BY_NAME[kind].plural} -A"
         )
-    for look in (_fault, _unseen_by_operator, _controller, _no_pods, _pods, _configuration, _workers, _unready):
+    for look in (
+        _fault,
+        _unseen_by_operator,
+        _controller,
+        _no_pods,
+        _pods,
+        _configuration,
+        _rest_api,
+        _workers,
+        _unready,
+    ):
         cause = look(facts, kind, resource)
         if cause is not None:
             return cause
@@ -75,6 +88,13 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
     seen = status_of(resource).get("observedGeneration")
     if seen is not None and (generation is None or int(seen) >= int(generation)):
         return None
+    ago = seconds_since(facts, resource)
+    if ago is not None and ago < OPERATOR_SECONDS:
+        return Cause(
+            "JustChanged",
+            f"{kind} {name_of(resource)} was changed {max(ago, 0):.0f} s ago, and the operator has not looked yet",
+            _describe(facts, kind, name_of(resource)),
+        )
     said = "has never looked at it" if seen is None else "has not looked at its last change"
     return Cause(
         "OperatorAbsent",
@@ -112,11 +132,12 @@ def _no_pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
     spec = spec_of(resource)
     if spec.get("external"):
         return None
-    if kind == "NodeSet" and spec.get("replicas") == 0:
+    if spec.get("replicas") == 0:
         return Cause(
             "ScaledToZero",
-            f"NodeSet {name_of(resource)} has no workers, since its replicas are 0",
-            f"kubectl -n {facts.namespace} scale nodeset/{name_of(resource)} --replicas=1",
+            f"{kind} {name_of(resource)} has no pods, since its replicas are 0",
+            f"kubectl -n {facts.namespace} patch {kind.lower()} {name_of(resource)} --type=merge "
+            """-p '{"spec":{"replicas":1}}'""",
         )
     return _refused_pod(facts, resource)
 
@@ -169,7 +190,7 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
         condition = condition_of(resource, each) or {}
         if condition.get("status") == "False":
             return Cause(
-                f"{each}No",
+                str(condition.get("reason") or f"{each}No"),
                 f"the configuration is not in effect: {condition.get('message', '')}",
                 f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
             )
@@ -195,6 +216,27 @@ def _workers(facts: Facts, kind: str, resource: Object) -> Cause | None:
         answer = nodes.why(facts, host_of(pod))
         if isinstance(answer, Cause) and answer.code != "PodIsEnding":
             return answer.under(f"NodeSet {name_of(resource)} has worker {host_of(pod)}")
+    return None
+
+
+def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """The operator asks Slurm through a RestApi of the cluster; without one its word is old."""
+    reachable = condition_of(resource, "SlurmReachable") or {}
+    if kind != "NodeSet" or reachable.get("status") in ("True", None):
+        return None
+    owner, step = controller_of(resource), f"the operator cannot ask Slurm for NodeSet {name_of(resource)}"
+    mine = [each for each in facts.every("RestApi") if controller_of(each) == owner]
+    if not mine:
+        return Cause(
+            "RestApiMissing",
+            f"Controller {owner!r} has no RestApi, through which the operator asks Slurm",
+            f"kubectl -n {facts.namespace} get restapis.slinky.slurm.net",
+            (step,),
+        )
+    for each in mine:
+        answer = why(facts, "RestApi", name_of(each))
+        if isinstance(answer, Cause):
+            return answer.under(step)
     return None
 
 

@@ -25,7 +25,7 @@ from typing import Generic
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.collector import PROCESS, Collector
 from slurm_operator.kube.decode import Bookmark, Changed, Deleted, Spoilt, Unreadable, WatchEvent
-from slurm_operator.kube.errors import BadAnswer, Expired, KubeError
+from slurm_operator.kube.errors import BadAnswer, Expired, Forbidden, KubeError
 from slurm_operator.kube.objects import Resource, T
 from slurm_operator.kube.store import Change, Index, Key, Store, key_of
 from slurm_operator.kube.timing import Backoff, Timing
@@ -85,6 +85,11 @@ class Cache(Generic[T]):
     def synced(self) -> bool:
         """Whether a whole list has been read since the start."""
         return self._synced.is_set()
+
+    @property
+    def refusal(self) -> str:
+        """Why the server does not let us read the first list; empty when it has, or something else is wrong."""
+        return str(self.last_error) if not self.synced and isinstance(self.last_error, Forbidden) else ""
 
     @property
     def resource_version(self) -> str:

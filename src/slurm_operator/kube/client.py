@@ -26,6 +26,7 @@ from slurm_operator.kube.decode import (
     decode_event,
     decode_object,
     decode_page,
+    decode_served,
     decode_status,
     split_lines,
 )
@@ -33,6 +34,7 @@ from slurm_operator.kube.errors import (
     BadAnswer,
     Expired,
     KubeError,
+    NotFound,
     ServerError,
     ServerTimeout,
     TooManyRequests,
@@ -113,6 +115,14 @@ class Client:
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """One object."""
         return await self._object(requests.get(resource, namespace, name), resource.type)
+
+    async def serves(self, resource: Resource[Any]) -> bool:
+        """Whether the server knows this kind."""
+        try:
+            body = await self.send(requests.discovery(resource))
+        except NotFound:
+            return False
+        return resource.plural in decode_served(body)
 
     async def get_scale(self, resource: Resource[Any], name: str, namespace: str = "") -> Scale:
         """The scale subresource of one object."""

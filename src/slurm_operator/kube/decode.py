@@ -121,6 +121,22 @@ def codec(wanted: type[T]) -> Codec[T]:
     )
 
 
+class _ServedKind(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _ServedKinds(msgspec.Struct, frozen=True):
+    resources: tuple[_ServedKind, ...] = ()
+
+
+def decode_served(body: bytes) -> frozenset[str]:
+    """The plural names in the discovery page of one group and version."""
+    try:
+        return frozenset(each.name for each in msgspec.json.decode(body, type=_ServedKinds).resources)
+    except msgspec.MsgspecError as error:
+        raise BadAnswer(f"discovery: the answer is not a list of kinds: {error}") from error
+
+
 def decode_object(body: bytes, wanted: type[T], what: str) -> T:
     """One object; a Status where an object was asked for is an error even when the code was 200."""
     try:

@@ -159,6 +159,12 @@ def get(resource: Resource[Any], namespace: str, name: str, subresource: str = "
     return _object("GET", resource, namespace, name, subresource, repeat=Repeat.ALWAYS)
 
 
+def discovery(resource: Resource[Any]) -> Request:
+    """Read which kinds the resource's group has."""
+    path, _, _ = path_of(resource).rpartition("/")
+    return Request(method="GET", path=path, what=f"discovery of {resource.plural}", repeat=Repeat.ALWAYS)
+
+
 def list_page(
     resource: Resource[Any], namespace: str = "", *, limit: int = 0, token: str = "", **selection: Unpack[Selection]
 ) -> Request:

@@ -60,6 +60,8 @@ OPERATOR = (
     Right("", ("pods/finalizers",), ("update",)),
     Right("apps", ("controllerrevisions", "deployments", "statefulsets"), (*READ, *APPLY, "delete")),
     Right("policy", ("poddisruptionbudgets",), (*READ, *APPLY, "delete")),
+    # Where the Prometheus operator is installed; elsewhere nobody can use it.
+    Right("monitoring.coreos.com", ("servicemonitors",), (*READ, *APPLY, "delete")),
     Right("events.k8s.io", ("events",), ("get", "create", "patch")),
     Right("", ("nodes",), READ, Scope.CLUSTER),
     Right("coordination.k8s.io", ("leases",), ("create",), Scope.OWN),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -187,8 +187,12 @@ class SourceSet:
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         metrics: Metrics | None = None,
+        optional: Collection[str] = (),
+        refusal: Callable[[Any], str] = lambda _: "",
     ) -> None:
+        """`optional` sources are waited for by nobody; `refusal` says why a source will not come by waiting."""
         self._factories = dict(factories)
+        self._optional, self._refusal = frozenset(optional), refusal
         self._clock: Clock = clock or SystemClock()
         self._backoff = backoff or Backoff(first=1.0)
         self._metrics = metrics or Metrics()
@@ -209,8 +213,20 @@ class SourceSet:
             self._tasks[name] = asyncio.create_task(self._keep(name), name=f"source-{name}")
 
     def unsynced(self) -> list[str]:
-        """The wanted sources that have no complete picture yet."""
-        return sorted(name for name in self._tasks if name not in self._sources or not self._sources[name].synced)
+        """The wanted sources that have no complete picture yet, but will have."""
+        refused = self.refused()
+        return sorted(name for name in self._waited_for() if name not in refused and not self._is_synced(name))
+
+    def refused(self) -> dict[str, str]:
+        """The wanted sources that get no picture, and why; whoever needs one of them has to say so."""
+        found = {name: self._refusal(self._sources[name]) for name in self._waited_for() if name in self._sources}
+        return {name: why for name, why in sorted(found.items()) if why}
+
+    def _waited_for(self) -> set[str]:
+        return set(self._tasks) - self._optional
+
+    def _is_synced(self, name: str) -> bool:
+        return name in self._sources and self._sources[name].synced
 
     async def close(self) -> None:
         """Stop all of them and wait for their tasks."""

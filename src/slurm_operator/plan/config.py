@@ -19,7 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
-from slurm_operator.build.slurm_conf import FILE, OWNED_KEYS
+from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
@@ -28,7 +28,7 @@ Files = Mapping[str, str]
 
 _VERDICT = re.compile(
     r"^verdict hash=(?P<hash>\w+) stage=(?P<stage>\w+) ms=(?P<ms>\d+) parse=(?P<parse>\d+) trial=(?P<trial>\d+)"
-    r' reconfigure=(?P<reconfigure>\d+) reason="(?P<reason>.*)"$'
+    r' reconfigure=(?P<reconfigure>\d+)(?: at=(?P<at>\d+))? reason="(?P<reason>.*)"$'
 )
 _SPLIT = re.compile(r"[\W_]+")
 # Words of Slurm's complaints that stand in every file, or are no words of a file at all.
@@ -38,7 +38,6 @@ _COMMON = frozenset(
 SHORTEST_WORD = 3
 # A line that shares only words with many others is no place.
 LEAST_SCORE = 0.5
-EXTRA_HEADER = "### EXTRA CONFIG ###"
 # Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
 ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 
@@ -54,6 +53,7 @@ class Stage(Enum):
     REFUSED = "Slurm refuses it"
     ROLLED_BACK = "slurmctld did not live with it"
     APPLIED = "in force"
+    HELD = "a new key goes round: no daemon may read its files again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class Verdict:
     trial: int = 0
     reconfigure: int = 0
     reason: str = ""
+    # When slurmctld read its files, in seconds since 1970; 0 where it did not, or the sidecar does not tell.
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class ConfigWorld:
     applied: str = ""
     # Whether a sidecar hands it over at all; otherwise a new pod reads it.
     in_place: bool = True
+    # Whether a reconfigure would take a key that others do not have yet.
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
         if match:
             reason = match["reason"].replace('\\"', '"').replace("\\\\", "\\")
             ms, parse, trial, reconfigure = (int(match[name]) for name in ("ms", "parse", "trial", "reconfigure"))
-            found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason)
+            at = int(match["at"] or 0)
+            found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason, at)
     return found
 
 
@@ -177,6 +182,8 @@ def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence
         return ConfigPlan(
             Stage.INVALID, hash_, world.good, world.candidate, world.note, findings=tuple(findings), good_hash=before
         )
+    if world.frozen and before and before != hash_:
+        return ConfigPlan(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
     if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
         return ConfigPlan(stage, hash_, wanted, wanted, told, good_hash=hash_)

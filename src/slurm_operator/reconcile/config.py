@@ -16,7 +16,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
-from slurm_operator.build.slurm_conf import FILE, slurm_conf
+from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.objects import Pod
 from slurm_operator.loop.clock import Clock
@@ -36,14 +36,14 @@ from slurm_operator.plan.config import (
 )
 from slurm_operator.plan.partition import declared, with_lines
 from slurm_operator.reconcile import live_partitions
-from slurm_operator.reconcile.clusters import Clusters
+from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Settled, World
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import config as status
-from slurm_operator.status.conditions import DEGRADED, Statement, yes
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, Statement, yes
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ WAITING = 1.0
 # How long a log is read at each pace before nobody is thought to speak; (until that age, seconds between readings).
 PACES = ((5.0, TRYING), (60.0, STARTING))
 SELDOM = 10.0
+MOST_JOBS = 10
 NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
 
 # (namespace, pod, container, how many lines) -> the last lines that a container printed.
@@ -110,10 +111,10 @@ class Configurations:
         before = self._config_map(cr.namespace, names.config(cr))
         partitions = await self._partitions(world, built["data"], before)
         wanted = {**built["data"], FILE: partitions.text}
-        known = self._known(cr, wanted, before, live=partitions.live_way)
+        known = self._known(cr, wanted, before, live=partitions.live_way, frozen=world.frozen)
         plan = await self._plan(known)
         settled = _settled(world, objects, plan, self._now())
-        said = [*settled.statements, *_refused(plan, partitions)]
+        said = [*settled.statements, *_refused(plan, partitions), *_waiting(partitions)]
         return replace(settled, statements=said, look_again=self._look_again(cr, plan, partitions))
 
     async def _partitions(
@@ -121,16 +122,27 @@ class Configurations:
     ) -> live_partitions.Settled:
         cr, refs = world.cr, world.refs
         restapis = self.observer.resources(RestApi, cr.namespace)
-        conf = slurm_conf(cr, refs)
+        cluster = await self.clusters.find(cr, restapis, refs) if before is not None else Unknown("not started yet")
+        conf = slurm_conf(cr, refs, live_partitions=await self._live(world, cluster, before))
         question = live_partitions.Question(
             conf,
             self._in_force(cr, conf.text, before) if before is not None else None,
             {each.slurm_name: str(each.spec.drift_policy) for each in refs.partitions_of(cr)},
             files,
             before or {},
+            world.frozen,
         )
-        cluster = await self.clusters.find(cr, restapis, refs) if before is not None else Unknown("not started yet")
         return await live_partitions.settle(question, cluster, self.executor, world.raw, self.clock)
+
+    async def _live(self, world: World[Controller], cluster: Cluster | Unknown, before: Files | None) -> bool | None:
+        """Whether slurmrestd changes partitions; while it cannot be asked, what was said last."""
+        if world.cr.name not in world.refs.served or before is None:
+            return None
+        if not isinstance(cluster, Unknown):
+            found = await cluster.partitions(("Controller", world.raw.metadata.uid), patience=PARTITION_SECONDS)
+            if not isinstance(found, Unknown):
+                return cluster.live_partitions
+        return keeps_partitions(before.get(FILE, ""))
 
     def _in_force(self, cr: Controller, wanted: str, before: Files) -> str:
         """What Slurm may have read: the last good one, and partitions of a candidate that are not wanted any more."""
@@ -139,7 +151,7 @@ class Configurations:
         known = {*declared(good).lines, *declared(wanted).lines}
         return with_lines(good, {name: line for name, line in tried.lines.items() if name not in known}, tried.sets)
 
-    def _known(self, cr: Controller, wanted: Files, before: Files | None, *, live: bool) -> _Known:
+    def _known(self, cr: Controller, wanted: Files, before: Files | None, *, live: bool, frozen: bool) -> _Known:
         check = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
         held = self._config_map(cr.namespace, names.config_candidate(cr))
         candidate = {name: text for name, text in held.items() if name != controller.NOTE} if held else None
@@ -151,6 +163,7 @@ class Configurations:
             tuple(_pod(pod) for pod in pods),
             (cr.status.config.hash if cr.status.config else None) or "",
             cr.spec.inplace_reconfigure,
+            frozen,
         )
         return _Known(
             cr,
@@ -281,6 +294,24 @@ def _refused(plan: ConfigPlan, partitions: live_partitions.Settled) -> list[Stat
         return []
     message = "; ".join(f"partition {name}: {why}" for name, why in sorted(partitions.refused.items()))
     return [yes(DEGRADED, "RefusedBySlurm", message)]
+
+
+def _waiting(partitions: live_partitions.Settled) -> list[Statement]:
+    """Partitions that nothing asks for any more and that are still in slurm.conf, and what they wait for."""
+    waits = partitions.plan.waits
+    if not waits:
+        return []
+    if partitions.unknown:
+        message = f"slurm.conf keeps {', '.join(sorted(waits))} until Slurm says that no job is in it; {partitions.unknown}"
+        return [yes(PROGRESSING, "WaitingForSlurm", message)]
+    held = (f"{name}: {_jobs(numbers)}" for name, numbers in sorted(waits.items()))
+    return [yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {'; '.join(held)}")]
+
+
+def _jobs(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(str(each) for each in numbers[:MOST_JOBS])
+    more = f" and {len(numbers) - MOST_JOBS} more" if len(numbers) > MOST_JOBS else ""
+    return f"jobs {shown}{more}" if numbers else "Slurm is asked once more"
 
 
 def reader(client: Any) -> Logs:

@@ -39,11 +39,13 @@ class Settled:
     plan: PartitionPlan = field(default_factory=PartitionPlan)
     # By partition: why Slurm refused its change.
     refused: Mapping[str, str] = field(default_factory=dict)
+    # Why Slurm could not be asked; empty when it was.
+    unknown: str = ""
 
     @property
     def is_waiting(self) -> bool:
         """Whether to look again soon: jobs are waited for, or a change is to be tried again."""
-        return bool(self.plan.waits or self.refused)
+        return bool((self.plan.waits and not self.unknown) or self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Question:
     # Files that slurm.conf may include, wanted and in force.
     includes: Mapping[str, str] = field(default_factory=dict)
     includes_in_force: Mapping[str, str] = field(default_factory=dict)
+    # Whether nothing may be reconfigured.
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ async def settle(
     in_force = declared(question.in_force or "", question.includes_in_force)
     if isinstance(cluster, Unknown):
         plan = plan_partitions(wanted.lines, in_force.lines, cluster, cluster, False, question.policies)
-        return Settled(with_lines(question.conf.text, plan.kept_lines, in_force.sets), plan=plan)
+        return Settled(with_lines(question.conf.text, plan.kept_lines, in_force.sets), plan=plan, unknown=cluster.why)
     word = await _ask(question, cluster, wanted, in_force, ("Controller", regarding.metadata.uid))
     lines = dict(wanted.lines) if not word.live_way else with_edits(question.conf, wanted, word.nodes)
     notes = cluster.partition_notes
@@ -94,11 +98,14 @@ async def settle(
     )
     lasting = notes.lasting(plan.drift, clock.monotonic())
     # A reconfigure keeps waiting jobs waiting: only for what does not pass by itself.
-    actions = tuple(each for each in plan.actions if lasting or not isinstance(each, Reconfigure))
+    may_reload = lasting and not question.frozen
+    actions = tuple(each for each in plan.actions if may_reload or not isinstance(each, Reconfigure))
     plan = replace(plan, actions=actions)
     refused = await _execute(plan.actions, cluster, executor, regarding)
     _note(plan, lines, refused, cluster, clock)
-    return Settled(_text(question.conf.text, plan, refused, in_force), word.live_way, plan, refused)
+    unknown = word.partitions.why if isinstance(word.partitions, Unknown) else ""
+    text = _text(question.conf.text, plan, refused, in_force)
+    return Settled(text, word.live_way, plan, refused, unknown)
 
 
 async def _ask(question: Question, cluster: Cluster, wanted: Declared, in_force: Declared, who: Hashable) -> _Word:

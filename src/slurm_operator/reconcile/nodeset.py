@@ -27,6 +27,7 @@ from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWor
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say
 from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
@@ -103,7 +104,7 @@ class NodeSets:
                 return Result()
         except BuildError as error:
             await self._say(raw, world.cr, workload.refused([error.problem]), {})
-            return Result()
+            return Result(MISSING)
         except OperatorError as error:
             await self._say(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
@@ -157,7 +158,7 @@ class NodeSets:
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
-        return Result()
+        return Result(MISSING)
 
     def _world(
         self,

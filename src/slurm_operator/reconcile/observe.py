@@ -20,6 +20,7 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import labels, names
 from slurm_operator.build.refs import Refs
+from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.objects import Node, Pod, RawObject
 from slurm_operator.plan.objects import Identity
@@ -50,6 +51,9 @@ class Observer:
     nodes: Cache[Node] | None = None
     domain: str = "cluster.local"
     allowed_pod_features: frozenset[str] | None = None
+    # Kinds that need not be served, and those of them that are not.
+    optional: frozenset[str] = frozenset()
+    unserved: set[str] = field(default_factory=set)
     # By uid: the resourceVersion that was read, and what came of it.
     _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
     _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Observer:
     def owned(self, uid: str) -> dict[Identity, RawObject]:
         """Every object that a resource controls."""
         result: dict[Identity, RawObject] = {}
-        for caches in self.raw.values():
+        for caches in (caches for kind, caches in self.raw.items() if kind not in self.unserved):
             for cache in caches:
                 for item in cache.by_index(BY_OWNER, uid):
                     if any(owner.uid == uid and owner.controller for owner in item.metadata.owner_references):
@@ -102,16 +106,20 @@ class Observer:
             controllers={each.name: each for each in self.resources(Controller, namespace)},
             accountings={each.name: each for each in self.resources(Accounting, namespace)},
             nodesets=tuple(self.resources(NodeSet, namespace)),
-            served=frozenset(each.spec.controller_ref.name for each in self.resources(RestApi, namespace)),
+            served=frozenset(_served(self.resources(RestApi, namespace))),
             partitions=tuple(self.resources(Partition, namespace)),
             config_maps={item.metadata.name: self._texts(item) for item in self.in_namespace("ConfigMap", namespace)},
             secrets={item.metadata.name: self._bytes(item) for item in self.in_namespace("Secret", namespace)},
             domain=self.domain,
             kubernetes_nodes=len(self.nodes) if self.nodes is not None else 0,
-            serves_service_monitors="ServiceMonitor" in self.raw,
+            serves_service_monitors=self._serves("ServiceMonitor"),
             governing_services=dict(self._governing(namespace)),
             allowed_pod_features=self.allowed_pod_features,
         )
+
+    def _serves(self, kind: str) -> bool:
+        caches = self.raw.get(kind, ())
+        return bool(caches) and kind not in self.unserved and all(cache.synced for cache in caches)
 
     def _governing(self, namespace: str) -> Iterator[tuple[str, str]]:
         for item in self.in_namespace("StatefulSet", namespace):
@@ -148,6 +156,10 @@ class Observer:
         wanted = labels.selector(labels.CONTROLLER, controller).items()
         pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
         return sorted((pod for pod in pods if wanted <= pod.metadata.labels.items()), key=lambda pod: pod.metadata.name)
+
+
+def _served(restapis: Iterable[RestApi]) -> Iterator[str]:
+    return (each.spec.controller_ref.name for each in restapis if may_serve_partitions(each))
 
 
 def _identity(cache: Cache[RawObject], item: RawObject) -> Identity:

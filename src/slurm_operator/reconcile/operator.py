@@ -32,12 +32,14 @@ from slurm_operator.loop.run import Ending, run
 from slurm_operator.loop.watches import SourceSet, Watch, to_itself, to_owner
 from slurm_operator.reconcile import accounting, config, controller, host_keys, loginset, restapi
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
+from slurm_operator.reconcile.denied import Guarded
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.loginset import HostKeys
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.partition import Partitions
-from slurm_operator.reconcile.resources import ALL, CHILDREN, OURS
+from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
+from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_changed, spec_changed
@@ -73,12 +75,19 @@ class Operator:
     clusters: Clusters
     elector: Elector | None
     clock: Clock
+    served: Served
 
     async def run(self) -> Ending:
         """Run until asked to stop."""
         self.sources.want(self.source_names)
         try:
-            return await run(list(self.controllers.values()), self.sources, elector=self.elector, clock=self.clock)
+            return await run(
+                list(self.controllers.values()),
+                self.sources,
+                elector=self.elector,
+                background=(self.served.run,),
+                clock=self.clock,
+            )
         finally:
             await self.clusters.close()
 
@@ -108,7 +117,7 @@ def assemble(
     controllers = {
         kind: Controller(
             kind.lower(),
-            turn,
+            Guarded(kind, turn, observer, executor, clock),
             workers=settings.workers_of(kind),
             kind=kind,
             clock=clock,
@@ -120,8 +129,17 @@ def assemble(
     pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
     _connect(observer, controllers, clusters)
     caches = dict(_named_caches(observer))
-    sources = SourceSet({name: _same(cache) for name, cache in caches.items()}, clock=clock, metrics=metrics)
-    return Operator(observer, writer, controllers, sources, tuple(caches), clusters, elector, clock)
+    optional = {kind: tuple(name for name in caches if name.startswith(f"{kind}/")) for kind in observer.optional}
+    always = tuple(name for name in caches if name.partition("/")[0] not in optional)
+    sources = SourceSet(
+        {name: _same(cache) for name, cache in caches.items()},
+        clock=clock,
+        metrics=metrics,
+        optional=set(caches) - set(always),
+        refusal=lambda cache: cache.refusal,
+    )
+    served = Served(client, observer, sources, always, optional, clock)
+    return Operator(observer, writer, controllers, sources, always, clusters, elector, clock, served)
 
 
 def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
@@ -130,14 +148,16 @@ def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
         resource.kind: tuple(
             Cache(client, resource, namespace=place, indexes=INDEXES, timing=timing) for place in places
         )
-        for resource in (*OURS.values(), *CHILDREN)
+        for resource in (*OURS.values(), *CHILDREN, *OPTIONAL)
     }
     pods: tuple[Cache[Pod], ...] = tuple(
         Cache(client, PODS, namespace=place, label_selector=PODS_OF_INTEREST, indexes=INDEXES, timing=timing)
         for place in places
     )
     nodes: Cache[Node] = Cache(client, NODES, timing=timing)
-    return Observer(raw, pods, nodes, settings.cluster_domain, settings.allowed_pod_features)
+    kinds = frozenset(resource.kind for resource in OPTIONAL)
+    domain, allowed = settings.cluster_domain, settings.allowed_pod_features
+    return Observer(raw, pods, nodes, domain, allowed, optional=kinds, unserved=set(kinds))
 
 
 def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside) -> Elector | None:
@@ -185,7 +205,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
         cache.on_change(_forgetting(observer, triggers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
         _watch(observer, kind, controllers[kind], to_itself, spec_changed)
-        for child in CHILDREN:
+        for child in (*CHILDREN, *OPTIONAL):
             _watch(observer, child.kind, controllers[kind], to_owner(GROUP, kind))
         for referred in ("Secret", "ConfigMap"):
             _watch(observer, referred, controllers[kind], triggers.referrers(kind))

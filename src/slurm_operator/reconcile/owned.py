@@ -7,7 +7,7 @@ modules.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from slurm_operator.admission import rules
@@ -35,6 +35,8 @@ R = TypeVar("R", bound=Resource)
 Live = Mapping[Identity, RawObject]
 # When to look for what was made once, should nobody tell that it is there.
 ONCE = 1.0
+# When to look for what a resource names and is not there, should nobody tell that it has come.
+MISSING = 30.0
 # How often it is looked whether the workers are free.
 KEY_ROTATION = 1.0
 
@@ -47,6 +49,8 @@ class World(Generic[R]):
     raw: RawObject
     refs: Refs
     owned: Live
+    # Whether a new key goes round: nothing may make a daemon read its files again.
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +126,14 @@ class Owned(Generic[R]):
             desired = self.build(world.cr, world.refs)
         except BuildError as error:
             await self._say(world.raw, world.cr, Report(_refusal(error), {}))
-            return Result()
+            return Result(MISSING)
         waiting, first = self._waits_for_key(world), self.once(world)
         try:
             if first:
                 # The others are built from what these hold: in the next turn, which their coming starts.
                 await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
                 return Result(ONCE)
-            settled = await self.settle(world, desired)
+            settled = await self.settle(replace(world, frozen=bool(waiting)), desired)
             wanted = takeover.kept(settled.objects, self._live(settled.objects), desired)
             await self._apply(world, wanted, frozen=bool(waiting))
             if settled.after and not waiting:

@@ -32,6 +32,7 @@ from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.live_partitions import with_edits
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say
 from slurm_operator.slurm import model
 from slurm_operator.slurm.requests import Feature
@@ -107,7 +108,7 @@ class Partitions:
             world = await self._observe(cr, raw, refs)
         except BuildError as error:
             await self._say(raw, cr, workload.failed(error.reason, str(error)), {})
-            return Result()
+            return Result(MISSING)
         await self._hold(raw)
         seen = _seen(world)
         is_in_force = isinstance(seen.found, model.Partition) and not seen.pending and not seen.refused

@@ -43,4 +43,6 @@ CHILDREN: tuple[Resource[RawObject], ...] = tuple(
         CLAIMS,
     )
 )
-ALL: tuple[Resource[Any], ...] = (*BUILT_IN, *OURS.values(), SERVICE_MONITORS)
+# What they own where somebody serves it.
+OPTIONAL: tuple[Resource[RawObject], ...] = (SERVICE_MONITORS,)
+ALL: tuple[Resource[Any], ...] = (*BUILT_IN, *OURS.values(), *OPTIONAL)

@@ -20,6 +20,7 @@ from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Pl
 from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say, time_text
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
@@ -55,7 +56,7 @@ class Tokens:
         if not key:
             message = f"Secret {ref.name!r} with key {ref.key!r} is not in this namespace" if ref else "no key"
             await self._say(raw, cr, workload.failed("ReferenceNotFound", message), None)
-            return Result()
+            return Result(MISSING)
         now = self.clock.now().timestamp()
         secret = refs.secrets.get(names.token_secret(cr))
         held = read((secret or {}).get(token.secret_key(cr), b"").decode("ascii", "replace"), key)

@@ -14,26 +14,31 @@ from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, C
 
 SHOWN = 12
 MOST_FINDINGS = 5
+_HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
 
 
 def statements(plan: ConfigPlan, before: ConfigStatus | None, *, checked: bool = True) -> list[Statement]:
     """The three conditions."""
-    return [_valid(plan, checked), _published(plan), _applied(plan, before)]
+    known = before is not None and before.hash == plan.hash
+    return [_valid(plan, checked, known), _published(plan), _applied(plan, before)]
 
 
-def _valid(plan: ConfigPlan, checked: bool) -> Statement:
+def _valid(plan: ConfigPlan, checked: bool, known: bool) -> Statement:
     if plan.stage is Stage.INVALID:
         return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MOST_FINDINGS]))
     if plan.stage is Stage.REFUSED and plan.verdict is not None:
         return no(CONFIG_VALID, "SlurmRefused", _reason(plan, plan.verdict))
     if plan.stage is Stage.ROLLED_BACK and plan.verdict is not None:
         return no(CONFIG_VALID, "RolledBack", _reason(plan, plan.verdict))
-    if plan.stage is Stage.APPLIED and checked:
+    # One that was in force and is wanted again was tried then.
+    if checked and (plan.stage is Stage.APPLIED or (plan.stage is Stage.FIRST and known)):
         return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {plan.hash[:SHOWN]}")
     if plan.stage is Stage.APPLIED:
         return yes(CONFIG_VALID, "NotTried", f"slurmctld runs with configuration {plan.hash[:SHOWN]}; the trial is off")
     if plan.stage in (Stage.DIRECT, Stage.FIRST):
         return yes(CONFIG_VALID, "Linted", f"the linter accepts configuration {plan.hash[:SHOWN]}; Slurm was not asked")
+    if plan.stage is Stage.HELD:
+        return unknown(CONFIG_VALID, "KeyRotation", f"configuration {plan.hash[:SHOWN]} {_HELD}")
     return unknown(CONFIG_VALID, "Trying", f"configuration {plan.hash[:SHOWN]} waits for Slurm's word")
 
 
@@ -58,6 +63,8 @@ def _published(plan: ConfigPlan) -> Statement:
         return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {plan.hash[:SHOWN]}")
     if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
         return no(CONFIG_PUBLISHED, "HeldBack", f"the ConfigMap holds the last good one, {plan.good_hash[:SHOWN]}")
+    if plan.stage is Stage.HELD:
+        return no(CONFIG_PUBLISHED, "KeyRotation", f"the ConfigMap holds {plan.good_hash[:SHOWN]}; {plan.hash[:SHOWN]} {_HELD}")
     return no(
         CONFIG_PUBLISHED, "Trying", f"the ConfigMap holds {plan.good_hash[:SHOWN]} until {plan.hash[:SHOWN]} works"
     )
@@ -80,6 +87,8 @@ def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
             )
         case Stage.FIRST | Stage.WAITING:
             return no(CONFIG_APPLIED, "WaitingForSlurmctld", f"no slurmctld has reported configuration {short} yet")
+        case Stage.HELD:
+            return no(CONFIG_APPLIED, "KeyRotation", f"configuration {short} {_HELD}")
         case Stage.TRYING:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 

@@ -707,6 +707,19 @@ async def test_a_pod_is_ready_only_while_its_readiness_probe_says_so(api: Api) -
     await api.event("p", "Unhealthy", "Readiness probe failed")
 
 
+async def test_a_probe_that_hangs_is_cut_off_and_asked_again(api: Api) -> None:
+    asks = "echo asked >> /v/asked; if [ $(wc -l < /v/asked) -lt 3 ]; then sleep 1000; fi"
+    shared = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    await api.ready(
+        command=sh(STAY),
+        readinessProbe={"exec": {"command": sh(asks)}, "periodSeconds": 1},
+        volumes=[{"name": "v", "hostPath": _host_folder(api, "asked")}],
+        **shared,
+    )
+    assert "sleep 1000" not in await api.run("p", "ps")
+    await api.event("p", "Unhealthy", "timed out after 1s")
+
+
 async def test_a_failing_liveness_probe_restarts_the_container(api: Api) -> None:
     probe = {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1}
     await api.ready(command=sh(STAY), livenessProbe=probe)
@@ -794,6 +807,35 @@ async def test_a_container_whose_monitor_was_killed_is_started_again(api: Api) -
     back = await api.until("p", lambda pod: state(pod).get("restartCount") == 1 and is_ready(pod))
     assert state(back)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
     assert not host.is_alive(record.pid, record.pid_start)
+
+
+async def test_a_monitor_that_hangs_after_the_end_of_its_container_does_not_keep_the_pod(api: Api) -> None:
+    side = {"name": "side", "image": "busybox", "restartPolicy": "Always", "command": sh(STAY)}
+    pod = await api.ready(command=sh(STAY), initContainers=[side])
+    record = api.cluster.record(pod["metadata"]["uid"])
+    os.kill(record.monitor, signal.SIGSTOP)
+    os.kill(record.pid, signal.SIGKILL)
+    # What the monitor would have written before it began to hang.
+    (Paths.of(api.cluster.data).exits / record.container_id).write_text("137")
+    last = await api.gone("p")
+    assert state(last)["state"]["terminated"]["exitCode"] == 137
+    assert state(last, "side")["state"]["terminated"]["exitCode"] == 0
+    assert not host.is_alive(record.monitor, record.monitor_start)
+
+
+async def test_an_end_that_failed_is_tried_again(api: Api) -> None:
+    pod = await api.ready(command=sh(STAY))
+    in_the_way = Paths.of(api.cluster.data).exits / f"{pod['metadata']['uid']}.in-the-way"
+    in_the_way.mkdir()
+    await api.client.delete(PODS, "p", "default")
+    await api.event("p", "FailedKillPod", "in-the-way")
+    in_the_way.rmdir()
+    async with asyncio.timeout(30):
+        while (Paths.of(api.cluster.data).pods / pod["metadata"]["uid"]).exists():
+            await asyncio.sleep(0.02)
+    with pytest.raises(NotFound):
+        await api.client.get(PODS, "p", "default")
+    api.made.remove("p")
 
 
 # --- a killed agent -----------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ class Standing:
 
 
 SAYS_HELLO = ["sh", "-c", "echo fatal: the licence server says no; exit 3"]
-EATS_MEMORY = ["sh", "-c", "exec tail -c 512M /dev/zero"]
+EATS_MEMORY = ["sh", "-c", "x=$(head -c 512M /dev/zero | tr '\\0' x)"]
 NO_NAMES = {
     "dnsPolicy": "None",
     "dnsConfig": {"nameservers": ["127.0.0.1"], "options": [{"name": "timeout", "value": "1"}]},

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The owner of /etc/slurm: fills it from the last good configuration, and lets a candidate in only when Slurm itself
 # has accepted it. Everything that happens ends in one line for the operator:
-#   verdict hash=<of all files> stage=<applied|refused|rolledback> ms=<all> parse=<ms> trial=<ms> reconfigure=<ms> reason="..."
+#   verdict hash=<of all files> stage=<applied|refused|rolledback> ms=<all> parse=<ms> trial=<ms> reconfigure=<ms>
+#     at=<when slurmctld read its files, in seconds since 1970; 0 when it did not> reason="..." (one line)
 # The last such line is what is true now. Needs bash, coreutils, sed, grep and Slurm; starts no process while idle.
 set -uo pipefail
 shopt -s nullglob extglob
@@ -21,7 +22,7 @@ TRIAL="$LIVE/..trial"
 NOTE=".candidate"
 HOST="${HOSTNAME:-$(uname -n)}"
 
-why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 overtaken=0 force_hash="" number=1
+why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0 overtaken=0 force_hash="" number=1
 exec {never}<> <(:)
 
 log() { printf '[%(%a %b %e %H:%M:%S %Z %Y)T] %s\n' -1 "$*"; }
@@ -33,8 +34,8 @@ verdict() { # stage hash started-at reason
   local line="${4//[$'\n\r\t']/ }" now
   now_ms
   line="${line//\\/\\\\}"
-  printf 'verdict hash=%s stage=%s ms=%s parse=%s trial=%s reconfigure=%s reason="%s"\n' "$2" "$1" "$((now - $3))" \
-    "$parse_ms" "$trial_ms" "$reconfigure_ms" "${line//\"/\\\"}"
+  printf 'verdict hash=%s stage=%s ms=%s parse=%s trial=%s reconfigure=%s at=%s reason="%s"\n' "$2" "$1" "$((now - $3))" \
+    "$parse_ms" "$trial_ms" "$reconfigure_ms" "$at" "${line//\"/\\\"}"
 }
 
 hash_of() { # folder: leaves it in $hash
@@ -72,6 +73,12 @@ link_keys() {
   local path
   for path in "$KEYS"/*; do ln -sfn "$path" "$LIVE/${path##*/}"; done
 }
+
+# The keys that this pod began with: a key that changes under a running slurmctld would come in with any reconfigure, and
+# cut it off from every slurmd that has not got it. The operator makes a new pod for a new key.
+KEY_FILES="$LIVE/..keys"
+keys_now() { [[ ! -e "$KEYS/slurm.key" ]] || sha256sum <"$KEYS/slurm.key"; }
+keys_changed() { [[ -s "$KEY_FILES" && "$(keys_now)" != "$(<"$KEY_FILES")" ]]; }
 
 setting() { # folder key: leaves its last value in slurm.conf in $value
   local line pattern="^[[:space:]]*$2[[:space:]]*=[[:space:]]*([^#[:space:]]*)"
@@ -194,7 +201,7 @@ kick() {
 reconfigure() {
   local said start now code
   log "Reconfiguring Slurm..."
-  now_ms; start=$now
+  now_ms; start=$now at=$((now / 1000))
   said="$(timeout "$RECONFIGURE_LIMIT" scontrol reconfigure 2>&1)"
   code=$?
   now_ms; reconfigure_ms=$((now - start))
@@ -288,7 +295,7 @@ let_in() { # hash started-at check
 
 consider() { # folder
   local hash now start check asked value
-  why="" parse_ms=0 trial_ms=0 reconfigure_ms=0
+  why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0
   now_ms; start=$now
   # A folder that goes away under the copy has a successor.
   copy "$1" "$LIVE/..new" 2>/dev/null || return 0
@@ -313,6 +320,11 @@ consider() { # folder
     return 0
   fi
   overtaken=0
+  if keys_changed; then
+    log "The auth/slurm key is changing: nothing is reconfigured before this pod is made anew"
+    held=1
+    return 0
+  fi
   let_in "$hash" "$start" "$check"
 }
 
@@ -322,6 +334,8 @@ fill() {
     number="$(readlink "$LIVE/..data")" number="${number#..v}"
     return 0
   fi
+  keys_now >"$KEY_FILES"
+  filled=$((began / 1000))
   until copy "$GOOD/..data" "$LIVE/..v1"; do pause 0.1; done
   swap "..v1"
 }
@@ -331,7 +345,8 @@ confirm() {
   local hash now
   hash_of "$LIVE/..data"
   if answers; then
-    confirmed=1 parse_ms=0 trial_ms=0 reconfigure_ms=0
+    ((!missed)) || ! keys_changed || return 0
+    confirmed=1 parse_ms=0 trial_ms=0 reconfigure_ms=0 at=$filled
     # It may have read the old files just before they were swapped.
     ((!missed)) || { takes_effect "" && kick; } || { verdict refused "$hash" "$began" "$why"; return 0; }
     missed=0
@@ -349,7 +364,7 @@ confirm() {
 main() {
   local last="" turn=0 now
   trap 'exit 0' TERM INT
-  now_ms; began=$now confirmed=0 explained=0 missed=0
+  now_ms; began=$now filled=0 held=0 confirmed=0 explained=0 missed=0
   fill
   log "Start '$LIVE' polling"
   while true; do
@@ -358,6 +373,8 @@ main() {
       consider "$last"
     fi
     ((confirmed || turn++ % 10)) || confirm
+    # A key that is put back lets what was held go on.
+    if ((held && turn++ % 10 == 0)) && ! keys_changed; then held=0 last=""; fi
     pause "$INTERVAL"
   done
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from slurm_operator.build import labels
@@ -58,6 +59,8 @@ READ: tuple[Resource[Any], ...] = (
 SHOWN = ("nodes", "jobs", "partitions")
 LINES = 40
 SECONDS = 20.0
+# A log that takes longer is left out: an answer without it beats none.
+LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
 
 
@@ -70,7 +73,7 @@ async def gather(client: Client, namespace: str) -> Facts:
     asked = await asyncio.gather(*(ask(client, seen, name_of(each)) for each in controllers))
     slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
     logs = await _logs(client, seen, slurm)
-    return Facts(namespace, objects, slurm, logs)
+    return Facts(namespace, objects, slurm, logs, datetime.now(UTC).isoformat())
 
 
 async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict[str, Object] | None:
@@ -151,7 +154,9 @@ def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
 
 async def _tail(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
     try:
-        lines = client.logs(facts.namespace, name_of(pod), container=container, tail=LINES, previous=previous)
+        lines = client.logs(
+            facts.namespace, name_of(pod), container=container, tail=LINES, previous=previous, seconds=LOG_SECONDS
+        )
         return tuple([line async for line in lines])
     except KubeError:
         return ()

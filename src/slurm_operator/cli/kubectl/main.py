@@ -417,6 +417,56 @@ async def drift(where: Where, adopting: bool, output: str) -> None:
     sys.exit(1 if rows and not adopting else 0)
 
 
+# Configuration
+
+
+@main.group()
+def config() -> None:
+    """See what configuration is in force, and what keeps the one that is asked for from it."""
+
+
+@command(config)
+@click.argument("controller", required=False, default="")
+@click.option("--file", "file", default="slurm.conf", show_default=True, help="Which file; `all` for each of them.")
+@OUTPUT
+async def show(where: Where, controller: str, file: str, output: str) -> None:
+    """Print the files that slurmctld runs with."""
+    from slurm_operator.cli.kubectl import configuration, view
+
+    found = configuration.read(await facts_of(where), controller)
+    chosen = found.in_force if file == "all" else {name: text for name, text in found.in_force.items() if name == file}
+    if not chosen:
+        known = ", ".join(found.in_force) or "none yet"
+        raise click.ClickException(f"the configuration of {found.cluster} has no file {file!r}; it has: {known}")
+    if output != "text":
+        click.echo(view.data({"cluster": found.cluster, "hash": found.hash, "files": dict(chosen)}, output), nl=False)
+        return
+    for name, text in chosen.items():
+        click.echo((f"### {name}\n" if file == "all" else "") + text.rstrip("\n"))
+
+
+@command(config)
+@click.argument("controller", required=False, default="")
+@OUTPUT
+async def diff(where: Where, controller: str, output: str) -> None:
+    """Show what is asked for and is not in force, and why; exit code 1 when there is something."""
+    from slurm_operator.cli.kubectl import configuration, view
+
+    found = configuration.read(await facts_of(where), controller)
+    lines = list(configuration.differences(found))
+    if output != "text":
+        row = {"cluster": found.cluster, "refused": found.refused, "verdict": found.verdict, "diff": lines}
+        click.echo(view.data(row, output), nl=False)
+    else:
+        for line in lines:
+            click.echo(configuration.coloured(line))
+        if found.refused:
+            click.echo(click.style("!!", fg="red") + f"  {found.verdict}")
+        elif not lines:
+            click.echo(click.style("ok", fg="green") + f"  {found.verdict}")
+    sys.exit(1 if lines or found.refused else 0)
+
+
 # The rest
 
 

@@ -475,7 +475,8 @@ class Container:
         if hook and left > 0:
             await self._pre_stop(hook, left, task)
         runtime.send(self.record, signal.SIGTERM)
-        least = time.monotonic() + (_LEAST_GRACE if hook else 0.0)
+        # A hook or the containers before it may have used the grace up: a kubelet leaves some to everyone.
+        least = time.monotonic() + (_LEAST_GRACE if hook or self.kind is Kind.SIDECAR else 0.0)
         while not task.done() and time.monotonic() < max(deadline(), least):
             # The deadline may come nearer meanwhile: somebody deletes with less grace.
             await asyncio.wait({task}, timeout=min(0.5, max(0.01, max(deadline(), least) - time.monotonic())))

@@ -163,11 +163,13 @@ def link(network: Network, address: str) -> str:
 def attach_script(network: Network, pod: PodPaths, address: str, hostname: str) -> str:
     """One shell script that makes a pod's namespaces and its link; without an address it shares the host's network."""
     ipc, uts = shlex.quote(str(pod.ipc)), shlex.quote(str(pod.uts))
+    # The link is made meanwhile.
     shared = f"""set -e
 : > {ipc}; : > {uts}
-unshare --ipc={ipc} --uts={uts} hostname {shlex.quote(hostname)}
+unshare --ipc={ipc} --uts={uts} hostname {shlex.quote(hostname)} &
+shared=$!
 """
-    return shared + _link_script(network, pod, address) if address else shared
+    return f"{shared}{_link_script(network, pod, address) if address else ''}wait $shared\n"
 
 
 def _link_script(network: Network, pod: PodPaths, address: str) -> str:
@@ -202,6 +204,8 @@ async def detach(network: Network, pod: PodPaths, address: str) -> None:
     for file in (pod.ipc, pod.uts):
         host.unmount(file)
         file.unlink(missing_ok=True)
+    if not address and not pod.netns_file.exists():
+        return
     outside = f"ip link del {link(network, address)} 2>/dev/null; " if address else ""
     await host.run(["sh", "-c", f"{outside}ip netns del {pod.netns} 2>/dev/null; true"])
 

@@ -38,6 +38,7 @@ FIELD_MANAGER = "kubelet"
 # A kubelet looks at its volumes about once a minute.
 REFRESH_SECONDS = (45.0, 60.0)
 _TOGETHER_SECONDS = 0.01
+_STEPS_SECONDS = 0.2
 _FIRST_RETRY, _MOST_RETRY = 0.3, 10.0
 _GONE_GRACE = 1.0
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -84,6 +85,7 @@ class PodWorker:
     _nudged: asyncio.Event = field(default_factory=asyncio.Event)
     _written: dict[str, Any] | None = None
     _version: int = 0
+    _tell_at: float = 0.0
     _conditions: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
@@ -386,6 +388,8 @@ class PodWorker:
             wanted = self._status()
             if wanted == self._written or self._gone:
                 continue
+            if await self._may_wait(wanted):
+                continue
             try:
                 await self._send(wanted)
                 pause = _FIRST_RETRY
@@ -396,6 +400,19 @@ class PodWorker:
                 self._dirty.set()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _MOST_RETRY)
+
+    async def _may_wait(self, wanted: dict[str, Any]) -> bool:
+        """Whether it is too early to tell: nobody waits for a step on the way, and each write makes a start slower."""
+        now = time.monotonic()
+        if self._written is None or _news(wanted) != _news(self._written) or 0 < self._tell_at <= now:
+            self._tell_at = 0.0
+            return False
+        self._tell_at = self._tell_at or now + _STEPS_SECONDS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._tell_at - now):
+                await self._dirty.wait()
+        self._dirty.set()
+        return True
 
     def _status(self) -> dict[str, Any]:
         views = [one.view() for one in self.containers]
@@ -463,6 +480,16 @@ def _mark(pod: Object) -> tuple[Any, ...]:
     """What a person or the operator changes to touch a pod; the status is not part of it."""
     metadata = pod.get("metadata") or {}
     return metadata.get("annotations"), metadata.get("labels"), pod.get("spec")
+
+
+def _news(status: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What somebody waits for in a status; the rest are steps on the way there."""
+    containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    return (
+        status.get("phase"),
+        [one["status"] for one in status.get("conditions", ()) if one["type"] != "PodReadyToStartContainers"],
+        [(one["name"], one["ready"], one["started"], one["restartCount"], list(one["state"])) for one in containers],
+    )
 
 
 def _is_terminal(pod: Object) -> bool:
