@@ -165,3 +165,25 @@ async def test_events_have_two_faces_and_one_storage(api: Any) -> None:
     assert (event["object"]["message"], event["object"]["involvedObject"]["name"]) == ("hello", "p")
     listed = await api.ok("GET", "/apis/events.k8s.io/v1/events")
     assert (listed["items"][0]["note"], listed["items"][0]["regarding"]["name"]) == ("hello", "p")
+
+
+async def test_bookmarks_never_step_over_a_change(api: Any, server: Any) -> None:
+    server.state.bookmark_seconds = 0.001
+    stream = await opened(api, allowWatchBookmarks="true")
+    names = [f"m{number}" for number in range(200)]
+
+    async def write() -> None:
+        for name in names:
+            await api.create(MAPS, config(name))
+            await asyncio.sleep(0.001)
+
+    writing = asyncio.create_task(write())
+    seen: list[str] = []
+    async with asyncio.timeout(60):
+        async for event in stream:
+            if event["type"] == "ADDED":
+                seen.append(event["object"]["metadata"]["name"])
+            elif writing.done() and int(event["object"]["metadata"]["resourceVersion"]) >= server.store.revision:
+                break
+    await writing
+    assert seen == names

@@ -709,12 +709,11 @@ async def test_a_pod_is_ready_only_while_its_readiness_probe_says_so(api: Api) -
 
 async def test_a_probe_that_hangs_is_cut_off_and_asked_again(api: Api) -> None:
     asks = "echo asked >> /v/asked; if [ $(wc -l < /v/asked) -lt 3 ]; then sleep 1000; fi"
-    shared = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     await api.ready(
         command=sh(STAY),
         readinessProbe={"exec": {"command": sh(asks)}, "periodSeconds": 1},
         volumes=[{"name": "v", "hostPath": _host_folder(api, "asked")}],
-        **shared,
+        volumeMounts=[{"name": "v", "mountPath": "/v"}],
     )
     assert "sleep 1000" not in await api.run("p", "ps")
     await api.event("p", "Unhealthy", "timed out after 1s")

@@ -19,7 +19,7 @@ from slurm_operator.local.node.channels import Wanted
 from slurm_operator.local.node.container import Container
 from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.node.pod import PodWorker
-from slurm_operator.local.node.runtime import Runtime
+from slurm_operator.local.node.runtime import Runtime, new_pid_file
 
 Close = Callable[[], Awaitable[None]]
 
@@ -69,7 +69,7 @@ class Access:
         command = request.query.getall("command", [])
         if not command:
             raise _refused("you must specify at least one command for the container")
-        pid_file = container.folder / f"exec-{id(request):x}.pid"
+        pid_file = new_pid_file(container.folder)
         argv = self.runtime.exec_command(container.record.container_id, command, terminal=wanted.tty, pid_file=pid_file)
         peer = web.WebSocketResponse(protocols=channels.PROTOCOLS, max_msg_size=0)
         await peer.prepare(request)

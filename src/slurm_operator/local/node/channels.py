@@ -23,6 +23,8 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from slurm_operator.local.node.runtime import end_command, forget_pid_file
+
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK = 32 * 1024
@@ -82,16 +84,10 @@ async def execute(peer: web.WebSocketResponse, argv: Sequence[str], wanted: Want
         for task in (work, leaving):
             task.cancel()
         await asyncio.gather(work, leaving, return_exceptions=True)
-        _end(pid_file, kill=work.cancelled())
+        if work.cancelled():
+            end_command(pid_file)
+        forget_pid_file(pid_file)
         await peer.close()
-
-
-def _end(pid_file: Path, *, kill: bool) -> None:
-    """Killing runc alone would leave the command behind."""
-    if kill:
-        with suppress(OSError, ValueError):
-            os.kill(int(pid_file.read_text()), signal.SIGKILL)
-    pid_file.unlink(missing_ok=True)
 
 
 async def send(peer: web.WebSocketResponse, channel: int, data: bytes) -> None:

@@ -7,6 +7,7 @@ output and writes down how they ended. Called by `container` and `access`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -166,20 +167,35 @@ class Runtime:
 
     async def execute(self, name: str, command: Sequence[str], bundle: Path, seconds: float) -> host.Done | None:
         """Run a command in a container to its end; None when it took too long and was killed."""
-        task = asyncio.current_task()
-        pid_file = bundle / f"exec-{id(task):x}.pid"
+        pid_file = new_pid_file(bundle)
         try:
             async with asyncio.timeout(seconds):
                 return await host.run(self.exec_command(name, command, pid_file=pid_file), seconds=seconds + 5)
         except TimeoutError:
-            # Killing runc alone would leave its process behind.
-            with suppress(OSError, ValueError):
-                os.kill(int(pid_file.read_text()), signal.SIGKILL)
+            end_command(pid_file)
             return None
         finally:
-            pid_file.unlink(missing_ok=True)
+            forget_pid_file(pid_file)
 
 
+def new_pid_file(bundle: Path) -> Path:
+    """Where runc writes the process of one command; never the same twice, since a killed runc leaves a draft of it."""
+    return bundle / f"exec-{os.getpid()}-{next(_numbers)}.pid"
+
+
+def end_command(pid_file: Path) -> None:
+    """Kill a command: killing runc alone would leave it behind."""
+    with suppress(OSError, ValueError):
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+
+def forget_pid_file(pid_file: Path) -> None:
+    """Remove the file and runc's draft of it."""
+    pid_file.unlink(missing_ok=True)
+    pid_file.with_name(f".{pid_file.name}").unlink(missing_ok=True)
+
+
+_numbers = itertools.count()
 _PROGRAMS = {"runc": "runc", "conmon": "conmon", "ip": "iproute2", "unshare": "util-linux"}
 
 
