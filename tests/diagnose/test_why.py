@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.main import explained
+from slurm_operator.cli.kubectl.view import partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
 from slurm_operator.diagnose.cluster import examine
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm, pairs, slurm_facts
@@ -335,6 +337,24 @@ CASES: dict[str, tuple[str, Facts, str]] = {
         ),
         "PartitionNotUp",
     ),
+    "a command that is not there": (
+        "compute-0",
+        cluster(crashed("compute-0", labels.WORKER, "compute", exitCode=128, reason="StartError", message="exec: /x")),
+        "ContainerNotMade",
+    ),
+    "a NodeSet without a RestApi": (
+        "nodeset/compute",
+        cluster(
+            resource(
+                "NodeSet",
+                "compute",
+                {"replicas": 2},
+                condition("Ready", "Unknown", "SlurmUnreachable"),
+                condition("SlurmReachable", "Unknown", "SlurmUnreachable"),
+            )
+        ),
+        "RestApiMissing",
+    ),
     "a job that failed": ("job/9", cluster(slurm=with_job("NonZeroExitCode", JobState="FAILED")), "FAILED"),
 }
 
@@ -353,6 +373,56 @@ def test_the_true_cause_is_named(target: str, facts: Facts, code: str) -> None:
 )
 def test_nothing_is_wrong_with_a_good_cluster(target: str) -> None:
     assert isinstance(explained(cluster(), target), Fine)
+
+
+OBJECTIONS = "0/3 nodes are available: 1 node(s) had untolerated taint(s) {rack: x}, 2 node(s) were unschedulable."
+CLOSED = {"kind": "Node", "metadata": {"name": "closed", "labels": {"rack": "x"}}}
+TAINT = {"key": "rack", "value": "x", "effect": "NoSchedule"}
+CORDON_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "spec", "code"),
+    [
+        ({"gpu": "h100"}, {"taints": [TAINT]}, "NoNodeFits"),
+        ({"rack": "x"}, {"taints": [TAINT]}, "Tainted"),
+        ({"rack": "x"}, {"taints": [CORDON_TAINT], "unschedulable": True}, "NodesCordoned"),
+        ({"rack": "x"}, {"taints": [CORDON_TAINT, TAINT], "unschedulable": True}, "Tainted"),
+    ],
+    ids=["no such label", "a taint", "a cordon", "a cordon and a taint"],
+)
+def test_only_nodes_that_a_pod_asks_for_keep_it_waiting(selector: Object, spec: Object, code: str) -> None:
+    waiting_pod = pending("compute-0", OBJECTIONS, nodeSelector=selector)
+    answer = explained(cluster(waiting_pod, {**CLOSED, "spec": spec}), "pod/compute-0")
+    assert isinstance(answer, Cause)
+    assert answer.code == code
+
+
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [("2026-11-16T00:00:02+00:00", "JustChanged"), ("2026-11-16T00:01:00+00:00", "OperatorAbsent")],
+    ids=["a moment ago", "a minute ago"],
+)
+def test_an_operator_has_a_moment_to_look(now: str, code: str) -> None:
+    changed = {**resource("NodeSet", "compute"), "status": {}}
+    changed["metadata"]["managedFields"] = [{"time": "2026-11-16T00:00:00Z"}]
+    answer = explained(replace(cluster(changed), now=now), "nodeset/compute")
+    assert isinstance(answer, Cause)
+    assert answer.code == code
+
+
+def test_what_somebody_chose_is_explained_but_not_wrong() -> None:
+    none = resource("NodeSet", "none", {"replicas": 0})
+    facts = cluster(none)
+    assert isinstance(explained(facts, "nodeset/none"), Cause)
+    assert examine(facts) == []
+
+
+def test_of_two_partitions_of_one_name_the_one_that_has_it_is_shown() -> None:
+    taken = resource("Partition", "a-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
+    owner = resource("Partition", "debug", {"partitionName": "compute"}, condition("Accepted", "True"))
+    later = resource("Partition", "z-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
+    assert [row["object"] for row in partition_rows(cluster(taken, owner, later))] == ["debug"]
 
 
 def test_doctor_finds_nothing_in_a_good_cluster() -> None:

@@ -18,6 +18,8 @@ class Cause:
     command: str
     # From what was asked about down to this, each line a step.
     trail: tuple[str, ...] = ()
+    # Somebody wants it so: an answer to a question, but nothing that is wrong.
+    chosen: bool = False
 
     def under(self, step: str) -> Cause:
         """The same cause, reached from one step further up."""

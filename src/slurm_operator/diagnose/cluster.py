@@ -21,6 +21,8 @@ def examine(facts: Facts) -> list[Cause]:
     """Everything that is wrong."""
     found: dict[tuple[str, str], Cause] = {}
     for cause in _all(facts):
+        if cause.chosen:
+            continue
         found.setdefault((cause.code, cause.sentence), cause)
     return list(found.values())
 

@@ -20,6 +20,7 @@ MEANINGS = {
     "JobHeldAdmin": "an administrator holds it",
     "PartitionTimeLimit": "it asks for {TimeLimit}, which is more than its partition allows",
     "PartitionNodeLimit": "it asks for {NumNodes} nodes, which is more, or fewer, than its partition allows",
+    "PartitionConfig": "what it asks for does not fit its partition",
     "BadConstraints": "no node has what it asks for: {Features}",
     "Licenses": "it waits for licenses: {Licenses}",
     "Reservation": "its reservation has not begun",
@@ -78,7 +79,7 @@ def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
     if reason in PARTITION_REASONS:
         answer = partitions.why(facts, job.partition)
         return answer.under(step) if isinstance(answer, Cause) else _plain(facts, job, "its partition is not up", step)
-    if reason in ("Resources", "ReqNodeNotAvail", "NodeDown", "None") or "DOWN" in job.reason:
+    if reason in ("Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "None") or "DOWN" in job.reason:
         deeper = _short_of_nodes(facts, job, slurm)
         if deeper is not None:
             return deeper.under(step)

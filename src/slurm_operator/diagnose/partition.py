@@ -100,6 +100,7 @@ def _not_up(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
             "PartitionNotUp",
             f"partition {found.name} is {found.state}, as its Partition says",
             f"kubectl slurm -n {facts.namespace} partition up {name_of(mine)}",
+            chosen=True,
         )
     by_hand = "somebody has set it by scontrol" if mine is not None else "its line in slurm.conf or somebody says so"
     command = f"kubectl slurm -n {facts.namespace} " + (

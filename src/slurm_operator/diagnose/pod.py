@@ -9,12 +9,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slurm_operator.diagnose import scheduling
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of, status_of
 
 IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 MOUNT_REASONS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 OUT_OF_MEMORY = "OOMKilled"
+NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+NO_ANSWER = re.compile(r"(?i)deadline exceeded|timed out|timeout")
+# What Slurm puts before each line of its logs.
+STAMP = re.compile(r"^(\w+: )?\[[\dT:.-]+\] ")
 MISSING = re.compile(r'(?i)\b(secret|configmap) "(?:[^"/]*/)?([^"/]+)" not found')
 
 # What daemons say when something else is wrong than they themselves: (pattern, code, sentence).
@@ -94,34 +99,13 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
             f"no scheduler has looked at pod {name_of(pod)} yet",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
-    code, said = _reading(message)
+    code, said = scheduling.reading(facts, pod, message)
     return Cause(
         code,
         f"no node takes pod {name_of(pod)}: {said}",
         _kubectl(facts, f"describe pod {name_of(pod)}"),
         (f"the scheduler says: {message}",),
     )
-
-
-def _reading(message: str) -> tuple[str, str]:
-    lower = message.lower()
-    for part, code, said in (
-        ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
-        ("taint", "Tainted", "the nodes have taints that the pod does not tolerate"),
-        ("unschedulable", "NodesCordoned", "the nodes are cordoned"),
-        ("volume node affinity", "VolumeElsewhere", "a volume of it is bound to a node that does not take it"),
-        ("node affinity", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
-        ("node selector", "NoNodeFits", "none has the labels that its nodeSelector or affinity asks for"),
-        ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
-    ):
-        if part in lower:
-            return code, said
-    return "Unschedulable", message or "no reason is given"
-
-
-def _lacking(message: str) -> str:
-    found = re.findall(r"Insufficient ([\w./-]+)", message)
-    return " and ".join(dict.fromkeys(found)) or "resources"
 
 
 def _claims(pod: Object) -> Iterator[str]:
@@ -238,6 +222,13 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
         return Cause(
             "OutOfMemory", f"container {container} of pod {name_of(pod)} used more memory than its limit", command
         )
+    if ended.get("reason") in NEVER_STARTED:
+        said = _start_error(str(ended.get("message", "")))
+        return Cause(
+            "ContainerNotMade",
+            f"container {container} of pod {name_of(pod)} cannot be started: {said}",
+            _kubectl(facts, f"describe pod {name_of(pod)}"),
+        )
     lines = facts.logs.get((name_of(pod), container), ())
     known = words(pod, container, lines)
     if known is not None:
@@ -247,19 +238,24 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
     return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{said}", command)
 
 
+def _start_error(message: str) -> str:
+    """The runtime's last words, which are the ones about the program."""
+    return message.strip().rpartition("exec: ")[2].replace("\\", "").replace('"', "") or "its command cannot be run"
+
+
 def words(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str, str] | None:
     """A known trouble in what a daemon has said: code and sentence."""
     for pattern, code, sentence in WORDS:
         line = next((line.strip() for line in reversed(lines) if pattern.search(line)), None)
         if line is not None:
-            return code, sentence.format(pod=f"pod {name_of(pod)}", container=container, line=line)
+            return code, sentence.format(pod=f"pod {name_of(pod)}", container=container, line=STAMP.sub("", line))
     return None
 
 
 def _last_fault(lines: tuple[str, ...]) -> str:
     faults = [line.strip() for line in lines if re.search(r"(?i)fatal|error|denied|cannot|failed|not found", line)]
     spoken = [line.strip() for line in lines if line.strip()]
-    return (faults or spoken or [""])[-1]
+    return STAMP.sub("", (faults or spoken or [""])[-1])
 
 
 def _evicted(facts: Facts, pod: Object) -> Cause | None:
@@ -283,4 +279,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     if not probes:
         return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command)
-    return Cause("ProbeFails", f"{runs}: {probes[-1].get('message')}", command)
+    said = str(probes[-1].get("message", "")).strip().rstrip(":")
+    if NO_ANSWER.search(said):
+        return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and leaves its probe waiting", command)
+    return Cause("ProbeFails", f"{runs}: {said}", command)

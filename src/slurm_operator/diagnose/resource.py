@@ -138,6 +138,7 @@ def _no_pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
             f"{kind} {name_of(resource)} has no pods, since its replicas are 0",
             f"kubectl -n {facts.namespace} patch {kind.lower()} {name_of(resource)} --type=merge "
             """-p '{"spec":{"replicas":1}}'""",
+            chosen=kind in ("NodeSet", "LoginSet"),
         )
     return _refused_pod(facts, resource)
 

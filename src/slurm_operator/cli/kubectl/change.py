@@ -56,16 +56,17 @@ class Changes:
         """Change a Partition and wait for Slurm's own answer."""
         began = time.monotonic()
         patched = await self.writer.patch(OURS["Partition"], name, {"spec": dict(spec)}, self.namespace)
-        return await self._settled("Partition", name, patched.metadata.generation, began, seconds)
+        state = str(spec.get("state") or "")
+        return await self._settled(name, patched.metadata.generation, state, began, seconds)
 
-    async def _settled(self, kind: str, name: str, generation: int, began: float, seconds: float) -> Done:
+    async def _settled(self, name: str, generation: int, state: str, began: float, seconds: float) -> Done:
         said = "the operator has not looked at it yet"
         while time.monotonic() - began < seconds:
-            content = (await self.get(OURS[kind], name)).content()
+            content = (await self.get(OURS["Partition"], name)).content()
             if int(status_of(content).get("observedGeneration") or 0) >= generation:
                 ready = condition_of(content, "Ready") or {}
                 said = str(ready.get("message", ""))
-                if ready.get("status") == "True" or ready.get("reason") == "NotUp":
+                if is_as_asked(ready, state):
                     return Done(said, time.monotonic() - began, True)
             await asyncio.sleep(LOOK)
         return Done(said, time.monotonic() - began, False)
@@ -114,6 +115,13 @@ class Changes:
         place = {HELM_RELEASE: release or None, HELM_NAMESPACE: self.namespace if release else None}
         patch = {"metadata": {"labels": labelled, "annotations": place}}
         await self.writer.patch(OURS[kind], name, patch, self.namespace)
+
+
+def is_as_asked(ready: Mapping[str, Any], state: str) -> bool:
+    """Whether a Partition's Ready tells of the state that was asked for; any will do where none was."""
+    if ready.get("status") == "True":
+        return state in ("", "UP")
+    return ready.get("reason") == "NotUp" and (not state or str(ready.get("message", "")).endswith(state))
 
 
 def merged_edit(current: str, change: str) -> str:

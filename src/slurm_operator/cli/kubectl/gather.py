@@ -58,7 +58,7 @@ READ: tuple[Resource[Any], ...] = (
 )
 SHOWN = ("nodes", "jobs", "partitions")
 LINES = 40
-SECONDS = 20.0
+SECONDS = 10.0
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
@@ -66,6 +66,8 @@ LOG_SIDECAR = "logfile"
 
 async def gather(client: Client, namespace: str) -> Facts:
     """Everything that a diagnosis looks at."""
+    # Before anything is read: Slurm may take its time, and what is read here must not look older than it was.
+    now = datetime.now(UTC).isoformat()
     read = await asyncio.gather(*(_list(client, resource, namespace) for resource in READ))
     objects = {resource.kind: items for resource, items in zip(READ, read, strict=True) if items is not None}
     controllers = list(objects.get("Controller", {}).values())
@@ -73,7 +75,7 @@ async def gather(client: Client, namespace: str) -> Facts:
     asked = await asyncio.gather(*(ask(client, seen, name_of(each)) for each in controllers))
     slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
     logs = await _logs(client, seen, slurm)
-    return Facts(namespace, objects, slurm, logs, datetime.now(UTC).isoformat())
+    return Facts(namespace, objects, slurm, logs, now)
 
 
 async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict[str, Object] | None:
@@ -81,6 +83,9 @@ async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict
         place = namespace if resource.namespaced else ""
         listing = await client.list(resource.raw(), place)
     except KubeError:
+        # Without the Controllers nothing can be said: what keeps them from us is the answer. The rest may be missing.
+        if resource.kind == "Controller":
+            raise
         return None
     return {item.metadata.name: item.content() for item in listing.items}
 

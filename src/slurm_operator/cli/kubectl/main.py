@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.client import Client
 
 R = TypeVar("R")
+A = TypeVar("A", bound="Answer")
 
 KINDS = {
     "controller": "Controller",
@@ -39,6 +41,8 @@ KINDS = {
     "token": "Token",
 }
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+SECOND_LOOK = 3.0
+LIBRARY_WORDS = re.compile(r" ssl:(<[^>]*>|\w+)")
 WAIT = click.option(
     "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm's own answer."
 )
@@ -64,18 +68,23 @@ def main(context: click.Context, kubeconfig: str, chosen: str, namespace: str) -
     context.obj = Where(kubeconfig, chosen, namespace)
 
 
+def answered(work: Coroutine[Any, Any, R]) -> R:
+    """What a coroutine comes to; an error of ours is a sentence, without the inner life of the HTTP library."""
+    from slurm_operator.errors import OperatorError
+
+    try:
+        return asyncio.run(work)
+    except OperatorError as error:
+        raise click.ClickException(LIBRARY_WORDS.sub("", str(error))) from error
+
+
 def command(group: click.Group, **options: Any) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], click.Command]:
     """A command whose function is a coroutine; errors are sentences."""
 
     def decorate(function: Callable[..., Coroutine[Any, Any, R]]) -> click.Command:
         @click.pass_obj
         def run(where: Where, /, *arguments: Any, **given: Any) -> None:
-            from slurm_operator.errors import OperatorError
-
-            try:
-                asyncio.run(function(where, *arguments, **given))
-            except OperatorError as error:
-                raise click.ClickException(str(error)) from error
+            answered(function(where, *arguments, **given))
 
         return group.command(**options)(update_wrapper(run, function))
 
@@ -98,7 +107,24 @@ async def facts_of(where: Where) -> Facts:
     from slurm_operator.cli.kubectl.gather import gather
 
     async with connected(where) as (client, namespace):
-        return await gather(client, namespace)
+        facts = await gather(client, namespace)
+    if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
+        raise click.ClickException(
+            f"there is no Slurm cluster in namespace {namespace}; "
+            "kubectl get controllers.slinky.slurm.net -A shows where there are some"
+        )
+    return facts
+
+
+async def judged(where: Where, look: Callable[[Facts], Sequence[A]]) -> tuple[Facts, Sequence[A]]:
+    """The answers to a question; before the operator is called absent it gets a moment, for it may be about to look."""
+    facts = await facts_of(where)
+    found = look(facts)
+    if any(getattr(each, "code", "") == "OperatorAbsent" for each in found):
+        await asyncio.sleep(SECOND_LOOK)
+        facts = await facts_of(where)
+        found = look(facts)
+    return facts, found
 
 
 @asynccontextmanager
@@ -120,8 +146,7 @@ async def status(where: Where, output: str) -> None:
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cluster import examine
 
-    facts = await facts_of(where)
-    causes = examine(facts)
+    facts, causes = await judged(where, examine)
     if output == "text":
         click.echo(view.overview(facts, causes), nl=False)
     else:
@@ -137,7 +162,7 @@ async def doctor(where: Where, output: str) -> None:
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cluster import examine
 
-    causes = examine(await facts_of(where))
+    _, causes = await judged(where, examine)
     if output != "text":
         click.echo(view.data([view.answer_data(cause) for cause in causes], output), nl=False)
     else:
@@ -148,14 +173,18 @@ async def doctor(where: Where, output: str) -> None:
 
 
 @command(main)
-@click.argument("target", metavar="[node/|pod/|job/|partition/|nodeset/|controller/…]NAME")
+@click.argument("target", metavar="[KIND/]NAME")
 @OUTPUT
 async def why(where: Where, target: str, output: str) -> None:
-    """Say why a node, pod, job, partition or resource is not as it should be, and what to do."""
+    """Say why a node, pod, job, partition or resource is not as it should be, and what to do.
+
+    KIND is node, pod, job, partition, nodeset, controller, restapi, loginset, accounting or token; without it, the
+    name says what is meant: a number is a job.
+    """
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cause import Fine
 
-    answer = explained(await facts_of(where), target)
+    _, (answer,) = await judged(where, lambda facts: [explained(facts, target)])
     text = view.answer_text(answer) if output == "text" else view.data(view.answer_data(answer), output)
     click.echo(text, nl=False)
     sys.exit(0 if isinstance(answer, Fine) else 1)
@@ -344,8 +373,17 @@ def _state_command(name: str, state: str, text: str) -> None:
     @click.argument("partition_name", metavar="NAME")
     @WAIT
     async def change(where: Where, partition_name: str, seconds: float) -> None:
+        from slurm_operator.kube.errors import NotFound
+
         async with changing(where) as changes:
-            report(await changes.partition(partition_name, {"state": state}, seconds))
+            try:
+                report(await changes.partition(partition_name, {"state": state}, seconds))
+            except NotFound as error:
+                by_hand = f"kubectl slurm shell -- scontrol update partitionname={partition_name} state={state.lower()}"
+                raise click.ClickException(
+                    f"there is no Partition {partition_name!r} in namespace {changes.namespace}; "
+                    f"a partition without one is changed by {by_hand}"
+                ) from error
 
 
 _state_command("drain", "DRAIN", "Take no new jobs; those there run on.")
@@ -496,7 +534,7 @@ async def adopt(where: Where, target: str, release: str, give_back: bool) -> Non
 @click.pass_obj
 def shell(where: Where, arguments: tuple[str, ...]) -> None:
     """Open a shell in a login pod, or in slurmctld's where there is none; with `-- COMMAND`, run that."""
-    pod, container = asyncio.run(_shell_pod(where))
+    pod, container = answered(_shell_pod(where))
     terminal = ["-it"] if sys.stdin.isatty() else ["-i"]
     kubectl(where, ["exec", *terminal, pod, "-c", container, "--", *(arguments or ("bash", "-l"))])
 
@@ -539,7 +577,7 @@ def logs(where: Where, target: str, follow: bool, tail: int) -> None:
 @click.pass_obj
 def token(where: Where, user: str, lifetime: int) -> None:
     """Print a token for slurmrestd, made by slurmctld itself."""
-    pod = asyncio.run(_controller_pod(where))
+    pod = answered(_controller_pod(where))
     said = f"username={user}"
     kubectl(where, ["exec", pod, "-c", "slurmctld", "--", "scontrol", "token", said, f"lifespan={lifetime}"])
 

@@ -123,7 +123,9 @@ def _counts(nodeset: Object) -> dict[str, Any]:
 
 def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
     """Every partition, of a resource or not."""
-    titles = {str(spec_of(each).get("partitionName") or name_of(each)): each for each in facts.every("Partition")}
+    # Of two that claim one name, the one that has it is shown.
+    listed = sorted(facts.every("Partition"), key=_has_its_name)
+    titles = {str(spec_of(each).get("partitionName") or name_of(each)): each for each in listed}
     rows: list[Mapping[str, Any]] = []
     for cluster, slurm in sorted(facts.slurm.items()):
         known = slurm.partitions if isinstance(slurm, Slurm) else {}
@@ -144,6 +146,10 @@ def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
                 }
             )
     return rows
+
+
+def _has_its_name(partition: Object) -> bool:
+    return (condition_of(partition, "Accepted") or {}).get("status") == "True"
 
 
 def overview(facts: Facts, causes: Sequence[Cause]) -> str:

@@ -1,0 +1,78 @@
+"""A cluster's configuration as `kubectl slurm config` shows it: what is in force, and what is asked for beside it.
+
+In: facts and the name of a Controller. Out: files and differences. Nothing older than the last good configuration is
+kept anywhere, so there is no history to show or to go back to: a refused one never takes its place.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import click
+
+from slurm_operator.build.controller import NOTE
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, status_of
+
+COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The files in force, those asked for, and what was said of them."""
+
+    cluster: str
+    hash: str
+    in_force: Mapping[str, str]
+    wanted: Mapping[str, str]
+    verdict: str
+    refused: bool
+
+
+def read(facts: Facts, name: str) -> Configuration:
+    """The configuration of one cluster; the only one when none is named."""
+    resource = _controller(facts, name)
+    title = name_of(resource)
+    valid = condition_of(resource, "ConfigValid") or {}
+    in_force = _files(facts, f"{title}-config")
+    refused = valid.get("status") == "False"
+    return Configuration(
+        title,
+        str((status_of(resource).get("config") or {}).get("hash", "")),
+        in_force,
+        _files(facts, f"{title}-config-candidate") or in_force,
+        str(valid.get("message", "the operator has not spoken of it yet")),
+        refused,
+    )
+
+
+def _controller(facts: Facts, name: str) -> Object:
+    known = facts.every("Controller")
+    if not name and len(known) == 1:
+        return known[0]
+    found = facts.get("Controller", name) if name else None
+    if found is not None:
+        return found
+    titles = ", ".join(name_of(each) for each in known) or "none"
+    wrong = f"there is no Controller {name!r}" if name else "say which Controller"
+    raise click.ClickException(f"{wrong} in namespace {facts.namespace}; there is: {titles}")
+
+
+def _files(facts: Facts, name: str) -> dict[str, str]:
+    data = (facts.get("ConfigMap", name) or {}).get("data") or {}
+    return {file: str(text) for file, text in sorted(data.items()) if file != NOTE}
+
+
+def differences(found: Configuration) -> Iterator[str]:
+    """What is asked for and not in force, as lines of a unified diff."""
+    for file in sorted({*found.in_force, *found.wanted}):
+        before, after = found.in_force.get(file, ""), found.wanted.get(file, "")
+        yield from difflib.unified_diff(
+            before.splitlines(), after.splitlines(), f"in force/{file}", f"asked for/{file}", n=2, lineterm=""
+        )
+
+
+def coloured(line: str) -> str:
+    """A line of a diff as people read it."""
+    return click.style(line, fg=COLOURS.get(line[:1]))

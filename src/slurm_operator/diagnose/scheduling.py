@@ -1,0 +1,68 @@
+"""Why no Kubernetes node takes a pod: judged by the nodes that it may go to at all, then by the scheduler's words.
+
+In: facts, a pod, and what the scheduler said. Out: a code and the rest of a sentence. Used by `diagnose/pod.py`. The
+scheduler counts every node of the cluster; a taint on a node that the pod never asked for is not the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from slurm_operator.diagnose.facts import Facts, Object, spec_of
+from slurm_operator.kube.objects import Node, NodeSpec
+from slurm_operator.plan import placement
+
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+NO_LABELS = ("NoNodeFits", "none has the labels that its nodeSelector or affinity asks for")
+CORDONED = ("NodesCordoned", "every node that it may go to is cordoned: {names}")
+TAINTED = ("Tainted", "every node that it may go to has a taint that it does not tolerate: {names}")
+
+
+def reading(facts: Facts, pod: Object, message: str) -> tuple[str, str]:
+    """The code and the sentence's end."""
+    return _by_nodes(facts, spec_of(pod)) or _by_words(message)
+
+
+def _by_nodes(facts: Facts, spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    nodes = [msgspec.convert(each, Node, strict=False) for each in facts.every("Node")]
+    if not nodes:
+        return None
+    bare = [(node, msgspec.structs.replace(node, spec=NodeSpec())) for node in nodes]
+    asked = [node for node, clean in bare if placement.should_run(spec, clean)]
+    if not asked:
+        return NO_LABELS
+    names = ", ".join(node.metadata.name for node in asked)
+    repelled = [node for node in asked if not placement.should_run(spec, node) or node.spec.unschedulable]
+    if len(repelled) < len(asked):
+        return None
+    code, said = CORDONED if all(_is_only_cordoned(node) for node in repelled) else TAINTED
+    return code, said.format(names=names)
+
+
+def _is_only_cordoned(node: Node) -> bool:
+    return node.spec.unschedulable and all(taint.key == CORDON_TAINT for taint in node.spec.taints)
+
+
+def _by_words(message: str) -> tuple[str, str]:
+    lower = message.lower()
+    for part, code, said in (
+        ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
+        ("volume node affinity", "VolumeElsewhere", "a volume of it is bound to a node that does not take it"),
+        ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
+        ("taint", "Tainted", "the nodes have taints that the pod does not tolerate"),
+        ("unschedulable", "NodesCordoned", "the nodes are cordoned"),
+        ("node affinity", *NO_LABELS),
+        ("node selector", *NO_LABELS),
+    ):
+        if part in lower:
+            return code, said
+    return "Unschedulable", message or "no reason is given"
+
+
+def _lacking(message: str) -> str:
+    found = re.findall(r"Insufficient ([\w./-]+)", message)
+    return " and ".join(dict.fromkeys(found)) or "resources"

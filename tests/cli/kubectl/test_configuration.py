@@ -1,0 +1,49 @@
+"""What `kubectl slurm config` says of a configuration in force, and of one that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from slurm_operator.build import controller
+from slurm_operator.cli.kubectl.configuration import differences, read
+from slurm_operator.diagnose.facts import Facts
+
+GOOD = "ClusterName=slurm\nMinJobAge=300\n"
+
+
+def namespace(candidate: str | None = None, valid: str = "True", message: str = "") -> Facts:
+    """One cluster whose configuration is in force, or is refused."""
+    said = {"type": "ConfigValid", "status": valid, "message": message}
+    status = {"config": {"hash": "abc"}, "conditions": [said]}
+    maps: dict[str, dict[str, Any]] = {"slurm-config": {"data": {"slurm.conf": GOOD}}}
+    if candidate is not None:
+        maps["slurm-config-candidate"] = {"data": {"slurm.conf": candidate, controller.NOTE: "abc"}}
+    return Facts(
+        "slurm", {"Controller": {"slurm": {"metadata": {"name": "slurm"}, "status": status}}, "ConfigMap": maps}
+    )
+
+
+@pytest.mark.parametrize("candidate", [None, GOOD], ids=["never tried another", "the same was tried"])
+def test_what_is_in_force_does_not_differ(candidate: str | None) -> None:
+    found = read(namespace(candidate), "")
+    assert (found.cluster, found.hash, found.refused) == ("slurm", "abc", False)
+    assert list(differences(found)) == []
+
+
+def test_a_refused_line_and_the_reason_are_shown() -> None:
+    found = read(namespace(GOOD + "JobSubmitPlugins=lua\n", "False", "slurm.conf:3: no such plugin"), "slurm")
+    assert found.refused
+    assert found.verdict == "slurm.conf:3: no such plugin"
+    assert "+JobSubmitPlugins=lua" in list(differences(found))
+
+
+def test_the_notes_of_the_operator_are_no_file_of_slurm() -> None:
+    assert list(read(namespace(GOOD), "slurm").wanted) == ["slurm.conf"]
+
+
+def test_an_unknown_controller_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(click.ClickException, match=r"no Controller 'other' in namespace slurm; there is: slurm"):
+        read(namespace(), "other")

@@ -1,0 +1,348 @@
+"""A small cluster, and what is broken beside it from the start: each break in a resource of its own, with its cause.
+
+Used by `test_why.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.real.local.e2e.cluster import NAMESPACE
+
+Json = dict[str, Any]
+API = "slinky.slurm.net/v1beta1"
+MANIFEST = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: slurm}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: slurm-key, namespace: slurm}
+stringData: {slurm.key: change-me-change-me-change-me-change-me-change-me-change-me-change-me}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: jwt-key, namespace: slurm}
+stringData: {jwt.key: change-me-change-me-change-me-change-me}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: files, namespace: slurm}
+data:
+  cgroup.conf: |
+    CgroupPlugin=disabled
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: Controller
+metadata: {name: slurm, namespace: slurm}
+spec:
+  slurmKeyRef: {name: slurm-key, key: slurm.key}
+  jwtKeyRef: {name: jwt-key, key: jwt.key}
+  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  configFileRefs: [{name: files}]
+  slurmctld: {image: "ghcr.io/slinkyproject/slurmctld:26.05", readinessProbe: {periodSeconds: 1}}
+  extraConf: |
+    ProctrackType=proctrack/linuxproc
+    TaskPlugin=task/none
+    SlurmdTimeout=5
+    MessageTimeout=3
+    MinJobAge=600
+    KillWait=1
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: RestApi
+metadata: {name: slurm, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+  slurmrestd: {image: "ghcr.io/slinkyproject/slurmrestd:26.05", readinessProbe: {periodSeconds: 1}}
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: NodeSet
+metadata: {name: compute, namespace: slurm}
+spec:
+  controllerRef: {name: slurm}
+  replicas: 1
+  oversubscribeNode: true
+  slurmd: {image: "ghcr.io/slinkyproject/slurmd:26.05", readinessProbe: {periodSeconds: 1}}
+  partition: {enabled: true, config: "Default=YES"}
+  template: {spec: {nodeSelector: {kubernetes.io/hostname: local-0}}}
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: Partition
+metadata: {name: short, namespace: slurm}
+spec: {controllerRef: {name: slurm}, nodeSets: [compute], maxTime: "30"}
+"""
+IMAGE = "ghcr.io/slinkyproject/{}:26.05"
+OTHER_KEY = "another-key-another-key-another-key-another-key-another-key-another"
+
+
+def plain(kind: str, name: str, spec: Json) -> Json:
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def nodeset(name: str, *, slurmd: Json | None = None, pod: Json | None = None, **spec: Any) -> Json:
+    """One worker, broken by what is laid over it."""
+    made = {
+        "controllerRef": {"name": "slurm"},
+        "replicas": 1,
+        "oversubscribeNode": True,
+        "partition": {"enabled": False},
+        "slurmd": {"image": IMAGE.format("slurmd"), "readinessProbe": {"periodSeconds": 1}, **(slurmd or {})},
+        "template": {"spec": {"terminationGracePeriodSeconds": 1, **(pod or {})}},
+    }
+    return plain("NodeSet", name, {**made, **spec})
+
+
+def partition(name: str, **spec: Any) -> Json:
+    return plain("Partition", name, {"controllerRef": {"name": "slurm"}, "nodeSets": ["compute"], **spec})
+
+
+def controller(name: str, *, slurmctld: Json | None = None, pod: Json | None = None, **spec: Any) -> Json:
+    """A second cluster's head, which never comes up."""
+    made = {
+        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+        "persistence": {"enabled": False},
+        "slurmctld": {"image": IMAGE.format("slurmctld"), "readinessProbe": {"periodSeconds": 1}, **(slurmctld or {})},
+        "template": {"spec": {"terminationGracePeriodSeconds": 1, **(pod or {})}},
+    }
+    return plain("Controller", name, {**made, **spec})
+
+
+def volume(name: str, source: Json) -> Json:
+    return {"volumes": [{"name": name, **source}]}
+
+
+def mount(name: str, path: str = "/mnt/data", **more: Any) -> Json:
+    return {"volumeMounts": [{"name": name, "mountPath": path, **more}]}
+
+
+def claim(storage_class: str) -> list[Json]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return [{"metadata": {"name": "scratch"}, "spec": {**spec, "storageClassName": storage_class}}]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Something broken in a resource of its own."""
+
+    target: str
+    code: str
+    # Words that the sentence must hold.
+    words: str
+    objects: tuple[Json, ...]
+
+
+SAYS_HELLO = ["sh", "-c", "echo fatal: the licence server says no; exit 3"]
+EATS_MEMORY = ["sh", "-c", "x=$(head -c 512M /dev/zero | tr '\\0' x)"]
+NO_NAMES = {
+    "dnsPolicy": "None",
+    "dnsConfig": {"nameservers": ["127.0.0.1"], "options": [{"name": "timeout", "value": "1"}]},
+}
+
+STANDING: dict[str, Standing] = {
+    "the image is not there": Standing(
+        "nodeset/image",
+        "ImageNotPulled",
+        "example.com/nosuch:1",
+        (nodeset("image", slurmd={"image": "example.com/nosuch:1"}),),
+    ),
+    "the Secret of a volume is missing": Standing(
+        "nodeset/secret",
+        "SecretMissing",
+        "'passwords'",
+        (nodeset("secret", slurmd=mount("more"), pod=volume("more", {"secret": {"secretName": "passwords"}})),),
+    ),
+    "the Secret of a variable is missing": Standing(
+        "nodeset/variable",
+        "SecretMissing",
+        "'licence'",
+        (
+            nodeset(
+                "variable",
+                slurmd={"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "licence", "key": "x"}}}]},
+            ),
+        ),
+    ),
+    "the ConfigMap of a volume is missing": Standing(
+        "nodeset/configmap",
+        "ConfigMapMissing",
+        "'settings'",
+        (nodeset("configmap", slurmd=mount("more"), pod=volume("more", {"configMap": {"name": "settings"}})),),
+    ),
+    "the storage class is missing": Standing(
+        "nodeset/storage",
+        "StorageClassMissing",
+        "'fast'",
+        (nodeset("storage", slurmd=mount("scratch"), volumeClaimTemplates=claim("fast")),),
+    ),
+    "the claim is missing": Standing(
+        "nodeset/claim",
+        "ClaimMissing",
+        "'home'",
+        (nodeset("claim", slurmd=mount("more"), pod=volume("more", {"persistentVolumeClaim": {"claimName": "home"}})),),
+    ),
+    "a volume cannot be mounted": Standing(
+        "nodeset/volume",
+        "VolumeNotMounted",
+        "/nosuch/folder",
+        (
+            nodeset(
+                "volume",
+                slurmd=mount("more"),
+                pod=volume("more", {"hostPath": {"path": "/nosuch/folder", "type": "Directory"}}),
+            ),
+        ),
+    ),
+    "no Kubernetes node has the labels": Standing(
+        "nodeset/selector", "NoNodeFits", "labels", (nodeset("selector", pod={"nodeSelector": {"gpu": "h100"}}),)
+    ),
+    "the only node that fits has a taint": Standing(
+        "nodeset/taint",
+        "Tainted",
+        "taint",
+        (nodeset("taint", pod={"nodeSelector": {"kubernetes.io/hostname": "local-2"}}),),
+    ),
+    "the only node that fits is cordoned": Standing(
+        "nodeset/cordoned",
+        "NodesCordoned",
+        "cordoned",
+        (nodeset("cordoned", pod={"nodeSelector": {"kubernetes.io/hostname": "local-1"}, "tolerations": []}),),
+    ),
+    "no node has that much memory": Standing(
+        "nodeset/huge",
+        "NotEnoughRoom",
+        "memory",
+        (nodeset("huge", slurmd={"resources": {"requests": {"memory": "900Ti"}}}),),
+    ),
+    "more memory than the limit": Standing(
+        "nodeset/oom",
+        "OutOfMemory",
+        "memory",
+        (nodeset("oom", slurmd={"command": EATS_MEMORY, "resources": {"limits": {"memory": "64Mi"}}}),),
+    ),
+    "a command that ends": Standing(
+        "nodeset/crash",
+        "ContainerFails",
+        "the licence server says no",
+        (nodeset("crash", slurmd={"command": SAYS_HELLO}),),
+    ),
+    "a command that is not there": Standing(
+        "nodeset/command",
+        "ContainerNotMade",
+        "/nosuch",
+        (nodeset("command", slurmd={"command": ["/nosuch"]}),),
+    ),
+    "an init container that ends": Standing(
+        "nodeset/init",
+        "ContainerFails",
+        "prepare",
+        (
+            nodeset(
+                "init",
+                pod={"initContainers": [{"name": "prepare", "image": IMAGE.format("slurmd"), "command": SAYS_HELLO}]},
+            ),
+        ),
+    ),
+    "a probe that fails": Standing(
+        "nodeset/probe",
+        "ProbeFails",
+        "slurmd",
+        (nodeset("probe", slurmd={"readinessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1}}),),
+    ),
+    "another slurm.key": Standing(
+        "nodeset/key",
+        "KeyMismatch",
+        "slurm.key",
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "other-key", "namespace": NAMESPACE},
+                "stringData": {"slurm.key": OTHER_KEY},
+            },
+            nodeset(
+                "key",
+                slurmd=mount("other", "/etc/slurm"),
+                pod=volume("other", {"secret": {"secretName": "other-key", "defaultMode": 0o600}}),
+            ),
+        ),
+    ),
+    "names that are not resolved": Standing(
+        "nodeset/dns", "NameNotResolved", "resolve", (nodeset("dns", pod=NO_NAMES),)
+    ),
+    "scaled to nothing": Standing("nodeset/none", "ScaledToZero", "replicas are 0", (nodeset("none", replicas=0),)),
+    "a Controller that is not there": Standing(
+        "nodeset/stray",
+        "ReferenceNotFound",
+        "nosuch",
+        (nodeset("stray", controllerRef={"name": "nosuch"}),),
+    ),
+    "a RestApi of a Controller that is not there": Standing(
+        "restapi/stray",
+        "ReferenceNotFound",
+        "nosuch",
+        (plain("RestApi", "stray", {"controllerRef": {"name": "nosuch"}}),),
+    ),
+    "a partition of a NodeSet that is not there": Standing(
+        "partition/stray", "NodeSetNotFound", "nosuch", (partition("stray", nodeSets=["nosuch"]),)
+    ),
+    "a partition whose name is taken": Standing(
+        "partition/twin", "NameTaken", "short", (partition("twin", partitionName="short"),)
+    ),
+    "a partition with a bad host list": Standing(
+        "partition/list", "InvalidSpec", "never closed", (partition("list", nodeSets=[], nodes="n[1-"),)
+    ),
+    "a partition of a NodeSet without workers": Standing(
+        "partition/empty", "ScaledToZero", "replicas are 0", (partition("empty", nodeSets=["none"]),)
+    ),
+    "a partition of a NodeSet whose image is not there": Standing(
+        "partition/image", "ImageNotPulled", "example.com/nosuch:1", (partition("image", nodeSets=["image"]),)
+    ),
+    "a partition that is DOWN": Standing(
+        "partition/down", "PartitionNotUp", "DOWN", (partition("down", state="DOWN"),)
+    ),
+    "a partition that is DRAIN": Standing(
+        "partition/drain", "PartitionNotUp", "DRAIN", (partition("drain", state="DRAIN"),)
+    ),
+    "a partition that is INACTIVE": Standing(
+        "partition/inactive", "PartitionNotUp", "INACTIVE", (partition("inactive", state="INACTIVE"),)
+    ),
+    "a Controller without its key": Standing(
+        "controller/keyless",
+        "SecretMissing",
+        "nosuch",
+        (controller("keyless", slurmKeyRef={"name": "nosuch", "key": "slurm.key"}),),
+    ),
+    "slurmctld that ends": Standing(
+        "controller/crash",
+        "ContainerFails",
+        "the licence server says no",
+        (controller("crash", slurmctld={"command": SAYS_HELLO}),),
+    ),
+    "slurmctld whose state has no storage class": Standing(
+        "controller/storage",
+        "StorageClassMissing",
+        "'fast'",
+        (
+            controller(
+                "storage",
+                persistence={
+                    "enabled": True,
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                    "storageClassName": "fast",
+                },
+            ),
+        ),
+    ),
+    "a worker of a slurmctld that ends": Standing(
+        "nodeset/orphan",
+        "ContainerFails",
+        "the licence server says no",
+        (nodeset("orphan", controllerRef={"name": "crash"}),),
+    ),
+}
