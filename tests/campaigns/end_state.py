@@ -12,6 +12,9 @@ from typing import Any
 
 from tests.campaigns.rig import NAMESPACE, World
 
+from slurm_operator.build import labels
+
+# Their values differ from run to run; whether they are there does not.
 MASKED = frozenset(
     {
         "uid",
@@ -26,7 +29,7 @@ MASKED = frozenset(
         "expiresAt",
         "eventTime",
         "lastApplied",
-        "lastApply",
+        "time",
         "milliseconds",
         "clusterIP",
         "clusterIPs",
@@ -87,7 +90,9 @@ def _slurm(world: World) -> dict[str, Any]:
 
 def _masked(value: Any, resource: str) -> Any:
     if isinstance(value, dict):
-        kept = {key: _masked(item, resource) for key, item in value.items() if key not in MASKED}
+        kept = {key: "*" if key in MASKED else _masked(item, resource) for key, item in value.items()}
+        # A nudge, not a state: whoever was heard before it came needs none.
+        kept.pop(labels.CONFIG_CANDIDATE, None)
         if resource == "secrets" and "data" in kept:
             kept["data"] = sorted(kept["data"])
         return kept

@@ -85,6 +85,17 @@ def test_a_pod_is_nudged_once_for_each_candidate() -> None:
     assert plan_config(NEW, TOLD, nudged).nudge == ()
 
 
+@pytest.mark.parametrize("speaks", [True, False], ids=["of our own", "of another make"])
+def test_while_a_key_goes_round_pods_are_told_nothing_new(speaks: bool) -> None:
+    plan = plan_config(NEW, TOLD, replace(SETTLED, frozen=True, pods=(replace(POD, speaks=speaks),)))
+    assert (plan.stage, plan.good, plan.candidate) == (Stage.HELD, OLD, OLD)
+    assert (plan.note, plan.nudge, plan.is_open) == (SETTLED.note, (), False)
+
+
+def test_what_is_in_force_stays_so_while_a_key_goes_round() -> None:
+    assert plan_config(OLD, TOLD, replace(SETTLED, frozen=True)).stage is Stage.APPLIED
+
+
 def test_a_wish_that_is_taken_back_is_told_to_the_sidecar_too() -> None:
     plan = plan_config(OLD, TOLD, replace(SETTLED, candidate=NEW, pods=(said("refused"),)))
     assert (plan.stage, plan.candidate, plan.good) == (Stage.FIRST, OLD, OLD)
@@ -121,6 +132,8 @@ def test_the_last_verdict_counts() -> None:
     ]
     assert last_verdict(lines) == Verdict("bb", "refused", 7, 1, 2, 0, 'say "no" \\ twice')
     assert last_verdict(lines[:1]) is None
+    timed = 'verdict hash=dd stage=applied ms=5 parse=1 trial=2 reconfigure=2 at=1700000000 reason=""'
+    assert last_verdict([timed]) == Verdict("dd", "applied", 5, 1, 2, 2, "", 1_700_000_000)
 
 
 def test_partition_lines_need_no_reconfigure_where_slurm_takes_them_live() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.campaigns.rig import World
-from tests.campaigns.scenarios import small
+from tests.campaigns.scenarios import KEYS, NEW_KEY, REF, small
 from tests.campaigns.sidecar import REFUSED
 
 
@@ -142,3 +142,98 @@ async def test_the_log_of_a_pod_that_does_not_speak_is_never_read(world: World) 
     await world.patch("Pod", "slurm-controller-0", pod)
     await extra(world, "MinJobAge=305\n")
     assert await readings(world, 30.0) == 0
+
+
+async def test_while_a_key_goes_round_nothing_is_handed_over_or_reconfigured(world: World) -> None:
+    await small(world, 1)
+    world.slurm.submit(60.0)
+    candidate = world.stored("configmaps", "slurm-config-candidate")["metadata"]["resourceVersion"]
+    pod = world.stored("pods", "slurm-controller-0")["metadata"]["resourceVersion"]
+    await world.patch("Secret", "slurm-key", {"data": {"slurm.key": NEW_KEY}})
+    await world.run_for(5.0)
+    await extra(world, "MinJobAge=306\n")
+    await world.run_for(30.0)
+    assert world.stored("configmaps", "slurm-config-candidate")["metadata"]["resourceVersion"] == candidate
+    assert world.stored("pods", "slurm-controller-0")["metadata"]["resourceVersion"] == pod
+    assert set(conditions(world).values()) == {("Unknown", "KeyRotation"), ("False", "KeyRotation")}
+    assert await readings(world, 10.0) == 0
+    await world.run_for(120.0)
+    await world.run()
+    assert "MinJobAge=306" in published(world)
+    assert conditions(world)["ConfigApplied"] == ("True", "InForce")
+
+
+def progressing(world: World) -> tuple[str, str]:
+    found = world.custom("Controller", "slurm")["status"]["conditions"]
+    return next((each["reason"], each["message"]) for each in found if each["type"] == "Progressing")
+
+
+async def test_without_a_restapi_a_removed_partition_waits_and_says_why(world: World) -> None:
+    await world.create("Controller", "slurm", {**KEYS, "extraConf": "PartitionName=short Nodes=ALL\n"})
+    await world.run()
+    await extra(world, "")
+    await world.run()
+    assert "PartitionName=short" in published(world)
+    reason, message = progressing(world)
+    assert reason == "WaitingForSlurm"
+    assert "short" in message
+    assert "there is no RestApi for Controller 'slurm'" in message
+    await world.create("RestApi", "slurm", REF)
+    await world.run()
+    assert "PartitionName=short" not in published(world)
+    assert progressing(world)[0] != "WaitingForSlurm"
+
+
+async def test_a_removed_partition_names_the_jobs_that_it_waits_for(world: World) -> None:
+    await small(world, 1)
+    await extra(world, "PartitionName=short Nodes=compute\n")
+    await world.run()
+    job = world.slurm.submit(30.0, partition="short")
+    await world.run_for(2.0)
+    await extra(world, "")
+    await world.run_for(5.0)
+    assert progressing(world) == (
+        "WaitingForJobs",
+        f"slurm.conf keeps partitions until their jobs are gone: short: jobs {job}",
+    )
+
+
+async def test_the_daemons_are_counted_by_what_slurm_says_of_them(world: World) -> None:
+    await small(world, 2)
+    await world.run_for(10.0)
+    found = world.custom("Controller", "slurm")["status"]["config"]["daemons"]
+    assert {each["daemon"]: each["total"] for each in found}.items() >= {"slurmctld": 1, "slurmd": 2}.items()
+
+
+async def test_partitions_are_kept_in_slurm_only_where_slurmrestd_can_change_them(
+    world: World, old_slurm: World
+) -> None:
+    """The image names 26.05 in both; in the second one slurmrestd offers nothing newer than v0.0.42."""
+    image = {"slurmctld": {"image": "ghcr.io/slinkyproject/slurmctld:26.05"}}
+    for each in (world, old_slurm):
+        await small(each, 1)
+        await each.patch("Controller", "slurm", {"spec": image})
+        await each.run()
+    assert "ReconfigFlags=KeepPartInfo" in published(world)
+    assert "KeepPartInfo" not in published(old_slurm)
+
+
+async def test_a_drift_is_not_reverted_by_a_reconfigure_while_a_key_goes_round(old_slurm: World) -> None:
+    await small(old_slurm, 1)
+    old_slurm.slurm.submit(2_000.0)
+    await old_slurm.patch("Secret", "slurm-key", {"data": {"slurm.key": NEW_KEY}})
+    await old_slurm.run_for(5.0)
+    before = old_slurm.slurm.reconfigures
+    old_slurm.slurm.live_partitions.set({"name": "compute", "priority": {"tier": 7}})
+    old_slurm.slurm.touch("partitions")
+    await old_slurm.run_for(400.0)
+    assert old_slurm.slurm.reconfigures == before
+
+
+async def test_the_same_drift_is_reverted_by_one_when_no_key_goes_round(old_slurm: World) -> None:
+    await small(old_slurm, 1)
+    before = old_slurm.slurm.reconfigures
+    old_slurm.slurm.live_partitions.set({"name": "compute", "priority": {"tier": 7}})
+    old_slurm.slurm.touch("partitions")
+    await old_slurm.run_for(400.0)
+    assert old_slurm.slurm.reconfigures > before

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.api.controller import ConfigStages, ConfigStatus
+from slurm_operator.api.controller import ConfigStages, ConfigStatus, DaemonCensus
 from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
+from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.status.config import fields, statements
 
@@ -81,10 +82,48 @@ def said(made: ConfigPlan) -> dict[str, tuple[str, str]]:
             ("False", "WaitingForSlurmctld"),
             id="the first one",
         ),
+        pytest.param(
+            plan(Stage.HELD),
+            ("Unknown", "KeyRotation"),
+            ("False", "KeyRotation"),
+            ("False", "KeyRotation"),
+            id="a key goes round",
+        ),
     ],
 )
 def test_three_conditions_tell_how_far_it_has_come(made: ConfigPlan, valid: Any, published: Any, applied: Any) -> None:
     assert said(made) == {"ConfigValid": valid, "ConfigPublished": published, "ConfigApplied": applied}
+
+
+def test_what_was_in_force_and_is_wanted_again_is_valid_at_once() -> None:
+    again = ConfigPlan(Stage.FIRST, OLD, None, good_hash=OLD)
+    assert said(again)["ConfigValid"] == ("True", "Tried")
+
+
+def test_the_daemons_are_counted_with_the_first_few_names() -> None:
+    behind = tuple(f"n{number}" for number in range(9))
+    found = fields(plan(Stage.APPLIED), BEFORE, NOW, [Census("slurmd", 20, behind, ("n9",), "old")])
+    row = {"daemon": "slurmd", "total": 20, "current": 10, "behind": 9, "unknown": 1, "why": "old"}
+    assert found["daemons"] == [{**row, "names": ["n0", "n1", "n2", "n3", "n4"]}]
+
+
+def test_right_after_a_reconfigure_slurmds_are_still_as_they_were_counted() -> None:
+    counted = DaemonCensus(daemon="slurmd", total=2, current=2)
+    before = ConfigStatus(hash=OLD, last_read="2026-01-02T03:04:00Z", daemons=(counted,))
+    found = [Census("slurmd", 2, ("n0", "n1"))]
+    early = fields(plan(Stage.TRYING), before, NOW, found)
+    later = fields(plan(Stage.TRYING), before, "2026-01-02T03:04:30Z", found)
+    assert early["daemons"] == [{"daemon": "slurmd", "total": 2, "current": 2}]
+    assert later["daemons"][0]["behind"] == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "told"), [(1_700_000_000, "2023-11-14T22:13:20Z"), (0, "2026-01-01T00:00:00Z")], ids=["read", "only swapped"]
+)
+def test_the_time_of_reading_moves_only_when_slurmctld_read(at: int, told: str) -> None:
+    before = ConfigStatus(hash=OLD, last_read="2026-01-01T00:00:00Z")
+    verdict = Verdict(NEW, "applied", 5, at=at)
+    assert fields(plan(Stage.APPLIED, verdict=verdict), before, NOW)["lastRead"] == told
 
 
 def test_a_refusal_names_place_reason_and_what_stays() -> None:

@@ -203,11 +203,9 @@ class DaemonCensus(Part, frozen=True, kw_only=True):
     daemon: Annotated[str, doc("slurmctld, slurmd, slurmrestd or login.")]
     total: Annotated[Count, doc("How many there are.")]
     current: Annotated[Count, doc("How many run with the configuration in force.")]
-    behind: Annotated[Count, doc("How many run with another one.")] = 0
-    unknown: Annotated[Count, doc("Of how many nobody can say.")] = 0
-    names: Annotated[
-        tuple[str, ...], doc("The first few that are not current.", max_items=5, x_kubernetes_list_type="atomic")
-    ] = ()
+    behind: Annotated[Count | None, doc("How many run with another one.")] = None
+    unknown: Annotated[Count | None, doc("Of how many nobody can say.")] = None
+    names: Annotated[tuple[str, ...], doc("The first few that are not current.", x_kubernetes_list_type="atomic")] = ()
     why: Annotated[str | None, doc("Why they are not counted as current.")] = None
 
 
@@ -227,7 +225,11 @@ class ConfigStatus(Part, frozen=True, kw_only=True):
     ] = None
     daemons: Annotated[
         tuple[DaemonCensus, ...],
-        doc("Who runs with the configuration in force.", x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["daemon"]),
+        doc(
+            "Who runs with the configuration in force.",
+            x_kubernetes_list_type="map",
+            x_kubernetes_list_map_keys=["daemon"],
+        ),
     ] = ()
 
 

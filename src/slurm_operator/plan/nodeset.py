@@ -63,11 +63,15 @@ class NodeSetWorld:
     propagated: frozenset[str] = frozenset()
     # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
     key: KeyState = UNCHANGED
+    # Judged once: a plan and its report ask for them, and a thousand take their time.
+    _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)
 
     @property
     def workers(self) -> list[Worker]:
         """The workers that there are."""
-        return workers(self.cr, self.pods, self.slurm, self.now)
+        if not self._workers:
+            self._workers.extend(workers(self.cr, self.pods, self.slurm, self.now))
+        return list(self._workers)
 
     @property
     def is_blind(self) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slurm_operator.api.controller import Controller
+from slurm_operator.api.controller import ConfigStatus, Controller
+from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
@@ -20,6 +21,7 @@ from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.objects import Pod
 from slurm_operator.loop.clock import Clock
+from slurm_operator.plan import daemons
 from slurm_operator.plan.actions import Action, PatchMetadata
 from slurm_operator.plan.config import (
     ConfigPlan,
@@ -34,6 +36,7 @@ from slurm_operator.plan.config import (
     note,
     plan_config,
 )
+from slurm_operator.plan.daemons import AT_START, SENT, Census
 from slurm_operator.plan.partition import declared, with_lines
 from slurm_operator.reconcile import live_partitions
 from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, Clusters
@@ -109,20 +112,25 @@ class Configurations:
             return Settled(objects)
         built = next(each for each in objects if _is_config(each, cr))
         before = self._config_map(cr.namespace, names.config(cr))
-        partitions = await self._partitions(world, built["data"], before)
+        cluster = await self._cluster(world, before)
+        partitions = await self._partitions(world, built["data"], before, cluster)
         wanted = {**built["data"], FILE: partitions.text}
         known = self._known(cr, wanted, before, live=partitions.live_way, frozen=world.frozen)
         plan = await self._plan(known)
-        settled = _settled(world, objects, plan, self._now())
+        settled = _settled(world, objects, plan, self._now(), await self._daemons(world, known, plan, cluster))
         said = [*settled.statements, *_refused(plan, partitions), *_waiting(partitions)]
         return replace(settled, statements=said, look_again=self._look_again(cr, plan, partitions))
 
+    async def _cluster(self, world: World[Controller], before: Files | None) -> Cluster | Unknown:
+        if before is None:
+            return Unknown("not started yet")
+        restapis = self.observer.resources(RestApi, world.cr.namespace)
+        return await self.clusters.find(world.cr, restapis, world.refs)
+
     async def _partitions(
-        self, world: World[Controller], files: Files, before: Files | None
+        self, world: World[Controller], files: Files, before: Files | None, cluster: Cluster | Unknown
     ) -> live_partitions.Settled:
         cr, refs = world.cr, world.refs
-        restapis = self.observer.resources(RestApi, cr.namespace)
-        cluster = await self.clusters.find(cr, restapis, refs) if before is not None else Unknown("not started yet")
         conf = slurm_conf(cr, refs, live_partitions=await self._live(world, cluster, before))
         question = live_partitions.Question(
             conf,
@@ -221,6 +229,30 @@ class Configurations:
             waits.append(pace if plan.stage is Stage.TRYING else max(pace, STARTING))
         return min(waits)
 
+    async def _daemons(
+        self, world: World[Controller], known: _Known, plan: ConfigPlan, cluster: Cluster | Unknown
+    ) -> tuple[Census, ...]:
+        """Who runs with the configuration in force; Slurm is asked once, and others' looks serve ever after."""
+        cr = world.cr
+        said = cr.status.config or ConfigStatus()
+        if not isinstance(cluster, Unknown) and cluster.nodes is None:
+            await cluster.world(who=("Controller", world.raw.metadata.uid))
+        applied = daemons.seconds(said.last_applied)
+        found = [_controllers(known, plan)]
+        asked = cluster.nodes if not isinstance(cluster, Unknown) else None
+        if asked is not None:
+            found.append(daemons.of_nodes(asked.items, daemons.seconds(said.last_read)))
+        for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
+            mine = self._served_by(cr, kind)
+            pods = [pod for pod in self.observer.pods_of(cr.namespace, component, mine) if _counts(pod)] if mine else ()
+            if pods:
+                found.append(daemons.of_pods(component.daemon, pods, applied, why))
+        return tuple(found)
+
+    def _served_by(self, cr: Controller, kind: type[RestApi] | type[LoginSet]) -> frozenset[str]:
+        there = self.observer.resources(kind, cr.namespace)
+        return frozenset(each.name for each in there if each.spec.controller_ref.name == cr.name)
+
     def _now(self) -> str:
         return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -244,11 +276,21 @@ def _pod(pod: Pod) -> ControllerPod:
     )
 
 
+def _controllers(known: _Known, plan: ConfigPlan) -> Census:
+    pods = known.world.pods
+    silent = tuple(pod.name for pod in pods if not pod.speaks)
+    # Where all differ from what is wanted, it is the wish that is not in force.
+    behind = tuple(name for name, _ in plan.behind) if len(plan.behind) < len(pods) else ()
+    return Census("slurmctld", len(pods), behind, silent, "their sidecar reports nothing" if silent else "")
+
+
 def _is_config(value: Object, cr: Controller) -> bool:
     return bool(value["kind"] == "ConfigMap" and value["metadata"]["name"] == names.config(cr))
 
 
-def _settled(world: World[Controller], objects: list[Object], plan: ConfigPlan, now: str) -> Settled:
+def _settled(
+    world: World[Controller], objects: list[Object], plan: ConfigPlan, now: str, found: tuple[Census, ...]
+) -> Settled:
     cr = world.cr
     checked = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
     said = status.statements(plan, cr.status.config, checked=checked)
@@ -256,7 +298,7 @@ def _settled(world: World[Controller], objects: list[Object], plan: ConfigPlan, 
         list(_objects(world, objects, plan)),
         tuple(_nudge(cr, pod, plan.hash) for pod in plan.nudge),
         [*said, *_degraded(plan, said)],
-        {"config": status.fields(plan, cr.status.config, now)},
+        {"config": status.fields(plan, cr.status.config, now, found)},
     )
 
 
@@ -302,10 +344,14 @@ def _waiting(partitions: live_partitions.Settled) -> list[Statement]:
     if not waits:
         return []
     if partitions.unknown:
-        message = f"slurm.conf keeps {', '.join(sorted(waits))} until Slurm says that no job is in it; {partitions.unknown}"
+        message = (
+            f"slurm.conf keeps {', '.join(sorted(waits))} until Slurm says that no job is in it; {partitions.unknown}"
+        )
         return [yes(PROGRESSING, "WaitingForSlurm", message)]
     held = (f"{name}: {_jobs(numbers)}" for name, numbers in sorted(waits.items()))
-    return [yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {'; '.join(held)}")]
+    return [
+        yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {'; '.join(held)}")
+    ]
 
 
 def _jobs(numbers: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ reconcile. Decoding is remembered by resourceVersion, since most of a namespace 
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -151,11 +151,21 @@ class Observer:
         pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
         return [pod for pod in pods if pod.spec.subdomain == service]
 
+    def pods_of(self, namespace: str, component: labels.Component, instances: Container[str]) -> list[Pod]:
+        """The pods of some resources of one kind."""
+        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
+        return [pod for pod in pods if _labelled(pod, component, instances)]
+
     def controller_pods(self, namespace: str, controller: str) -> list[Pod]:
         """The slurmctld pods of a Controller, by name."""
         wanted = labels.selector(labels.CONTROLLER, controller).items()
         pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
         return sorted((pod for pod in pods if wanted <= pod.metadata.labels.items()), key=lambda pod: pod.metadata.name)
+
+
+def _labelled(pod: Pod, component: labels.Component, instances: Container[str]) -> bool:
+    found = pod.metadata.labels
+    return found.get(labels.NAME) == component.daemon and found.get(labels.INSTANCE) in instances
 
 
 def _served(restapis: Iterable[RestApi]) -> Iterator[str]:

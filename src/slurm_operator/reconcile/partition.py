@@ -35,7 +35,6 @@ from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say
 from slurm_operator.slurm import model
-from slurm_operator.slurm.requests import Feature
 from slurm_operator.status import partition as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import Statement
@@ -131,7 +130,8 @@ class Partitions:
 
     def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
         generation = raw.metadata.generation
-        if cr.status.observed_generation != generation and self._begun.get(key, (0, 0.0))[0] != generation:
+        is_new = cr.status.observed_generation != generation or _is_on_its_way(cr)
+        if is_new and self._begun.get(key, (0, 0.0))[0] != generation:
             self._begun[key] = (generation, self.clock.monotonic())
             self._applied.pop(key, None)
 
@@ -210,6 +210,12 @@ class Partitions:
         await say(self.executor, self.clock, "Partition", raw, before, said, fields)
 
 
+def _is_on_its_way(cr: Partition) -> bool:
+    """Whether an operator before this one saw the generation, but not its coming into force."""
+    applied = next((each.status for each in cr.status.conditions if each.type == status.APPLIED), "")
+    return cr.status.last_apply is None or applied == "False"
+
+
 def _last_apply(cr: Partition) -> dict[str, object]:
     last = cr.status.last_apply
     return {"lastApply": {"way": last.way, "milliseconds": last.milliseconds, "time": last.time}} if last else {}
@@ -276,4 +282,4 @@ async def _asked(cr: Partition, cluster: Cluster | model.Unknown, *, fresh: bool
         return _Word(incomplete, jobs=incomplete)
     world = await cluster.world(who=who)
     nodes = world.nodes.items if isinstance(world.nodes, model.Answer) else ()
-    return _Word(found, nodes, world.jobs, Feature.PARTITIONS in world.offers)
+    return _Word(found, nodes, world.jobs, cluster.live_partitions)

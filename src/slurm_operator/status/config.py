@@ -5,15 +5,25 @@ In: a `ConfigPlan` after its turn. Out: statements and fields. The message of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import to_builtins
 
 from slurm_operator.api.controller import ConfigStatus
 from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
+from slurm_operator.plan.daemons import Census, seconds
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, CONFIG_VALID, Statement, no, unknown, yes
 
 SHOWN = 12
 MOST_FINDINGS = 5
+MOST_NAMES = 5
+# Seconds within which every slurmd that got a new configuration has started anew and said so.
+SLURMD = "slurmd"
+DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
+SETTLING = 10.0
 _HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
 
 
@@ -64,7 +74,11 @@ def _published(plan: ConfigPlan) -> Statement:
     if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
         return no(CONFIG_PUBLISHED, "HeldBack", f"the ConfigMap holds the last good one, {plan.good_hash[:SHOWN]}")
     if plan.stage is Stage.HELD:
-        return no(CONFIG_PUBLISHED, "KeyRotation", f"the ConfigMap holds {plan.good_hash[:SHOWN]}; {plan.hash[:SHOWN]} {_HELD}")
+        return no(
+            CONFIG_PUBLISHED,
+            "KeyRotation",
+            f"the ConfigMap holds {plan.good_hash[:SHOWN]}; {plan.hash[:SHOWN]} {_HELD}",
+        )
     return no(
         CONFIG_PUBLISHED, "Trying", f"the ConfigMap holds {plan.good_hash[:SHOWN]} until {plan.hash[:SHOWN]} works"
     )
@@ -93,10 +107,11 @@ def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 
 
-def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str) -> dict[str, Any]:
+def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str, daemons: Sequence[Census] = ()) -> dict[str, Any]:
     """`status.config`: a time moves only with what it tells of."""
     known = before or ConfigStatus()
     result: dict[str, Any] = {"hash": known.hash, "lastApplied": known.last_applied, "milliseconds": known.milliseconds}
+    result["lastRead"] = _last_read(plan, known)
     if known.stages is not None:
         result["stages"] = {"parse": known.stages.parse, "trial": known.stages.trial}
         result["stages"]["reconfigure"] = known.stages.reconfigure
@@ -116,4 +131,35 @@ def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str) -> dict[str,
         result["lagging"] = [
             {"daemon": "slurmctld", "name": name, "why": f"runs with {hash_[:SHOWN]}"} for name, hash_ in plan.behind
         ]
+    result["daemons"] = _counted(daemons, known, result["lastRead"], now) or None
     return {key: value for key, value in result.items() if value is not None}
+
+
+def _last_read(plan: ConfigPlan, known: ConfigStatus) -> str | None:
+    if plan.verdict is None or plan.stage is not Stage.APPLIED or not plan.verdict.at:
+        return known.last_read
+    return datetime.fromtimestamp(plan.verdict.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None, now: str) -> list[dict[str, Any]]:
+    """What is known of each kind.
+
+    The slurmds are as they were counted before right after a reconfigure, and while Slurm has not been asked: an
+    operator that has just started knows no less than the one before it.
+    """
+    at, then = seconds(last_read), seconds(now)
+    early = at is not None and then is not None and then - at < SETTLING
+    before = [to_builtins(each) for each in known.daemons if each.daemon == SLURMD]
+    rows = {each.daemon: _census(each) for each in found}
+    if before and (early or SLURMD not in rows):
+        rows[SLURMD] = before[0]
+    # slurmctld first, then the slurmds, whichever was counted now.
+    order = sorted(rows, key=lambda name: DAEMONS.index(name) if name in DAEMONS else len(DAEMONS))
+    return [rows[name] for name in order]
+
+
+def _census(found: Census) -> dict[str, Any]:
+    result: dict[str, Any] = {"daemon": found.daemon, "total": found.total, "current": found.current}
+    result |= {"behind": len(found.behind), "unknown": len(found.unknown), "why": found.why}
+    result["names"] = [*found.behind, *found.unknown][:MOST_NAMES]
+    return {key: value for key, value in result.items() if value or key in ("total", "current")}

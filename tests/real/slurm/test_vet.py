@@ -21,6 +21,7 @@ from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wa
 
 from slurm_operator.build.pods import script
 from slurm_operator.plan.config import linted, locate
+from slurm_operator.plan.daemons import SLACK
 from slurm_operator.status.config import shown
 
 pytestmark = [pytest.mark.real_slurm, pytest.mark.timeout(300)]
@@ -266,6 +267,33 @@ def test_ten_quick_changes_need_few_reconfigures_and_the_last_one_wins(sidecar: 
     assert sidecar.judged(files("# last\n"))[0] == "applied"
     assert in_force(sidecar).endswith("# last\n")
     assert sidecar.reconfigures() - before <= 5
+
+
+def test_while_the_key_changes_nothing_is_reconfigured(sidecar: Sidecar) -> None:
+    before = sidecar.reconfigures()
+    sidecar.cluster.shell("cp -p /cfg/keys/slurm.key /cfg/key; printf x >> /cfg/keys/slurm.key")
+    try:
+        wanted = files("MinJobAge=311\n")
+        hash_ = sidecar.publish(wanted)
+        wait_for(lambda: "key is changing" in sidecar.log(), 30, "the sidecar holds it", sidecar.log)
+        assert (in_force(sidecar), sidecar.reconfigures()) == (BASE, before)
+    finally:
+        sidecar.cluster.shell("cat /cfg/key > /cfg/keys/slurm.key")
+    wait_for(lambda: sidecar.last()[:2] == ("applied", hash_), 30, "it goes on with the old key", sidecar.log)
+
+
+def test_a_slurmd_that_got_a_configuration_has_started_anew(sidecar: Sidecar) -> None:
+    """This is how the operator tells who lags: by SlurmdStartTime, against the verdict's `at`."""
+    sidecar.judged(files("MinJobAge=312\n"))
+    at = int(re.findall(r" at=(\d+) ", sidecar.log())[-1])
+    assert at > 0
+
+    def started() -> list[int]:
+        shown = sidecar.cluster.shell("scontrol -o show node | grep -o 'SlurmdStartTime=[^ ]*'")
+        stamps = [line.partition("=")[2] for line in shown.split()]
+        return [int(sidecar.cluster.run("date", "-d", each, "+%s")) for each in stamps]
+
+    wait_for(lambda: min(started()) >= at - SLACK, 20, "every slurmd has started anew")
 
 
 def test_what_was_refused_and_taken_back_is_said_to_be_in_force(sidecar: Sidecar) -> None:

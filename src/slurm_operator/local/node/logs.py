@@ -77,14 +77,15 @@ def past(lines: Iterable[bytes], options: Options) -> Iterator[bytes]:
 
 def _whole(entries: Iterable[bytes]) -> Iterator[bytes]:
     """Entries joined to whole lines."""
-    held = b""
+    # Gathered in a list: a line of megabytes comes in thousands of parts.
+    held: list[bytes] = []
     for entry in entries:
-        held += entry
+        held.append(entry)
         if entry.endswith(b"\n"):
-            yield held
-            held = b""
+            yield b"".join(held)
+            held.clear()
     if held:
-        yield held
+        yield b"".join(held)
 
 
 async def read(log: Path, options: Options, is_over: Callable[[], bool]) -> AsyncGenerator[bytes, None]:

@@ -1,0 +1,69 @@
+"""Which daemons run with the configuration in force, as far as it can be known without a command in their pods.
+
+In: Slurm's node records, the pods of slurmrestd and of logins, and when slurmctld last read its files. Out: one
+`Census` for each kind of daemon. A slurmd starts anew at each reconfigure that reaches it (24.11 and 26.05 alike), so
+one whose record has an older start has missed it. slurmrestd reads slurm.conf when it starts; sackd of a login pod is
+sent each new configuration, and nobody records whether it came. Pure; called by `reconcile/config.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from slurm_operator.kube.objects import Pod
+from slurm_operator.slurm.model import Node
+
+# Clocks of nodes differ a little, and Slurm counts whole seconds.
+SLACK = 2.0
+NO_SLURMD = frozenset({"DOWN", "NOT_RESPONDING", "FUTURE", "UNKNOWN", "POWERED_DOWN"})
+AT_START = "reads slurm.conf when it starts, and started before it changed"
+SENT = "sackd is sent each new configuration, and nobody records whether it came"
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The daemons of one kind."""
+
+    daemon: str
+    total: int
+    # Names of those that have another configuration, and of those of which nobody can say.
+    behind: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def current(self) -> int:
+        """How many run with the one in force."""
+        return self.total - len(self.behind) - len(self.unknown)
+
+
+def seconds(time: str | None) -> float | None:
+    """A time of Kubernetes in seconds since 1970."""
+    return datetime.fromisoformat(time).timestamp() if time else None
+
+
+def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:
+    """The slurmds of a cluster; `read_at` is when slurmctld last read its files, and sent them to all."""
+    known = sorted(nodes, key=lambda node: node.name)
+    if read_at is None:
+        names = tuple(node.name for node in known)
+        return Census("slurmd", len(known), unknown=names, why="it is not known when slurmctld read its files")
+    silent = tuple(node.name for node in known if node.states & NO_SLURMD or not node.slurmd_start_time)
+    old = (node.name for node in known if node.slurmd_start_time < read_at - SLACK and node.name not in silent)
+    behind = tuple(old)
+    why = "has not started anew since slurmctld read its files" if behind else "does not answer" if silent else ""
+    return Census("slurmd", len(known), behind, silent, why)
+
+
+def of_pods(daemon: str, pods: Iterable[Pod], changed_at: float | None, why: str) -> Census:
+    """Daemons that read their files at least when they start: of older ones nobody can say."""
+    known = sorted(pods, key=lambda pod: pod.metadata.name)
+    old = tuple(pod.metadata.name for pod in known if not _started_after(pod, changed_at))
+    return Census(daemon, len(known), unknown=old, why=why if old else "")
+
+
+def _started_after(pod: Pod, time: float | None) -> bool:
+    started = seconds(pod.status.start_time)
+    return time is not None and started is not None and started >= time

@@ -1,0 +1,85 @@
+"""Turns that cannot be taken, since the operator may not read what they stand on.
+
+In: the turn of a kind. Out: the same turn, or, while the API server refuses a list that the turn needs, a status that
+says so. An empty cache of Secrets would otherwise look like deleted Secrets. Put around every turn by `operator.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.controller import Result
+from slurm_operator.loop.queue import Key
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.report import say
+from slurm_operator.status import workload
+
+Turn = Callable[[Key], Awaitable[Result]]
+# A cache that is refused tries again by itself; this is when its resources are looked at again.
+LOOK_AGAIN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The turn of one kind, taken only when all that it needs can be read."""
+
+    kind: str
+    turn: Turn
+    observer: Observer
+    executor: Executor
+    clock: Clock
+
+    async def __call__(self, key: Key) -> Result:
+        """One turn."""
+        why = next(self._refusals(key), "")
+        if not why:
+            return await self.turn(key)
+        raw = self.observer.get(self.kind, key.namespace, key.name)
+        if raw is not None:
+            await self._say(key, raw, f"the operator may not read what it needs: {why}")
+        return Result(LOOK_AGAIN)
+
+    def _refusals(self, key: Key) -> Iterator[str]:
+        optional = self.observer.optional
+        needed: list[Any] = [
+            cache for kind, caches in self.observer.raw.items() if kind not in optional for cache in caches
+        ]
+        needed += self.observer.pods
+        if self.observer.nodes is not None and self._needs_nodes(key):
+            needed.append(self.observer.nodes)
+        for cache in needed:
+            if cache.namespace in ("", key.namespace) and cache.refusal:
+                yield cache.refusal
+
+    def _needs_nodes(self, key: Key) -> bool:
+        """Workers stand on Kubernetes nodes; slurm.conf counts them for DaemonSet mode alone."""
+        if self.kind == "NodeSet":
+            return True
+        daemons = (each.is_daemon for each in self.observer.resources(NodeSet, key.namespace))
+        return self.kind in ("Controller", "Partition") and any(daemons)
+
+    async def _say(self, key: Key, raw: RawObject, message: str) -> None:
+        """What stands in the status stays, for it is still the last that was known."""
+        decoded = self.observer.resource(self.kind, key.namespace, key.name)
+        known = getattr(getattr(decoded and decoded.resource, "status", None), "conditions", ())
+        held = {**_always(self.kind, key.name), **(raw.content().get("status") or {})}
+        said = workload.failed("Forbidden", message)
+        await say(self.executor, self.clock, self.kind, raw, known, said, held)
+
+
+def _always(kind: str, name: str) -> dict[str, object]:
+    """Fields without which the API server takes no status."""
+    match kind:
+        case "NodeSet":
+            return {"nodeSetHash": "", "selector": labels.selector_text(labels.WORKER, name)}
+        case "LoginSet":
+            return {"selector": labels.selector_text(labels.LOGIN, name)}
+        case _:
+            return {}

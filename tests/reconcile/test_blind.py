@@ -1,0 +1,48 @@
+"""While Slurm cannot be asked: conditions say Unknown and why, workers still come, none goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.campaigns.faults import FAULTS
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import REF, small
+
+BLINDING = ["no-route", "unauthorized", "not-found", "failed", "timeout", "errors-in-200", "truncated"]
+
+
+def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
+    found = world.custom(kind, name)["status"]["conditions"]
+    return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+@pytest.mark.parametrize("fault", BLINDING)
+async def test_blind_is_unknown_until_slurm_is_heard_again(world: World, fault: str) -> None:
+    await small(world, 2)
+    await world.create("Partition", "all", {**REF, "nodeSets": ["compute"]})
+    await world.run(horizon=10.0)
+    assert conditions(world, "Partition", "all")["Ready"][0] == "True"
+    heard = world.line.on_call
+
+    def deaf(sending: Any, go: Any) -> Any:
+        return FAULTS[fault].act(world, sending, go)
+
+    world.line.on_call = deaf
+    await world.run_for(20.0)
+    told = conditions(world, "NodeSet", "compute")
+    assert told["Ready"] == ("Unknown", "SlurmUnreachable")
+    assert told["SlurmReachable"][0] == "False"
+    assert conditions(world, "Partition", "all")["Ready"][0] == "Unknown"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
+    await world.run_for(20.0)
+    assert len(world.pods()) == 3
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run_for(120.0)
+    assert len(world.pods()) == 3
+    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "Unknown"
+    world.line.on_call = heard
+    await world.run()
+    assert list(world.pods()) == ["compute-0"]
+    assert conditions(world, "NodeSet", "compute")["Ready"] == ("True", "AllReady")
+    assert conditions(world, "Partition", "all")["Ready"][0] == "True"

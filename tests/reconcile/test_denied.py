@@ -1,0 +1,95 @@
+"""A right to read that is missing: it is said, and what does not need it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import KEYS, REF, small
+
+from slurm_operator.kube.errors import Forbidden
+from slurm_operator.kube.requests import Request
+
+
+def refuse(world: World, plural: str) -> Callable[[], None]:
+    """Refuse to list a resource; the answer lets it again."""
+    before = world.wire.refuse
+
+    def refusing(request: Request) -> None:
+        before(request)
+        if request.method == "GET" and request.path.rpartition("/")[2] == plural:
+            raise Forbidden(f'{request.what}: {plural} is forbidden: User "op" cannot list resource "{plural}"')
+
+    def allow() -> None:
+        world.wire.refuse = before
+
+    world.wire.refuse = refusing
+    return allow
+
+
+async def restart(world: World) -> None:
+    await world.stop_operator()
+    await world.start_operator()
+
+
+def ready(world: World, kind: str, name: str) -> tuple[str, str, str]:
+    found: Any = world.custom(kind, name)["status"]["conditions"]
+    return next((each["status"], each["reason"], each["message"]) for each in found if each["type"] == "Ready")
+
+
+@pytest.mark.parametrize("plural", ["secrets", "configmaps", "statefulsets", "partitions", "pods"])
+async def test_what_cannot_be_read_is_a_condition_and_nothing_is_touched(world: World, plural: str) -> None:
+    await small(world, 2)
+    allow = refuse(world, plural)
+    await restart(world)
+    assert world.operator is not None
+    assert [plural in why for why in world.operator.sources.refused().values()] == [True]
+    before, status = sorted(world.pods()), world.custom("NodeSet", "compute")["status"]
+    world.arm()
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run_for(30.0)
+    for kind, name in (("Controller", "slurm"), ("NodeSet", "compute")):
+        told = ready(world, kind, name)
+        assert told[:2] == ("Unknown", "Forbidden")
+        assert plural in told[2]
+    assert {line.split()[1].partition("/")[2] for line in world.trace} <= {"status"}
+    assert sorted(world.pods()) == before
+    assert world.custom("NodeSet", "compute")["status"]["nodeSetHash"] == status["nodeSetHash"]
+    allow()
+    await world.run_for(60.0)
+    assert sorted(world.pods()) == ["compute-0"]
+    assert world.operator.sources.refused() == {}
+
+
+async def test_without_nodes_only_workers_wait(world: World) -> None:
+    refuse(world, "nodes")
+    await restart(world)
+    await world.create("Controller", "slurm", KEYS)
+    await world.create("RestApi", "slurm", REF)
+    await world.create("NodeSet", "compute", {**REF, "replicas": 1})
+    await world.run()
+    assert ready(world, "Controller", "slurm")[0] == "True"
+    assert ready(world, "NodeSet", "compute")[:2] == ("Unknown", "Forbidden")
+    assert world.pods() == {}
+
+
+async def test_a_right_to_monitors_is_missed_by_nobody(world: World) -> None:
+    await world.serve_monitors()
+    refuse(world, "servicemonitors")
+    await restart(world)
+    await small(world, 1)
+    assert ready(world, "Controller", "slurm")[0] == "True"
+
+
+async def test_a_reference_whose_coming_nobody_told_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.create("NodeSet", "compute", {**REF, "replicas": 1})
+    await world.run()
+    assert ready(world, "NodeSet", "compute")[:2] == ("Unknown", "ReferenceNotFound")
+    assert world.operator is not None
+    # Every event that would wake the NodeSet gets lost.
+    monkeypatch.setattr(world.operator.controllers["NodeSet"], "add", lambda _: None)
+    await world.create("Controller", "slurm", KEYS)
+    await world.run_for(35.0)
+    assert list(world.pods()) == ["compute-0"]
