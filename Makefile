@@ -47,7 +47,7 @@ test: test-python e2e soak-short ## Lint, type-check, every test that needs noth
 test-python: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(CORE)
 	@$(MAKE) --no-print-directory coverage
-	@$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/real $(addprefix --ignore=,$(CORE)) tests
+	@$(BIN)/python -m pytest -n $(WORKERS) $(LATE_CLOSE) --ignore=tests/real $(addprefix --ignore=,$(CORE)) tests
 
 property: $(STAMP) ## Make 20,000 random resources: refused with a path, or built into valid objects (ten minutes)
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 0 tests/property

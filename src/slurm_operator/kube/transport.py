@@ -197,10 +197,12 @@ class HttpTransport:
         self.target.credentials.refused()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and let the event loop see them closed."""
         if self._session is not None:
             await self._session.close()
             self._session = None
+            # A transport lets go of its socket one turn of the loop after it was closed; the loop may end before.
+            await asyncio.sleep(0)
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
