@@ -10,8 +10,9 @@ CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slur
 # A TLS connection to a server that is being stopped may close after its event loop has: no fault of the test at hand.
 LATE_CLOSE := -W "ignore:unclosed:ResourceWarning"
 # What takes minutes on real Slurm: `make test-long` runs it, CI does not.
-LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_vet.py) \
-  $(addprefix tests/real/local/,test_config.py test_faults.py test_kills.py test_partitions.py test_seeds.py test_why.py)
+LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_outage.py test_partitions.py test_vet.py) \
+  $(addprefix tests/real/local/,test_config.py test_faults.py test_images.py test_kills.py test_node.py test_partitions.py) \
+  $(addprefix tests/real/local/,test_seeds.py test_why.py)
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
@@ -67,7 +68,7 @@ soak-short: $(STAMP) ## The same for three minutes
 test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian that are quick (needs root)
 	@$(BIN)/python -m pytest -n 0 $(addprefix --ignore=,tests/real/local/e2e tests/real/local/test_soak.py $(LONG)) tests/real/slurm tests/real/local
 
-test-long: $(STAMP) ## Run those that are not: bad configurations, kills, faults, documents, diagnoses (needs root; half an hour)
+test-long: $(STAMP) ## Run those that are not: bad configurations, partitions, kills, faults, documents, diagnoses (needs root; forty minutes)
 	@$(BIN)/python -m pytest -n 0 $(LONG)
 
 kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on it (needs root; fifteen minutes)
