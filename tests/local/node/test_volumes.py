@@ -159,3 +159,11 @@ def test_a_claim_of_a_group_is_not_open_to_everybody(group: int | None, mode: in
     tmp_path.chmod(0o777)
     volumes.own_claim(tmp_path, group)
     assert tmp_path.stat().st_mode & 0o7777 == mode
+
+
+def test_no_two_versions_have_the_same_name(tmp_path: Path) -> None:
+    names = []
+    for number in range(50):
+        volumes.swap(tmp_path, {"a": File(str(number).encode(), 0o644)})
+        names.append((tmp_path / "..data").readlink())
+    assert len(set(names)) == 50

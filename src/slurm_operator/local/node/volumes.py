@@ -7,6 +7,7 @@ projected and downwardAPI volumes are swapped by one link, as a kubelet does: re
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -206,8 +207,9 @@ def swap(target: Path, files: Mapping[str, File], group: int | None = None) -> b
 
 
 def _fresh_folder(target: Path) -> Path:
-    for attempt in range(1000):
-        stamp = datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.") + f"{os.getpid()}{attempt}"
+    """A folder of a name that was never there: whoever watches the link knows versions by their names."""
+    for _ in range(1000):
+        stamp = datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.") + str(secrets.randbelow(10**10))
         try:
             (target / stamp).mkdir(mode=0o755)
         except FileExistsError:
