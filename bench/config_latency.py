@@ -1,12 +1,15 @@
 """From a write to the Kubernetes API until Slurm's own answer shows it: live partitions, and what needs a reconfigure.
 
-    python bench/config_latency.py [-o json] [--count 50] [--kubeconfig FILE] [--namespace slurm] [--controller slurm]
+    python bench/config_latency.py [-o json] [--count 50] [--kubelet | --kubeconfig FILE] [--controller slurm] ...
 
-In: a running cluster with a Controller, a RestApi and a NodeSet; a local one (`slurm-operator local up`) or any other
-whose pods can be reached. Out: p50 and p99 in seconds of each kind of change, the sidecar's stages, the path without
-the nudge, and `scontrol update` as the floor. What was changed is put back. Exits 1 above a bar.
+In: a running cluster with a Controller and a RestApi: the local one (`slurm-operator local up`) by default, any other
+whose pods can be reached, or with `--kubelet` one on a real kubelet that is made for this and taken away again. Out:
+p50 and p99 in seconds of each kind of change, the sidecar's stages, the path without the nudge, and `scontrol update`
+as the floor. What was changed is put back. Exits 1 above a bar; where there is no cluster it says so and exits 0.
 
 Slurm is asked every 10 ms, through slurmrestd; that is part of each number.
+Changes are a second apart: a kubelet looks at a pod anew only when its list of containers, made every second, is newer
+than its last look, so that a change on the heels of another waits half a second longer.
 """
 
 from __future__ import annotations
@@ -14,18 +17,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
+import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from slurm_operator.kube import kubeconfig
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import CONFIG_MAPS, PODS, SECRETS
+from slurm_operator.kube.errors import KubeError, NotFound
+from slurm_operator.kube.objects import CONFIG_MAPS, PODS, SECRETS, RawObject, Resource
+from slurm_operator.local.home import DEFAULT_NAME, Home
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource
@@ -37,6 +44,9 @@ LONGEST = 30.0
 # The path without a nudge takes up to a minute and a half; nobody waits for more.
 LONGEST_WITHOUT = 100.0
 BENCH_MAP = "bench-config"
+NEW_SETS = ("bench-0", "bench-1")
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", RawObject)
 RAW = {kind: resource.raw() for kind, resource in OURS.items()}
 TIMED = "e=$EPOCHREALTIME; echo $(( ${e/./} - ${s/./} ))"
 Shows = Callable[[], Awaitable[bool]]
@@ -76,10 +86,20 @@ class Bench:
 
     async def settled(self) -> bool:
         """Whether nothing is on its way any more: two changes at once would measure each other."""
-        found = await self.kube.get(RAW["Controller"], self.controller, self.namespace)
-        status = found.content().get("status") or {}
+        found = (await self.kube.get(RAW["Controller"], self.controller, self.namespace)).content()
+        status = found.get("status") or {}
         applied = [each["status"] for each in status.get("conditions") or () if each["type"] == "ConfigApplied"]
-        return applied == ["True"] and "candidate" not in (status.get("config") or {})
+        seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        return seen and applied == ["True"] and "candidate" not in (status.get("config") or {})
+
+    def published(self, text: str, *, present: bool = True) -> Shows:
+        """Whether the file has followed what Slurm was told live: until then the change is still under way."""
+
+        async def shows() -> bool:
+            found = await self.kube.get(CONFIG_MAPS.raw(), f"{self.controller}-config", self.namespace)
+            return (text in found.content()["data"]["slurm.conf"]) == present
+
+        return shows
 
     async def limit_of(self, partition: str) -> int | str | None:
         """MaxTime of a partition in minutes, None when it is not there."""
@@ -135,6 +155,7 @@ async def nodeset_partition(bench: Bench, number: int) -> None:
     minutes = 60 + number % 7
     spec = {"partition": {"enabled": True, "config": f"MaxTime={minutes}"}}
     await bench.one("nodeset_partition", bench.patch("NodeSet", "bench", spec), bench.shows_limit("bench", minutes))
+    await bench.until(bench.published(f"PartitionName=bench Nodes=bench MaxTime={minutes}"))
 
 
 async def partition(bench: Bench, number: int) -> None:
@@ -142,6 +163,7 @@ async def partition(bench: Bench, number: int) -> None:
     minutes = 70 + number % 7
     write = bench.patch("Partition", "bench-partition", {"maxTime": str(minutes)})
     await bench.one("partition", write, bench.shows_limit("bench-partition", minutes))
+    await bench.until(bench.published(f"PartitionName=bench-partition Nodes=bench State=UP MaxTime={minutes}"))
 
 
 async def extra_conf(bench: Bench, number: int) -> None:
@@ -154,8 +176,8 @@ async def extra_conf(bench: Bench, number: int) -> None:
 
 async def new_nodeset(bench: Bench, number: int) -> None:
     """A NodeSet comes; its going is not measured."""
-    name, minutes = f"bench-{number % 2}", 80
-    body = _nodeset(bench, name, f"MaxTime={minutes}")
+    name, minutes = NEW_SETS[number % 2], 80
+    body = _nodeset(bench.controller, name, f"MaxTime={minutes}")
     create = bench.kube.create(RAW["NodeSet"], body, bench.namespace)
     await bench.one("new_nodeset", create, bench.shows_limit(name, minutes))
     await bench.note_stages("new_nodeset")
@@ -168,6 +190,7 @@ async def new_nodeset(bench: Bench, number: int) -> None:
         return await bench.limit_of(name) is None
 
     await bench.until(gone, 60)
+    await bench.until(bench.published(f"NodeSet={name} ", present=False), 60)
 
 
 async def config_files(bench: Bench, number: int) -> None:
@@ -191,44 +214,40 @@ def _file(timeout: int) -> dict[str, str]:
     return {"bench.conf": f"BatchStartTimeout={timeout}\n"}
 
 
-def _nodeset(bench: Bench, name: str, config: str) -> dict[str, Any]:
+def _nodeset(controller: str, name: str, config: str) -> dict[str, Any]:
     return {
         "apiVersion": "slinky.slurm.net/v1beta1",
         "kind": "NodeSet",
         "metadata": {"name": name},
         "spec": {
-            "controllerRef": {"name": bench.controller},
+            "controllerRef": {"name": controller},
             "replicas": 0,
             "partition": {"enabled": True, "config": config},
         },
     }
 
 
-async def prepare(bench: Bench) -> None:
+async def write_objects(kube: Client, options: argparse.Namespace, before: dict[str, Any]) -> None:
     """The objects that are changed, and an include of a file that changes."""
-    ref = {"controllerRef": {"name": bench.controller}}
+    space, ref = options.namespace, {"controllerRef": {"name": options.controller}}
     kind = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Partition", "metadata": {"name": "bench-partition"}}
-    await bench.kube.create(RAW["NodeSet"], _nodeset(bench, "bench", "MaxTime=59"), bench.namespace)
-    wanted = {**ref, "nodeSets": ["bench"], "maxTime": "69"}
-    await bench.kube.create(RAW["Partition"], {**kind, "spec": wanted}, bench.namespace)
+    await kube.create(RAW["NodeSet"], _nodeset(options.controller, "bench", "MaxTime=59"), space)
+    await kube.create(RAW["Partition"], {**kind, "spec": {**ref, "nodeSets": ["bench"], "maxTime": "69"}}, space)
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": BENCH_MAP}, "data": _file(20)}
-    await bench.kube.create(CONFIG_MAPS, made, bench.namespace)
-    bench.extra = f"{bench.extra}\nInclude bench.conf\n"
-    changed: dict[str, Any] = {"extraConf": bench.extra, "configFileRefs": [{"name": BENCH_MAP}]}
-    await bench.patch("Controller", bench.controller, changed)
-    await bench.until(bench.shows_conf("BatchStartTimeout", 20))
-    await bench.until(bench.shows_limit("bench-partition", 69))
-    await bench.until(bench.settled, 60)
+    await kube.create(CONFIG_MAPS, made, space)
+    refs = [*(before["configFileRefs"] or ()), {"name": BENCH_MAP}]
+    spec = {"extraConf": f"{before['extraConf'] or ''}\nInclude bench.conf\n", "configFileRefs": refs}
+    await kube.merge_patch(RAW["Controller"], options.controller, {"spec": spec}, space)
 
 
-async def clean_up(bench: Bench, before: str) -> None:
+async def clean_up(kube: Client, options: argparse.Namespace, before: dict[str, Any]) -> None:
     """As it was."""
-    await bench.patch("Controller", bench.controller, {"extraConf": before, "configFileRefs": None})
-    for kind, name in (("Partition", "bench-partition"), ("NodeSet", "bench"), ("NodeSet", "bench-0")):
+    await kube.merge_patch(RAW["Controller"], options.controller, {"spec": before}, options.namespace)
+    for kind, name in (("Partition", "bench-partition"), *(("NodeSet", each) for each in ("bench", *NEW_SETS))):
         with suppress(NotFound):
-            await bench.kube.delete(RAW[kind], name, bench.namespace)
+            await kube.delete(RAW[kind], name, options.namespace)
     with suppress(NotFound):
-        await bench.kube.delete(CONFIG_MAPS, BENCH_MAP, bench.namespace)
+        await kube.delete(CONFIG_MAPS, BENCH_MAP, options.namespace)
 
 
 async def without_nudge(bench: Bench, count: int) -> None:
@@ -256,22 +275,43 @@ LIVE = ("nodeset_partition", "partition")
 RECONFIGURE = ("extra_conf", "new_nodeset", "config_files")
 
 
-async def measure(options: argparse.Namespace) -> dict[str, Any]:
+async def measure(kube: Client, options: argparse.Namespace) -> dict[str, Any]:
     """Everything, each kind of change `count` times, taking turns."""
-    target = kubeconfig.find(path=options.kubeconfig or "")
-    async with Client.to(target) as kube:
-        found = (await kube.get(RAW["Controller"], options.controller, options.namespace)).content()
+    found = (await kube.get(RAW["Controller"], options.controller, options.namespace)).content()
+    before = {key: found["spec"].get(key) for key in ("extraConf", "configFileRefs")}
+    key = await _jwt_key(kube, options.namespace, found["spec"])
+    try:
+        await write_objects(kube, options, before)
+        # New files may mean a new pod of slurmrestd.
+        await _rolled_out(kube, options.namespace)
         address = options.restapi or await _address(kube, options.namespace)
-        key = await _jwt_key(kube, options.namespace, found["spec"])
-        before = found["spec"].get("extraConf") or ""
         async with SlurmClient(address, TokenSource(lambda: key)) as slurm:
-            bench = Bench(kube, slurm, options.namespace, options.controller, before)
-            try:
-                await prepare(bench)
-                await _rounds(bench, options)
-            finally:
-                await clean_up(bench, before)
+            extra = f"{before['extraConf'] or ''}\nInclude bench.conf\n"
+            bench = Bench(kube, slurm, options.namespace, options.controller, extra)
+            await bench.until(bench.shows_conf("BatchStartTimeout", 20), 60)
+            await bench.until(bench.shows_limit("bench-partition", 69), 60)
+            await bench.until(bench.settled, 60)
+            await _rounds(bench, options)
             return summary(bench)
+    finally:
+        await clean_up(kube, options, before)
+
+
+async def _rolled_out(kube: Client, namespace: str) -> None:
+    """Until every pod of slurmrestd is of today's template, and ready, three looks in a row."""
+    calm = 0
+    while calm < 3:
+        listed = await kube.list(DEPLOYMENTS, namespace, label_selector="app.kubernetes.io/name=slurmrestd")
+        pods = await kube.list(PODS, namespace, label_selector="app.kubernetes.io/name=slurmrestd")
+        calm = calm + 1 if _settled([each.content() for each in listed.items], len(pods.items)) else 0
+        await asyncio.sleep(1)
+
+
+def _settled(deployments: list[dict[str, Any]], pods: int) -> bool:
+    wanted = sum(each["spec"]["replicas"] for each in deployments)
+    ready = sum((each.get("status") or {}).get("readyReplicas", 0) for each in deployments)
+    seen = all(each["metadata"]["generation"] == each["status"].get("observedGeneration") for each in deployments)
+    return seen and wanted == ready == pods
 
 
 async def _rounds(bench: Bench, options: argparse.Namespace) -> None:
@@ -338,20 +378,73 @@ def _text(result: dict[str, Any]) -> Iterator[str]:
             yield f"  {name:18} {values}"
 
 
-def main() -> int:
-    """Measure and print."""
+@asynccontextmanager
+async def target(options: argparse.Namespace) -> AsyncIterator[Path]:
+    """The kubeconfig of the cluster that is measured; one on a real kubelet lives no longer than this."""
+    if not options.kubelet:
+        yield Path(options.kubeconfig) if options.kubeconfig else Home.of(DEFAULT_NAME, None).kubeconfig
+        return
+    sys.path.insert(0, str(ROOT))
+    from tests.real.kubelet import images
+    from tests.real.kubelet.installed import install
+    from tests.real.kubelet.machine import machine
+
+    with tempfile.TemporaryDirectory(prefix="config-latency-") as folder, images.archives() as archives:
+        async with machine(Path(folder) / "machine", archives) as (cluster, _), install(cluster):
+            yield cluster.kubeconfig_path
+
+
+def lacking(options: argparse.Namespace) -> str:
+    """What keeps this from being measured, in a sentence."""
+    if not options.kubelet:
+        local = Home.of(DEFAULT_NAME, None).kubeconfig
+        there = options.kubeconfig or os.access(local, os.R_OK)
+        return "" if there else "needs a cluster: slurm-operator local up, or --kubelet"
+    sys.path.insert(0, str(ROOT))
+    from tests.real.kubelet.tools import missing
+
+    found = [*missing(), *([] if os.geteuid() == 0 else ["root"])]
+    return f"a real kubelet needs {', '.join(found)} (make kubelet-tools)" if found else ""
+
+
+async def run(options: argparse.Namespace) -> dict[str, Any] | str:
+    """The result, or the sentence that says why there is none."""
+    async with target(options) as path:
+        try:
+            async with Client.to(kubeconfig.find(path=str(path))) as kube:
+                await kube.get(RAW["Controller"], options.controller, options.namespace)
+        except KubeError as error:
+            return f"no Controller {options.namespace}/{options.controller} can be reached ({error})"
+        async with Client.to(kubeconfig.find(path=str(path))) as kube:
+            return await measure(kube, options)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     parser.add_argument("--count", type=int, default=50, help="how often each change is made")
-    parser.add_argument("--pause", type=float, default=0.05, help="seconds between changes")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between changes")
     parser.add_argument("--without-nudge", type=int, default=1, help="how often the slow path is measured")
     parser.add_argument("--only", action="append", choices=[each.__name__ for each in CHANGES])
-    parser.add_argument("--kubeconfig")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--kubeconfig", help="a cluster that is there; the local one by default")
+    where.add_argument("--kubelet", action="store_true", help="a cluster on a real kubelet, made for this (root)")
     parser.add_argument("--namespace", default="slurm")
     parser.add_argument("--controller", default="slurm")
     parser.add_argument("--restapi", help="address of slurmrestd; its pod's by default")
-    result = asyncio.run(measure(parser.parse_args()))
-    print(json.dumps(result) if parser.parse_args().output == "json" else "\n".join(_text(result)))
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure and print."""
+    options = arguments()
+    result = lacking(options) or asyncio.run(run(options))
+    if isinstance(result, str):
+        print(f"{result}; nothing was measured", file=sys.stderr)
+        # A cluster that was named should be there.
+        return 1 if options.kubeconfig else 0
+    print(json.dumps(result) if options.output == "json" else "\n".join(_text(result)))
     missed = list(_missed(result))
     for line in missed:
         print(line, file=sys.stderr)

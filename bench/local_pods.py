@@ -28,6 +28,7 @@ from slurm_operator.kube import kubeconfig
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.decode import Changed
 from slurm_operator.kube.objects import CONFIG_MAPS, PODS, RawObject
+from slurm_operator.local import machine
 from slurm_operator.local.home import Home
 from slurm_operator.local.image import rules, store
 from slurm_operator.local.node.paths import Paths
@@ -309,6 +310,15 @@ async def measure(stages: list[str], workers: int, most: int) -> Json:
     return found
 
 
+def lacking() -> list[str]:
+    """What keeps this from being measured."""
+    if os.geteuid() != 0:
+        return ["root"]
+    without = [name for name in machine.PROGRAMS if machine.which(name) is None]
+    image = "an image (slurm-operator local image build)"
+    return without if rules.built_images(store.default_cache()) else [*without, image]
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -317,8 +327,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=64, help="workers at once")
     parser.add_argument("--only", default=",".join(STAGES), help="stages, with commas between them")
     options = parser.parse_args()
-    if os.geteuid() != 0 or not rules.built_images(store.default_cache()):
-        print("needs root and an image (slurm-operator local image build): nothing was measured", file=sys.stderr)
+    if without := lacking():
+        print(f"a local cluster needs {', '.join(without)}; nothing was measured", file=sys.stderr)
         return 0
     result = asyncio.run(measure(options.only.split(","), options.workers, options.most))
     print(json.dumps(result) if options.output == "json" else json.dumps(result, indent=2))

@@ -141,9 +141,3 @@ def test_bad_rules_are_refused_with_the_place(text: str, says: str) -> None:
 def test_a_name_that_no_rule_matches_is_an_error() -> None:
     with pytest.raises(InvalidRules, match="'x/y:1'"):
         rules.resolve("x/y:1", Rules(rules=(Rule(match="*/z:*"),)), BOTH)
-
-
-def test_the_versions_to_build_are_those_that_debian_has() -> None:
-    names = ["x/slurmd:24.11", "x/slurmctld:25.11", "mariadb:11.8"]
-    assert rules.wanted_versions(names, DEFAULT) == {"24.11", "26.05"}
-    assert rules.wanted_versions(["x/slurmctld:25.11"], DEFAULT) == {"26.05"}

@@ -11,7 +11,6 @@ import pytest
 
 from slurm_operator.local.image import rules, store
 from slurm_operator.local.image.recipe import recipe_hash
-from slurm_operator.local.image.rules import Resolver
 from slurm_operator.local.image.store import Image
 
 
@@ -88,13 +87,6 @@ def test_a_moved_cache_still_works(tmp_path: Path) -> None:
     assert found.path.is_dir()
 
 
-def test_a_removed_image_is_gone(tmp_path: Path) -> None:
-    made = put(tmp_path)
-    store.remove(made)
-    assert store.list_images(tmp_path) == []
-    assert not made.path.exists()
-
-
 def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
     with store.lock(tmp_path, lambda: pytest.fail("nobody else holds it")):
         other = os.open(store.images_folder(tmp_path) / "build.lock", os.O_RDWR)
@@ -103,16 +95,19 @@ def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
         os.close(other)
 
 
-def test_the_resolver_sees_new_images_and_new_rules(tmp_path: Path) -> None:
+def test_the_newest_image_of_a_version_is_run_and_rules_may_be_changed(tmp_path: Path) -> None:
     file = tmp_path / rules.FILE
-    resolver = Resolver(tmp_path, file)
+
+    def resolved() -> rules.ResolvedImage:
+        return rules.resolve("x/slurmd:26.05", rules.load(file), rules.built_images(tmp_path))
+
     put(tmp_path, digest="one")
-    assert resolver("x/slurmd:26.05").digest == "sha256:one"
+    assert resolved().digest == "sha256:one"
     put(tmp_path, digest="two", built="2026-01-09")
-    assert resolver("x/slurmd:26.05").digest == "sha256:two"
+    assert resolved().digest == "sha256:two"
     mine = rules.Rules(rules=(rules.Rule(match="*", entrypoint=("mine",)),))
     file.write_text(rules.dump(mine))
-    assert resolver("x/slurmd:26.05").entrypoint == ("mine",)
+    assert resolved().entrypoint == ("mine",)
 
 
 def test_descriptions_are_plain_json(tmp_path: Path) -> None:

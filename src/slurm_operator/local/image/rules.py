@@ -7,7 +7,7 @@ There is no registry: every name ends in one of the images that `build.py` made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -221,35 +221,3 @@ def built_images(cache: Path) -> dict[str, Image]:
     for image in sorted(store.list_images(cache), key=lambda image: (image.current, image.built)):
         found[image.version] = image
     return found
-
-
-def wanted_versions(references: Iterable[str], rules: Rules) -> set[str]:
-    """The Slurm versions that these image names ask for; those that Debian lacks count as the default one."""
-    found = {wanted_version(each, matching(each, rules), rules) for each in references}
-    return {version if version in recipe.SUITES else rules.default for version in found}
-
-
-class Resolver:
-    """What to run for an image name, by the rules and images on disk; a change of either is seen at once."""
-
-    def __init__(self, cache: Path, file: Path) -> None:
-        self._cache = cache
-        self._file = file
-        self._seen: tuple[int, int] | None = None
-        self._rules = DEFAULT
-        self._images: dict[str, Image] = {}
-
-    def __call__(self, image: str) -> ResolvedImage:
-        """What to run for this image."""
-        now = (_changed(self._file), _changed(store.images_folder(self._cache)))
-        if now != self._seen:
-            self._rules, self._images = load(self._file), built_images(self._cache)
-            self._seen = now
-        return resolve(image, self._rules, self._images)
-
-
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0

@@ -64,12 +64,6 @@ def find(version: str, cache: Path) -> Image | None:
     return next((image for image in list_images(cache) if image.version == version and image.current), None)
 
 
-def remove(image: Image) -> None:
-    """Delete an image; the description goes first, so that a half-deleted one is never found."""
-    _description(image.path).unlink(missing_ok=True)
-    remove_tree(image.path)
-
-
 def put(image: Image, unfinished: Path) -> Image:
     """Take a finished root file system in."""
     if image.path.exists():
