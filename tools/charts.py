@@ -1,8 +1,8 @@
 """Write what the charts have that is said elsewhere: schemas, reference pages, CRDs, rights, versions.
 
 In: each chart's values.yaml with its comments, `deploy/crds`, `slurm_operator.kube.rights` and the package's version.
-Out: values.schema.json, docs/reference/values-*.md, the templates of the CRDs chart, files/rights-*.yaml and the
-version lines of Chart.yaml. Run by `make golden`; a test fails when a file is stale.
+Out: values.schema.json, docs/reference/values-*.md, the templates of the CRDs chart, files/rights-*.yaml, dashboards
+out of `tools/dashboards.py`, versions in Chart.yaml. Run by `make golden`; a test fails when a file is stale.
 
 A comment right above a key is its documentation. Lines in it that start with @ shape the schema: `@schema {json}` adds
 keywords, `@open` lets a mapping hold further keys, `@image` takes an image in any form, `@entries <key>` makes a
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tools import rbac
+from tools import dashboards, rbac
 
 from slurm_operator import __version__
 
@@ -255,6 +255,7 @@ def files() -> dict[Path, str]:
         made[CHARTS / chart / "Chart.yaml"] = versioned(chart)
     for role in rbac.ROLES:
         made[CHARTS / f"slurm-operator/files/rights-{role}.yaml"] = rbac.text(role)
+    made |= dashboards.files()
     for path in sorted(CRDS.glob("*.yaml")):
         made[CHARTS / "slurm-operator-crds/templates" / path.name] = crd_template(path.read_text())
     return made

@@ -1,8 +1,8 @@
 """Write docs/reference: pages that say what the code says.
 
-In: the kinds, the names and labels, the command line and the findings of the checker. Out: one page for each kind,
-names.md, cli.md and linter.md. Run by `make golden`; a test fails when a page is stale, a finding has no text or a
-label has no meaning.
+In: the kinds, the names and labels, the command line, the findings of the checker and the metrics. Out: one page for
+each kind, names.md, cli.md, linter.md and metrics.md. Run by `make golden`; a test fails when a page is stale, or a
+finding or a label has no text.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from slurm_operator.api.token import Token, TokenSpec
 from slurm_operator.build import labels, names
 from slurm_operator.cli.kubectl.main import main as plugin
 from slurm_operator.cli.main import main
+from slurm_operator.loop.metrics import catalogue
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"
@@ -51,6 +52,7 @@ def pages() -> dict[str, str]:
         "kubectl-slurm.md": kubectl_page(),
         "linter.md": linter_page(),
         "examples.md": examples_page(),
+        "metrics.md": metrics_page(),
     }
 
 
@@ -292,6 +294,24 @@ def _opening(text: str) -> str:
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     comment = "\n".join(line.removeprefix("#").strip() for line in lines)
     return re.split(r"(?<=\.)\s|\n(?=[A-Z])", comment)[0].replace("\n", " ")
+
+
+# Metrics
+
+
+def metrics_page() -> str:
+    """Every metric that the operator and its admission server serve."""
+    return _page(_metrics_lines())
+
+
+def _metrics_lines() -> Iterator[str]:
+    yield "# Metrics"
+    yield "What the operator and its admission server serve at `/metrics`. Alerts and dashboards are made of them:"
+    yield "see [Metrics, dashboards and alerts](../guides/alerts.md). slurmctld's own metrics are described by Slurm."
+    yield from ("", "| metric | type | labels | meaning |", "|---|---|---|---|")
+    for entry in catalogue():
+        labelled = ", ".join(f"`{label}`" for label in entry.labels)
+        yield f"| `{entry.name}` | {entry.type} | {labelled} | {entry.help} |"
 
 
 # Findings

@@ -110,6 +110,67 @@ def test_a_worker_is_named_for_its_node_set() -> None:
     assert one("daemonset", "NodeSet", "slurm-worker-bare")["spec"]["template"]["spec"]["hostname"] == "bare-"
 
 
+def interfaces(nodeset: str) -> list[tuple[str, str]]:
+    """The networks of a node set's pods, as GKE reads them."""
+    meta = one("google-a3", "NodeSet", f"slurm-worker-{nodeset}")["spec"]["template"]["metadata"]["annotations"]
+    assert meta["networking.gke.io/default-interface"] == "eth0"
+    return [(each["interfaceName"], each["network"]) for each in json.loads(meta["networking.gke.io/interfaces"])]
+
+
+def test_machines_with_eight_gpus_have_a_network_for_each() -> None:
+    mega = [("eth0", "default"), *((f"eth{number}", f"vpc{number}") for number in range(1, 9))]
+    assert interfaces("mega") == mega
+    # GKE has a second interface of its own on these.
+    assert interfaces("ultra") == [
+        ("eth0", "default"),
+        *((f"eth{number + 2}", f"rdma-{number}") for number in range(8)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodeset", "pool", "conf", "volumes"),
+    [
+        (
+            "mega",
+            "a3-mega-pool",
+            "Gres=gpu:nvidia_h100_80gb_hbm3:8",
+            ["libraries", "sys", "proc-sys", "aperture-devices"],
+        ),
+        (
+            "ultra",
+            "a3-ultra-pool",
+            "Weight=10 Gres=gpu:nvidia_h200:8",
+            ["scratch", "library-dir-host", "gib", "sys", "proc-sys"],
+        ),
+    ],
+    ids=["A3 Mega", "A3 Ultra"],
+)
+def test_a_node_set_has_what_its_machines_need(nodeset: str, pool: str, conf: str, volumes: list[str]) -> None:
+    spec = one("google-a3", "NodeSet", f"slurm-worker-{nodeset}")["spec"]
+    pod = spec["template"]["spec"]
+    assert pod["nodeSelector"]["cloud.google.com/gke-nodepool"] == pool
+    assert spec["slurmd"]["resources"]["limits"]["nvidia.com/gpu"] == 8
+    assert spec["slurmd"]["resources"]["requests"]["nvidia.com/gpu"] == 8
+    assert spec["extraConf"] == conf
+    assert [each["name"] for each in pod["volumes"]] == volumes
+    assert [each["name"] for each in pod.get("containers", ())] == (["tcpxo-daemon"] if nodeset == "mega" else [])
+
+
+def test_what_the_values_say_of_such_a_node_set_wins() -> None:
+    slurmd = one("google-a3", "NodeSet", "slurm-worker-ultra")["spec"]["slurmd"]
+    assert {"name": "LD_LIBRARY_PATH", "value": "/opt/lib"} in slurmd["env"]
+    assert slurmd["resources"]["limits"]["memory"] == "1800Gi"
+    plain = one("google-a3", "NodeSet", "slurm-worker-compute")["spec"]
+    assert "resources" not in plain["slurmd"]
+
+
+def test_gpus_are_found_by_slurm_itself_where_no_file_says_otherwise() -> None:
+    config = one("google-a3", "ConfigMap", "slurm-config-a3mega")
+    assert config["data"] == {"gres.conf": "AutoDetect=nvidia\n"}
+    refs = one("google-a3", "Controller", "slurm")["spec"]["configFileRefs"]
+    assert refs == [{"name": "slurm-config-a3mega"}]
+
+
 def test_a_dash_is_no_storage_class() -> None:
     assert one("scripts", "Controller", "hpc")["spec"]["persistence"]["storageClassName"] == ""
     assert "storageClassName" not in one("defaults", "Controller", "slurm")["spec"]["persistence"]

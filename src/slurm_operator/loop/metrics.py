@@ -1,13 +1,14 @@
 """What the operator counts and times, under the names `slurm_operator_*`.
 
-One `Metrics` per program, with a registry of its own. Controllers, caches and the two doors report into it;
-`health.metrics_app` serves it; `catalogue` feeds the reference page.
+One `Metrics` per program, with a registry of its own. Controllers and caches report into it, and so do both doors, the
+statuses of resources (`reconcile/measured.py`) and the admission server; `health.metrics_app` serves it; `catalogue`
+feeds the reference page, and the tests of the shipped alerts and dashboards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -15,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
+
+from slurm_operator import __version__
 
 _RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -85,11 +88,55 @@ _CONFIG_SECONDS = _entry(
     "config_apply_seconds",
     "histogram",
     ("method",),
-    "From a changed resource to Slurm's confirmation that the configuration is in force.",
+    "How long it took into force: live, from the change seen to Slurm's answer; reconfigure, the sidecar's share.",
     _CONFIG_BUCKETS,
+)
+CONDITION = _entry(
+    "condition",
+    "gauge",
+    ("kind", "namespace", "name", "type", "status", "reason"),
+    "1 for each condition of each resource, as its status says now.",
+)
+CONDITION_CHANGED = _entry(
+    "condition_changed_timestamp_seconds",
+    "gauge",
+    ("kind", "namespace", "name", "type"),
+    "When a condition last changed its status, in seconds since 1970.",
+)
+WORKERS = _entry(
+    "workers",
+    "gauge",
+    ("namespace", "nodeset", "state"),
+    "Workers of a NodeSet: desired, present, ready, available, updated; in Slurm idle, allocated, down, drain.",
+)
+_REVIEWS = _entry(
+    "admission_reviews_total",
+    "counter",
+    ("kind", "result"),
+    "Answers of the admission server by result: allowed, refused, malformed, failed.",
+)
+_REVIEW_SECONDS = _entry(
+    "admission_review_seconds",
+    "histogram",
+    ("kind",),
+    "How long the admission server took to answer.",
+    _REQUEST_BUCKETS,
+)
+CERTIFICATE_EXPIRY = _entry(
+    "certificate_expiry_timestamp_seconds",
+    "gauge",
+    (),
+    "When the certificate that the admission server serves ends, in seconds since 1970.",
+)
+MISSING_RIGHT = _entry(
+    "missing_right",
+    "gauge",
+    ("verb", "resource", "namespace"),
+    "1 for each right that this program needs and does not have, in the words of kubectl auth can-i.",
 )
 _LEADER = _entry("leader", "gauge", (), "1 while this process may write, otherwise 0.")
 _STALLS = _entry("loop_stalls_total", "counter", (), "Times that the event loop stood still for too long.")
+_BUILD = _entry("build_info", "gauge", ("version",), "Always 1; the label says which release runs.")
 
 _CATALOGUE: Final = (
     _QUEUE_DEPTH,
@@ -104,9 +151,23 @@ _CATALOGUE: Final = (
     _SLURM_REQUESTS,
     _SLURM_SECONDS,
     _CONFIG_SECONDS,
+    CONDITION,
+    CONDITION_CHANGED,
+    WORKERS,
+    _REVIEWS,
+    _REVIEW_SECONDS,
+    CERTIFICATE_EXPIRY,
+    MISSING_RIGHT,
     _LEADER,
     _STALLS,
+    _BUILD,
 )
+# Those that are asked for as a whole when somebody scrapes.
+_ASKED: Final = (CONDITION, CONDITION_CHANGED, WORKERS, CERTIFICATE_EXPIRY, MISSING_RIGHT)
+
+# Label values in the order of the entry's labels, and the value.
+Sample = tuple[tuple[str, ...], float]
+Samples = Callable[[], Iterable[Sample]]
 
 
 def catalogue() -> tuple[MetricEntry, ...]:
@@ -122,14 +183,23 @@ class CountedQueue(Sized, Protocol):
 
 
 class _ScrapedState(Collector):
-    """Queues and caches are asked at scrape time, so that their hot paths count nothing twice."""
+    """Queues, caches and statuses are asked at scrape time, so that their hot paths count nothing twice."""
 
     def __init__(self) -> None:
         self.queues: dict[str, CountedQueue] = {}
         self.ages: dict[str, Callable[[], float | None]] = {}
         self.leading: Callable[[], bool] = lambda: False
+        self.asked: dict[str, Samples] = {}
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._loop()
+        for entry in _ASKED:
+            family = GaugeMetricFamily(entry.name, entry.help, labels=entry.labels)
+            for labels, value in self.asked.get(entry.name, tuple)():
+                family.add_metric(labels, value)
+            yield family
+
+    def _loop(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily(_QUEUE_DEPTH.name, _QUEUE_DEPTH.help, labels=_QUEUE_DEPTH.labels)
         adds = CounterMetricFamily(_QUEUE_ADDS.name, _QUEUE_ADDS.help, labels=_QUEUE_ADDS.labels)
         retries = CounterMetricFamily(_QUEUE_RETRIES.name, _QUEUE_RETRIES.help, labels=_QUEUE_RETRIES.labels)
@@ -148,7 +218,7 @@ class _ScrapedState(Collector):
 class Metrics:
     """The program's counters and histograms, and the registry that holds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = __version__) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._scraped = _ScrapedState()
         self.registry.register(self._scraped)
@@ -160,7 +230,10 @@ class Metrics:
         self._slurm_requests = self._counter(_SLURM_REQUESTS)
         self._slurm_seconds = self._histogram(_SLURM_SECONDS)
         self._config_seconds = self._histogram(_CONFIG_SECONDS)
+        self._reviews = self._counter(_REVIEWS)
+        self._review_seconds = self._histogram(_REVIEW_SECONDS)
         self._stalls = self._counter(_STALLS)
+        Gauge(_BUILD.name, _BUILD.help, _BUILD.labels, registry=self.registry).labels(version).set(1)
 
     def watch_queue(self, kind: str, queue: CountedQueue) -> None:
         """Show this queue under `kind`."""
@@ -177,6 +250,10 @@ class Metrics:
     def watch_leadership(self, leading: Callable[[], bool]) -> None:
         """Where to ask whether this process leads."""
         self._scraped.leading = leading
+
+    def watch(self, entry: MetricEntry, samples: Samples) -> None:
+        """Where to ask for CONDITION, CONDITION_CHANGED, WORKERS or CERTIFICATE_EXPIRY."""
+        self._scraped.asked[entry.name] = samples
 
     def reconcile_started(self, kind: str) -> None:
         self._running.labels(kind).inc()
@@ -198,8 +275,13 @@ class Metrics:
         self._slurm_seconds.labels(method, endpoint).observe(seconds)
 
     def config_applied(self, method: str, seconds: float) -> None:
-        """A configuration took effect, by `method` (live, reconfigure, restart)."""
+        """A configuration took effect, by `method` (live, reconfigure)."""
         self._config_seconds.labels(method).observe(seconds)
+
+    def reviewed(self, kind: str, result: str, seconds: float) -> None:
+        """The admission server gave an answer."""
+        self._reviews.labels(kind, result).inc()
+        self._review_seconds.labels(kind).observe(seconds)
 
     def loop_stalled(self) -> None:
         self._stalls.inc()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.real.helm.command import Helm
+from tests.real.helm.release import Place, eventually, footprint, gone
 from tests.real.helm.tools import MAJORS, missing_tools
 from tests.real.kube.cluster import Cluster, real_cluster
 from tests.real.kube.tools import missing_tools as missing_kube_tools
@@ -51,5 +52,20 @@ def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """One control plane with controllers for the session."""
-    async with real_cluster(tmp_path_factory.mktemp("helm"), controllers=True) as running:
+    async with real_cluster(tmp_path_factory.mktemp("helm"), controllers=True, scheduler=True) as running:
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(cluster: Cluster, helm: Helm, tmp_path: Path) -> AsyncIterator[Place]:
+    """The cluster as it is before anything is installed, which is also how a test must leave it."""
+    mine = Helm(helm.major, helm.home, cluster.kubeconfig_path)
+    async with cluster.session() as http:
+        here = Place(cluster, http, mine, tmp_path)
+        before = await footprint(here)
+        yield here
+        for namespace in ("slurm", "slinky"):
+            async with http.delete(f"/api/v1/namespaces/{namespace}"):
+                pass
+            await eventually(lambda at=namespace: gone(here, f"/api/v1/namespaces/{at}"))  # type: ignore[misc]  # bound
+        assert await footprint(here) == before

@@ -6,135 +6,23 @@ ServiceAccount that the chart makes, with the rights that the chart grants.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
-import pytest_asyncio
 import yaml
 from tests.charts.rendering import CHARTS
-from tests.real.helm.command import Helm
-from tests.real.kube.cluster import Cluster, write_kubeconfig
+from tests.real.helm.release import DEFINITIONS, HOOKS, Json, Place, applied, eventually, gone, operating
 
 pytestmark = [pytest.mark.real_kube, pytest.mark.asyncio(loop_scope="session")]
 
-Json = dict[str, Any]
-PATIENCE = 120
 OURS = "/apis/slinky.slurm.net/v1beta1/namespaces/slurm"
 CORE = "/api/v1/namespaces/slurm"
 APPS = "/apis/apps/v1/namespaces/slurm"
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-ROLES = "/apis/rbac.authorization.k8s.io/v1"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 KEPT = {"slurm-auth-slurm", "slurm-auth-jwt"}
 # What Kubernetes puts into every namespace by itself.
 NATIVE = {"kube-root-ca.crt"}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A fresh cluster, with a helm."""
-
-    cluster: Cluster
-    http: aiohttp.ClientSession
-    helm: Helm
-    folder: Path
-
-    async def get(self, path: str) -> Json | None:
-        """One object or list."""
-        async with self.http.get(path) as answer:
-            return None if answer.status == 404 else dict(await answer.json())
-
-    async def names(self, path: str) -> set[str]:
-        """What a collection holds."""
-        found = await self.get(path)
-        return {each["metadata"]["name"] for each in found["items"]} if found else set()
-
-    async def do(self, *arguments: str) -> str:
-        """Run helm without holding up the others."""
-        return (await asyncio.to_thread(self.helm.run, *arguments)).stdout
-
-    async def release(self, verb: str, chart: str, namespace: str, values: Json) -> str:
-        """Install or upgrade a chart."""
-        file = self.folder / f"{chart}.yaml"
-        file.write_text(yaml.safe_dump(values))
-        make = ("--create-namespace",) if verb == "install" else ()
-        return await self.do(verb, chart, str(CHARTS / chart), "-n", namespace, "-f", str(file), *make)
-
-    async def token(self, account: str) -> str:
-        """A token of a ServiceAccount of ours."""
-        path = f"/api/v1/namespaces/slinky/serviceaccounts/{account}/token"
-        async with self.http.post(path, json={"spec": {"expirationSeconds": 3600}}) as answer:
-            return str((await answer.json())["status"]["token"])
-
-
-async def eventually(check: Callable[[], Awaitable[object]]) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(PATIENCE):
-        while not await check():  # noqa: ASYNC110  # a server is polled, there is no event
-            await asyncio.sleep(0.1)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def place(cluster: Cluster, helm: Helm, tmp_path: Path) -> AsyncIterator[Place]:
-    """The cluster as it is before anything is installed, which is also how a test must leave it."""
-    mine = Helm(helm.major, helm.home, cluster.kubeconfig_path)
-    async with cluster.session() as http:
-        here = Place(cluster, http, mine, tmp_path)
-        before = await footprint(here)
-        yield here
-        for namespace in ("slurm", "slinky"):
-            async with http.delete(f"/api/v1/namespaces/{namespace}"):
-                pass
-            await eventually(lambda at=namespace: gone(here, f"/api/v1/namespaces/{at}"))  # type: ignore[misc]  # bound
-        assert await footprint(here) == before
-
-
-async def gone(place: Place, path: str) -> bool:
-    """Whether something is there no longer."""
-    return await place.get(path) is None
-
-
-async def footprint(place: Place) -> set[str]:
-    """Everything that we could leave behind outside of namespaces."""
-    paths = (f"{ROLES}/clusterroles", f"{ROLES}/clusterrolebindings", HOOKS, DEFINITIONS)
-    return {f"{path} {name}" for path in paths for name in await place.names(path)}
-
-
-@asynccontextmanager
-async def operating(place: Place) -> AsyncIterator[Path]:
-    """The operator as its Deployment would run it; gives its log."""
-    deployment = await place.get("/apis/apps/v1/namespaces/slinky/deployments/slurm-operator")
-    assert deployment is not None
-    pod = deployment["spec"]["template"]["spec"]
-    kubeconfig, log = place.folder / "operator.kubeconfig", place.folder / "operator.log"
-    ca = place.folder / "ca.crt"
-    ca.write_text(place.cluster.ca_pem)
-    write_kubeconfig(kubeconfig, place.cluster.url, ca, await place.token(pod["serviceAccountName"]))
-    arguments = [*pod["containers"][0]["args"], "--kubeconfig", str(kubeconfig)]
-    with log.open("w") as output:
-        child = subprocess.Popen(  # noqa: ASYNC220  # it only starts here
-            [sys.executable, "-m", "slurm_operator.cli.main", *arguments, "--health-addr=0", "--metrics-addr=0"],
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        yield log
-        assert child.poll() is None, log.read_text()[-3000:]
-    finally:
-        child.terminate()
-        await asyncio.to_thread(child.wait, 30)
-    assert "orbidden" not in log.read_text()
 
 
 def reported(resource: Json | None) -> bool:
@@ -271,24 +159,6 @@ async def test_the_manifest_installs_the_same_without_helm(place: Place) -> None
             assert answer.status in {200, 202}, await answer.text()
     for path in paths:
         await eventually(lambda at=path: gone(place, at))  # type: ignore[misc]  # bound
-
-
-async def applied(place: Place, value: Json) -> str:
-    """`kubectl apply --server-side` of one object; where it then is."""
-    group, _, version = value["apiVersion"].rpartition("/")
-    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    served = await place.get(base)
-    assert served is not None
-    (plural,) = (
-        each["name"] for each in served["resources"] if each["kind"] == value["kind"] and "/" not in each["name"]
-    )
-    namespace = value["metadata"].get("namespace")
-    where = f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
-    path = f"{where}/{value['metadata']['name']}"
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    async with place.http.patch(f"{path}?fieldManager=test", data=json.dumps(value), headers=headers) as answer:
-        assert answer.status in {200, 201}, await answer.text()
-    return path
 
 
 async def test_definitions_outlive_a_release_unless_told_otherwise(place: Place) -> None:

@@ -80,10 +80,33 @@ WRONG = {
         "controller.externalConfig.host is needed, since controller.external is true",
     ),
     "a misspelt value": ("slurm", {"nodesets": {"a": {"replica": 3}}}, "additional properties 'replica' not allowed"),
-    "hardware that the chart does not know": (
+    "a pool of machines with too few networks": (
         "slurm",
-        {"vendor": {"google": {"a3mega": [{"name": "pool"}]}}},
-        "vendor.google.a3mega is not part of this chart yet",
+        {"nodesets": {"a": {}}, "vendor": {"google": {"a3mega": [{"targetNodeSet": "a", "networks": ["default"]}]}}},
+        "vendor.google.a3mega[0].networks has 1 entries, but must have 9",
+    ),
+    "a pool of machines for nobody": (
+        "slurm",
+        {"nodesets": {"a": {}}, "vendor": {"google": {"a3ultra": [{"nodePool": "pool"}]}}},
+        "vendor.google.a3ultra[0].targetNodeSet is missing",
+    ),
+    "a pool of machines for a node set that there is not": (
+        "slurm",
+        {"nodesets": {"a": {}}, "vendor": {"google": {"a3mega": [{"targetNodeSet": "b"}]}}},
+        'vendor.google.a3mega[0].targetNodeSet names "b", but nodesets has no enabled entry of that name (it has: a)',
+    ),
+    "a node set on two kinds of machines": (
+        "slurm",
+        {
+            "nodesets": {"a": {}},
+            "vendor": {
+                "google": {
+                    "a3mega": [{"targetNodeSet": "a", "networks": list("012345678")}],
+                    "a3ultra": [{"targetNodeSet": "a", "networks": list("012345678")}],
+                }
+            },
+        },
+        "which another entry has already",
     ),
     "secure metrics on no port": (
         "slurm-operator",

@@ -13,6 +13,7 @@
 {{- define "slurm.configFileRefs" -}}
 {{- $refs := list -}}
 {{- if .Values.configFiles }}{{ $refs = append $refs (dict "name" (printf "%s-config-extra" (include "slurm.fullname" .))) }}{{ end -}}
+{{- with include "slurm.google.config" . }}{{ $refs = append $refs (dict "name" .) }}{{ end -}}
 {{- range .Values.configFileRefs | default list }}{{ $refs = append $refs (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
 {{- toYaml $refs -}}
 {{- end -}}

@@ -14,13 +14,37 @@
 
 {{- /* A node set with what its hardware needs: (dict "root" $ "name" name "set" values). */ -}}
 {{- define "slurm.vendor.nodeset" -}}
-{{- $set := .set -}}
+{{- $set := include "slurm.vendor.laidOver" (dict "set" .set "needs" (include "slurm.google.needs" . | fromYaml)) | fromYaml -}}
 {{- $dcgm := .root.Values.vendor.nvidia.dcgm -}}
 {{- if and $dcgm.enabled (include "slurm.vendor.hasGpus" (dict "set" $set)) -}}
   {{- $volume := dict "name" "dcgm-job-mapping" "hostPath" (dict "path" $dcgm.jobMappingDir "type" "DirectoryOrCreate") -}}
   {{- $mount := dict "name" "dcgm-job-mapping" "mountPath" $dcgm.jobMappingDir -}}
   {{- $_ := set $set.podSpec "volumes" (append ($set.podSpec.volumes | default list) $volume) -}}
   {{- $_ := set $set.slurmd "volumeMounts" (append ($set.slurmd.volumeMounts | default list) $mount) -}}
+{{- end -}}
+{{- toYaml $set -}}
+{{- end -}}
+
+{{- /* A node set over what its hardware needs: what the values say wins, lists are joined by name. */ -}}
+{{- define "slurm.vendor.laidOver" -}}
+{{- $set := .set -}}
+{{- with .needs -}}
+  {{- $needs := . -}}
+  {{- range $part, $lists := dict "slurmd" (list "env" "volumeMounts") "podSpec" (list "volumes" "containers") -}}
+    {{- range $list := $lists -}}
+      {{- $needed := get (get $needs $part | default dict) $list | default list -}}
+      {{- $said := get (get $set $part | default dict) $list | default list -}}
+      {{- $names := list -}}
+      {{- range $said }}{{ $names = append $names .name }}{{ end -}}
+      {{- range $needed }}{{ if not (has .name $names) }}{{ $said = append $said . }}{{ end }}{{ end -}}
+      {{- if $said }}{{ $_ := set (get $set $part) $list $said }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if and $set.extraConf (not (regexMatch "(?i)(^|\\s)gres=" $set.extraConf)) -}}
+    {{- $_ := set $set "extraConf" (printf "%s Gres=%s" $set.extraConf $needs.extraConfMap.Gres) -}}
+  {{- end -}}
+  {{- range $key, $_ := $set.extraConfMap }}{{ if eq (lower $key) "gres" }}{{ $_ := unset $needs.extraConfMap "Gres" }}{{ end }}{{ end -}}
+  {{- $set = mustMergeOverwrite (deepCopy $needs) $set -}}
 {{- end -}}
 {{- toYaml $set -}}
 {{- end -}}
