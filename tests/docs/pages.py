@@ -2,6 +2,11 @@
 
 In: README.md, the other pages at the root and docs/. Out: `Page` values, and `play`, which does what a reader would do:
 save each titled block as a file and run each `slurm-operator` command in order.
+
+Three comments say where the commands of a page are run that need more than Python:
+  <!-- runs on: examples/demo; nodes: 4 -->  once on a page: a local cluster of those files (`nothing` for an empty one)
+  <!-- run by: tests/real/.../test_x.py -->  before a block: that test runs it
+  <!-- not run: why -->                      before a block: nobody does
 """
 
 from __future__ import annotations
@@ -20,6 +25,9 @@ from slurm_operator.cli.main import main
 ROOT = Path(__file__).parents[2]
 PROGRAM = "slurm-operator "
 PROMPT = "$ "
+TYPED = ("console", "text")
+SCRIPTS = ("shell", "sh", "bash")
+NOT_RUN, RUN_BY = "not run: ", "run by: "
 EXIT_CODE = "$ echo $?"
 
 _FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
@@ -27,6 +35,9 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _INLINE = re.compile(r"`([^`\n]+)`")
+_NOTE = re.compile(r"<!-- ([^>]+?) -->\s*$")
+_CLUSTER = re.compile(r"^<!-- runs on: ([^;>]+?)(?:; nodes: (\d+))? -->$", re.MULTILINE)
+_CONTINUED = re.compile(r"\\\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +47,31 @@ class Block:
     language: str
     title: str
     text: str
+    note: str = ""
 
     @property
     def is_manifest(self) -> bool:
         """Whether it is a whole Kubernetes object, or several."""
         return self.language == "yaml" and re.search(r"^apiVersion:", self.text, re.MULTILINE) is not None
+
+    @property
+    def typed(self) -> list[str]:
+        """The command lines that a reader types, each as one line."""
+        if self.language in SCRIPTS:
+            joined = _CONTINUED.sub(" ", self.text).splitlines()
+            return [line for line in joined if line.strip() and not line.startswith("#")]
+        if self.language not in TYPED:
+            return []
+        found = re.findall(r"^\$ ((?:.*\\\n)*.*)$", self.text, re.MULTILINE)
+        return [_CONTINUED.sub(" ", line) for line in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The local cluster that a page is run on."""
+
+    files: tuple[str, ...]
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +114,27 @@ class Page:
 
     def blocks(self) -> Iterator[Block]:
         """The fenced blocks, in order."""
-        for indent, about, text in _FENCE.findall(self.text):
+        whole = self.text
+        for found in _FENCE.finditer(whole):
+            indent, about, text = found.groups()
             words = about.split(maxsplit=1)
             title = _TITLE.search(about)
-            yield Block(words[0] if words else "", title[1] if title else "", text.replace("\n" + indent, "\n"))
+            note = _NOTE.search(whole, max(0, found.start() - 400), found.start())
+            yield Block(
+                words[0] if words else "",
+                title[1] if title else "",
+                text.removeprefix(indent).replace("\n" + indent, "\n"),
+                note[1] if note else "",
+            )
+
+    @property
+    def cluster(self) -> Wanted | None:
+        """The local cluster that its commands are run on."""
+        found = _CLUSTER.search(self.text)
+        if found is None:
+            return None
+        files = () if found[1] == "nothing" else tuple(found[1].split())
+        return Wanted(files, int(found[2] or 3))
 
     def links(self) -> list[str]:
         """The targets of all links."""
@@ -111,6 +159,25 @@ def pages() -> list[Page]:
     """Every page that people write or read."""
     at_root = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     return [Page(path) for path in [*at_root, *sorted((ROOT / "docs").rglob("*.md"))]]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Commands that nobody runs, and why."""
+
+    page: str
+    why: str
+    commands: int
+
+
+def left_out() -> list[LeftOut]:
+    """Every block that is not run."""
+    return [
+        LeftOut(page.name, block.note.removeprefix(NOT_RUN), len(block.typed))
+        for page in pages()
+        for block in page.blocks()
+        if block.note.startswith(NOT_RUN)
+    ]
 
 
 def commands(block: Block) -> Iterator[Command]:
