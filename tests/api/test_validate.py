@@ -279,7 +279,7 @@ def test_metadata_must_be_a_mapping(metadata: object) -> None:
         ({}, "kind: is required"),
         ({"kind": "Nodeset"}, 'kind: unknown kind "Nodeset"; did you mean "NodeSet"?'),
         ({"kind": ["NodeSet"]}, "kind: unknown kind"),
-        ({"kind": "NodeSet"}, "apiVersion: unknown version None; this operator serves slinky.slurm.net/v1beta1"),
+        ({"kind": "NodeSet"}, "apiVersion: is required; write slinky.slurm.net/v1beta1"),
         ({"kind": "NodeSet", "apiVersion": "slinky.slurm.net/v1alpha1"}, 'unknown version "slinky.slurm.net/v1alpha1"'),
     ],
     ids=["nothing", "misspelt kind", "kind is a list", "no version", "old version"],

@@ -131,10 +131,17 @@ def test_where_the_state_lives(spec: dict[str, Any], volume: Any, claims: int) -
     assert len(built.get("volumeClaimTemplates", ())) == claims
 
 
-def test_a_claim_template_is_plain_json() -> None:
-    cr = controller(persistence={"enabled": True, "accessModes": ["ReadWriteOnce"]})
-    (claim,) = stateful_set(cr)["spec"]["volumeClaimTemplates"]
-    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"]}
+@pytest.mark.parametrize(
+    ("given", "mode", "size"),
+    [
+        pytest.param({}, "ReadWriteOnce", "4Gi", id="nothing is said"),
+        pytest.param({"accessModes": ["ReadWriteMany"]}, "ReadWriteMany", "4Gi", id="a mode is said"),
+        pytest.param({"resources": {"requests": {"storage": "1Gi"}}}, "ReadWriteOnce", "1Gi", id="a size is said"),
+    ],
+)
+def test_a_claim_is_one_that_an_api_server_takes(given: dict[str, Any], mode: str, size: str) -> None:
+    (claim,) = stateful_set(controller(persistence={"enabled": True, **given}))["spec"]["volumeClaimTemplates"]
+    assert claim["spec"] == {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
 
 
 def config_hash(extra: str, files: dict[str, str], **spec: Any) -> Any:

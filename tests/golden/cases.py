@@ -20,7 +20,8 @@ from typing import Any
 
 from slurm_operator.build import labels, pods
 from slurm_operator.build.metadata import Object
-from slurm_operator.cli.manifests import Manifest, Problem, read
+from slurm_operator.cli.manifests import Manifest, read
+from slurm_operator.cli.places import Problem
 from slurm_operator.cli.render import Rendered, as_yaml, render
 from slurm_operator.cli.world import World, load
 

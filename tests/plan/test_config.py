@@ -79,10 +79,33 @@ def test_hidden_files_are_not_handed_over_and_do_not_count() -> None:
     assert content_hash({**OLD, ".hidden": "x"}) == OLD_HASH
 
 
-def test_a_pod_is_nudged_once_for_each_candidate() -> None:
-    assert plan_config(NEW, TOLD, SETTLED).nudge == (POD,)
-    nudged = replace(SETTLED, pods=(replace(POD, nudged=NEW_HASH),))
-    assert plan_config(NEW, TOLD, nudged).nudge == ()
+TOLD_POD = replace(POD, nudged=NEW_HASH)
+HANDED_OVER = replace(SETTLED, candidate=NEW, pods=(TOLD_POD,))
+NUDGES = {
+    "a pod is told of a candidate": (SETTLED, (TOLD_POD,)),
+    "once": (HANDED_OVER, ()),
+    "also by the next operator, when the last one died before": (replace(HANDED_OVER, pods=(POD,)), (TOLD_POD,)),
+    "once more when its sidecar stays silent": (replace(HANDED_OVER, nudges=2), (replace(TOLD_POD, times=2),)),
+    "not before that": (replace(HANDED_OVER, nudges=2, pods=(replace(TOLD_POD, times=2),)), ()),
+    "not when its sidecar has spoken": (replace(HANDED_OVER, nudges=2, pods=(said("refused", pod=TOLD_POD),)), ()),
+    "once more when another one was handed over since": (
+        replace(HANDED_OVER, candidate=OLD),
+        (replace(TOLD_POD, times=2),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NUDGES)
+def test_who_is_told_of_a_candidate(case: str) -> None:
+    world, nudged = NUDGES[case]
+    assert plan_config(NEW, TOLD, world).nudge == nudged
+
+
+def test_a_pod_that_was_told_of_another_one_is_told_and_asked_again() -> None:
+    """The operator died after it had put the old candidate back and before it told the pod."""
+    plan = plan_config(OLD, TOLD, replace(SETTLED, pods=(TOLD_POD,)))
+    assert (plan.stage, plan.is_open) == (Stage.FIRST, True)
+    assert plan.nudge == (replace(POD, nudged=OLD_HASH),)
 
 
 @pytest.mark.parametrize("speaks", [True, False], ids=["of our own", "of another make"])

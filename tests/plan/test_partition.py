@@ -248,6 +248,20 @@ def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: Answer[Parti
     assert plan.waits == {"p": ()}
 
 
+@pytest.mark.parametrize(
+    ("on_the_way", "kept"),
+    [
+        pytest.param(frozenset({"p"}), [P], id="a sidecar is bringing it to Slurm"),
+        pytest.param(frozenset[str](), [], id="Slurm will never have it"),
+    ],
+)
+def test_one_that_is_not_in_slurm_yet_stays_in_the_file_until_it_is(
+    on_the_way: frozenset[str], kept: list[str]
+) -> None:
+    plan = plan_partitions({}, lines(P), Answer((), complete=True), (), True, {}, on_the_way=on_the_way)
+    assert ([line.text for line in plan.kept_lines.values()], plan.actions) == (kept, ())
+
+
 def test_the_new_default_is_set_after_the_old_one_is_cleared() -> None:
     old = "PartitionName=a Nodes=compute Default=YES\nPartitionName=b Nodes=compute"
     new = "PartitionName=a Nodes=compute\nPartitionName=b Nodes=compute Default=YES"

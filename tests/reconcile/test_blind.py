@@ -9,6 +9,8 @@ from tests.campaigns.faults import FAULTS
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import REF, small
 
+from slurm_operator.slurm.transport import Sending
+
 BLINDING = ["no-route", "unauthorized", "not-found", "failed", "timeout", "errors-in-200", "truncated"]
 
 
@@ -46,3 +48,32 @@ async def test_blind_is_unknown_until_slurm_is_heard_again(world: World, fault: 
     assert list(world.pods()) == ["compute-0"]
     assert conditions(world, "NodeSet", "compute")["Ready"] == ("True", "AllReady")
     assert conditions(world, "Partition", "all")["Ready"][0] == "True"
+
+
+@pytest.mark.parametrize("fault", ["failed", "timeout", "truncated"])
+async def test_without_the_list_of_jobs_workers_are_ready_and_none_goes(world: World, fault: str) -> None:
+    await small(world, 2)
+    heard = world.line.on_call
+
+    def half_deaf(sending: Sending, go: Any) -> Any:
+        return FAULTS[fault].act(world, sending, go) if sending.label == "GET jobs" else heard(sending, go)
+
+    world.line.on_call = half_deaf
+    await world.run_for(20.0)
+    told = conditions(world, "NodeSet", "compute")
+    assert told["Ready"] == ("True", "AllReady")
+    assert told["SlurmReachable"] == ("False", "JobsUnknown")
+    assert told["Degraded"] == ("True", "JobsUnknown")
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run_for(120.0)
+    assert len(world.pods()) == 2
+    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "False"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
+    await world.run_for(20.0)
+    assert len(world.pods()) == 3
+    world.line.on_call = heard
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run()
+    assert list(world.pods()) == ["compute-0"]
+    told = conditions(world, "NodeSet", "compute")
+    assert (told["SlurmReachable"][0], told["Degraded"][0]) == ("True", "False")

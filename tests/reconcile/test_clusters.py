@@ -32,6 +32,28 @@ async def test_twenty_idle_nodesets_ask_as_often_as_one(world: World) -> None:
     assert world.trace == []
 
 
+async def test_a_quiet_cluster_is_asked_for_all_it_has_every_five_seconds_and_no_more(world: World) -> None:
+    await small(world, 1)
+    world.arm()
+    await world.run_for(60.0)
+    calls = Counter(world.calls)
+    assert calls["GET ping"] <= 3
+    assert calls["GET partitions"] <= 13
+    assert calls.total() <= 39
+
+
+async def test_a_hand_on_the_partition_of_a_nodeset_is_seen_within_six_seconds(world: World) -> None:
+    await small(world, 1)
+    await world.patch("NodeSet", "compute", {"spec": {"partition": {"enabled": True}}})
+    await world.run(horizon=10.0)
+    for phase in (0.1, 1.3, 2.6, 3.9, 4.9):
+        await world.run_for(phase)
+        world.slurm.live_partitions.set({"name": "compute", "grace_time": 7})
+        world.slurm.touch("partitions")
+        shape = world.slurm.live_partitions.shapes["compute"]
+        assert await seconds_until(world, lambda held=shape: held["grace_time"] == 0) <= 6.0
+
+
 def state_condition(world: World, pod: str) -> list[str]:
     """What the pod's conditions say of its Slurm node."""
     held = world.stored("pods", pod)["status"]["conditions"]
@@ -69,18 +91,29 @@ async def test_a_change_in_slurm_is_seen_within_six_seconds(world: World) -> Non
             assert await seconds_until(world, partial(is_seen_back, world, name)) <= 6.0
 
 
+def is_seen_busy(world: World, pod: str, busy: int) -> bool:
+    """Whether both the pod and its NodeSet say so."""
+    word = "SlurmNodeStateAllocated" if busy else "SlurmNodeStateIdle"
+    status = world.custom("NodeSet", "compute")["status"]
+    return word in state_condition(world, pod) and status["slurmAllocated"] == busy
+
+
 async def test_a_change_during_a_drain_is_seen_within_a_second_and_a_half(world: World) -> None:
     await small(world, 2)
     job = world.slurm.submit(1000.0)
-    busy = world.slurm.jobs[job].nodes[0]
+    (busy,) = world.slurm.jobs[job].nodes
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
     await world.run_for(10.3)
-    assert "SlurmNodeStateAllocated" in state_condition(world, busy)
-    world.slurm.suspend(job)
-    seconds = await seconds_until(world, lambda: "SlurmNodeStateIdle" in state_condition(world, busy))
-    assert seconds <= 1.5
+    assert is_seen_busy(world, busy, 1)
+    for phase in (0.1, 0.35, 0.6, 0.85):
+        await world.run_for(2.0 + phase)
+        world.slurm.suspend(job)
+        assert await seconds_until(world, lambda: is_seen_busy(world, busy, 0)) <= 1.5
+        await world.run_for(2.0 + phase)
+        world.slurm.resume_job(job, 1000.0)
+        assert await seconds_until(world, lambda: is_seen_busy(world, busy, 1)) <= 1.5
     assert busy in world.pods()
-    world.slurm.resume_job(job, 1.0)
+    world.slurm.end(job)
     await world.run()
     assert world.pods() == {}
 

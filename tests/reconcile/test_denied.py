@@ -34,9 +34,30 @@ async def restart(world: World) -> None:
     await world.start_operator()
 
 
+def refuse_write(world: World, method: str, ending: str) -> Callable[[], None]:
+    """Refuse requests whose path ends so; the answer lets them again."""
+    before = world.wire.refuse
+
+    def refusing(request: Request) -> None:
+        before(request)
+        if request.method == method and request.path.endswith(ending):
+            raise Forbidden(f"{request.what}: a right is missing")
+
+    def allow() -> None:
+        world.wire.refuse = before
+
+    world.wire.refuse = refusing
+    return allow
+
+
 def ready(world: World, kind: str, name: str) -> tuple[str, str, str]:
     found: Any = world.custom(kind, name)["status"]["conditions"]
     return next((each["status"], each["reason"], each["message"]) for each in found if each["type"] == "Ready")
+
+
+def degraded(world: World) -> tuple[str, str, str]:
+    found: Any = world.custom("Controller", "slurm")["status"]["conditions"]
+    return next((each["status"], each["reason"], each["message"]) for each in found if each["type"] == "Degraded")
 
 
 @pytest.mark.parametrize("plural", ["secrets", "configmaps", "statefulsets", "partitions", "pods"])
@@ -61,6 +82,76 @@ async def test_what_cannot_be_read_is_a_condition_and_nothing_is_touched(world: 
     await world.run_for(60.0)
     assert sorted(world.pods()) == ["compute-0"]
     assert world.operator.sources.refused() == {}
+
+
+PEOPLE = (("Controller", "slurm"), ("NodeSet", "compute"), ("Token", "ci"), ("RestApi", "slurm"))
+
+
+@pytest.mark.parametrize("kind", ["Secret", "Service"])
+async def test_a_right_that_is_taken_away_later_is_a_condition_of_everybody(world: World, kind: str) -> None:
+    await small(world, 1)
+    await world.create("Token", "ci", {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"]})
+    await world.run()
+    assert world.operator is not None
+    (cache,) = world.operator.observer.raw[kind]
+    # What a watch that is asked for again comes to, and then what it is when it may go on.
+    cache._failed(Forbidden("watch: forbidden"))
+    await world.run_for(2.0)
+    assert [ready(world, *each)[:2] for each in PEOPLE] == [("Unknown", "Forbidden")] * 4
+    cache._opened()
+    await world.run_for(6.0)
+    assert [ready(world, *each)[0] for each in PEOPLE] == ["True"] * 4
+
+
+WRITES = {
+    "a Token's Secret": ("POST", "/secrets", "Token", "ci"),
+    "a Partition's finalizer": ("PATCH", "/partitions/all", "Partition", "all"),
+    "a NodeSet's finalizer": ("PATCH", "/nodesets/compute", "NodeSet", "compute"),
+}
+
+
+@pytest.mark.parametrize(("method", "ending", "kind", "name"), WRITES.values(), ids=list(WRITES))
+async def test_a_write_that_is_refused_is_a_condition_and_is_tried_again_soon(
+    world: World, method: str, ending: str, kind: str, name: str
+) -> None:
+    allow = refuse_write(world, method, ending)
+    await small(world, 1)
+    await world.create("Partition", "all", {**REF, "nodeSets": ["compute"]})
+    await world.create("Token", "ci", {"username": "alice", "refresh": False, "jwtKeyRef": KEYS["jwtKeyRef"]})
+    await world.run_for(900.0)
+    assert ready(world, kind, name)[:2] == ("Unknown", "Forbidden")
+    allow()
+    await world.run_for(10.0)
+    assert ready(world, kind, name)[0] == "True"
+
+
+async def test_a_status_that_may_not_be_written_is_an_event(world: World) -> None:
+    allow = refuse_write(world, "PATCH", "/nodesets/compute/status")
+    await small(world, 1)
+    assert "status" not in world.custom("NodeSet", "compute")
+    events = [each for each in world.stored("events") if each["reason"] == "Forbidden"]
+    notes = [each.get("note") or each["message"] for each in events]
+    assert notes
+    assert "its status cannot be written" in notes[0]
+    assert list(world.pods()) == ["compute-0"]
+    allow()
+    await world.run_for(10.0)
+    assert ready(world, "NodeSet", "compute")[0] == "True"
+
+
+async def test_a_monitor_that_may_not_be_read_is_told_to_who_asked_for_it(world: World) -> None:
+    await world.serve_monitors()
+    allow = refuse(world, "servicemonitors")
+    await restart(world)
+    metrics = {"enabled": True, "serviceMonitor": {"enabled": True}}
+    await world.create("Controller", "slurm", {**KEYS, "metrics": metrics})
+    await world.run()
+    assert ready(world, "Controller", "slurm")[0] == "True"
+    assert degraded(world)[:2] == ("True", "Forbidden")
+    assert "servicemonitors" in degraded(world)[2]
+    allow()
+    await world.run_for(60.0)
+    assert degraded(world)[0] == "False"
 
 
 async def test_without_nodes_only_workers_wait(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,6 +12,8 @@ from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 
 from slurm_operator.build import labels, nodeset
 from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.wire import Reply
 
 
 def condition(world: World, kind: str, name: str, type_: str) -> tuple[str, str]:
@@ -25,6 +28,12 @@ def pod_conditions(world: World, name: str) -> dict[str, str]:
 
 def held_claims(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in world.stored("persistentvolumeclaims")]
+
+
+def revisions(world: World) -> list[Any]:
+    """The NodeSet's own; a Controller has some for its configurations."""
+    found = world.stored("controllerrevisions.apps")
+    return [each for each in found if each["metadata"]["name"].startswith("compute-")]
 
 
 async def scale(world: World, replicas: int) -> None:
@@ -104,18 +113,41 @@ async def blind_by_silence(world: World) -> None:
     world.cluster._config = lambda: None  # type: ignore[method-assign]  # nobody brings it back
 
 
+async def blind_by_hanging(world: World) -> None:
+    world.line.hangs = lambda _: True
+
+
+async def blind_by_hanging_lists(world: World) -> None:
+    """slurmctld pings back, and never comes to an end of its lists."""
+    world.line.hangs = lambda sending: sending.label in ("GET nodes", "GET jobs")
+
+
 async def blind_by_an_empty_list(world: World) -> None:
-    hidden = dict(world.slurm.nodes)
     world.slurm._get_nodes = lambda sending: world.slurm._list("nodes", sending, [])  # type: ignore[method-assign]
-    assert hidden
+
+
+async def blind_by_half_a_list(world: World) -> None:
+    def half(sending: Sending) -> Reply:
+        nodes = [world.slurm._node(node) for _, node in sorted(world.slurm.nodes.items())]
+        return world.slurm._list("nodes", sending, nodes[: len(nodes) // 2])
+
+    world.slurm._get_nodes = half  # type: ignore[method-assign]  # the model's own seam
+
+
+async def blind_by_no_jobs(world: World) -> None:
+    world.slurm._get_jobs = lambda sending: world.slurm._list("jobs", sending, [])  # type: ignore[method-assign]
 
 
 BLIND = {
     "the RestApi is missing": blind_by_missing_restapi,
     "the JWT key is missing": blind_by_missing_key,
     "slurmrestd refuses the token": blind_by_another_key,
-    "slurmrestd does not answer": blind_by_silence,
+    "slurmrestd refuses connections": blind_by_silence,
+    "slurmrestd hangs": blind_by_hanging,
+    "slurmctld hangs": blind_by_hanging_lists,
     "the list of nodes is empty": blind_by_an_empty_list,
+    "half the nodes are listed": blind_by_half_a_list,
+    "no job is listed": blind_by_no_jobs,
 }
 
 
@@ -138,6 +170,54 @@ async def test_without_slurms_word_busy_workers_stay_and_new_ones_still_come(wor
     await world.run_for(60.0)
     assert sorted(world.pods()) == [f"compute-{number}" for number in range(5)]
     assert world.slurm.lost == []
+
+
+@pytest.mark.parametrize("blindness", BLIND.values(), ids=BLIND)
+async def test_an_operator_that_dies_in_a_scale_in_and_comes_back_blind_takes_no_busy_worker(
+    world: World, blindness: Any
+) -> None:
+    await small(world, 4)
+    for _ in range(4):
+        world.slurm.submit(10_000.0)
+    await world.run()
+    await scale(world, 1)
+    await world.run_for(3.0)
+    assert sum("DRAIN" in node.flags for node in world.slurm.nodes.values()) == 3
+    await world.stop_operator()
+    await blindness(world)
+    await world.start_operator()
+    await world.run_for(120.0)
+    assert sorted(world.pods()) == [f"compute-{number}" for number in range(4)]
+    await scale(world, 6)
+    await world.run_for(10.0)
+    assert sorted(world.pods()) == [f"compute-{number}" for number in range(6)]
+    await world.run_for(120.0)
+    assert world.slurm.lost == []
+
+
+@pytest.mark.parametrize("after", [0.0, 9.0, 33.0], ids=["as it begins", "in the middle of it", "after a time-out"])
+async def test_a_slurm_that_hangs_does_not_keep_new_workers_waiting(world: World, after: float) -> None:
+    await small(world, 1)
+    await blind_by_hanging_lists(world)
+    asked: list[float] = []
+    made: dict[str, float] = {}
+
+    async def ask() -> None:
+        asked.append(world.clock.monotonic())
+        await scale(world, 3)
+
+    def noticed(change: Any) -> None:
+        if change.row.resource == "pods" and change.type == "ADDED":
+            made[change.row.name] = world.clock.monotonic()
+
+    world.server.store.listen(noticed)
+    tasks: list[Any] = []
+    world.clock.call_later(after, lambda: tasks.append(asyncio.ensure_future(ask())))
+    await world.run_for(60.0)
+    assert {name: time - asked[0] <= 3.5 for name, time in made.items()} == {"compute-1": True, "compute-2": True}
+    world.line.hangs = lambda _: False
+    await world.run()
+    assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
 
 
 async def test_a_blind_world_is_quiet_too_and_says_so(world: World) -> None:
@@ -237,14 +317,14 @@ async def test_old_revisions_go_when_nobody_runs_them(world: World, limit: int) 
     for image in ("one", "two"):
         await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": f"example.org/{image}:1"}}})
         await world.run()
-    found = world.stored("controllerrevisions.apps")
+    found = revisions(world)
     assert sorted(each["revision"] for each in found) == ([3] if limit == 0 else [2, 3])
 
 
 async def test_two_templates_with_one_hash_are_told_apart(world: World) -> None:
     await small(world, 1)
     path = "/apis/apps/v1/namespaces/hpc/controllerrevisions"
-    (held,) = world.stored("controllerrevisions.apps")
+    (held,) = revisions(world)
     metadata = {key: held["metadata"][key] for key in ("name", "labels", "ownerReferences")}
     twin = {"metadata": metadata, "revision": 1, "data": {"spec": {"other": True}}}
     await world.ask("DELETE", f"{path}/{held['metadata']['name']}")
@@ -320,7 +400,7 @@ async def test_orphans_are_adopted_without_a_restart(world: World) -> None:
     await small(world, 2)
     uids = {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
     await world.patch("Pod", "compute-0", {"metadata": {"ownerReferences": None}})
-    (held,) = world.stored("controllerrevisions.apps")
+    (held,) = revisions(world)
     path = f"/apis/apps/v1/namespaces/hpc/controllerrevisions/{held['metadata']['name']}"
     await world.ask("PATCH", path, {"metadata": {"ownerReferences": None}}, "application/merge-patch+json")
     await world.stop_operator()
@@ -328,7 +408,7 @@ async def test_orphans_are_adopted_without_a_restart(world: World) -> None:
     await world.run()
     assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == uids
     assert world.stored("pods", "compute-0")["metadata"]["ownerReferences"][0]["name"] == "compute"
-    assert world.stored("controllerrevisions.apps")[0]["metadata"]["ownerReferences"][0]["name"] == "compute"
+    assert revisions(world)[0]["metadata"]["ownerReferences"][0]["name"] == "compute"
 
 
 def window(start: str, **more: Any) -> dict[str, Any]:

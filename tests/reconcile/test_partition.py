@@ -8,6 +8,10 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import REF, small
 
+from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.wire import Reply
+
 SHORT = {**REF, "nodeSets": ["compute"], "maxTime": "01:00:00"}
 
 
@@ -149,3 +153,50 @@ async def test_deletion_does_not_hang_when_the_cluster_has_gone(world: World) ->
     await world.delete("Controller", "slurm")
     await world.run_for(20.0)
     assert world.custom("Partition", "short") is None
+
+
+def drain_by_hand(world: World, name: str = "short") -> None:
+    """What `scontrol update partitionname=short state=drain` does."""
+    world.slurm.live_partitions.set({"name": name, "partition": {"state": ["DRAIN"]}})
+    world.slurm.touch("partitions")
+
+
+@pytest.mark.parametrize("policy", ["Report", "Keep"])
+async def test_a_hand_that_is_faster_than_the_file_is_left_alone_too(world: World, policy: str) -> None:
+    await small(world, 2)
+    # Its line is live at once, and in the file only when the sidecar has spoken.
+    world.cluster.sidecar.is_silent = True
+    await world.create("Partition", "short", {**SHORT, "driftPolicy": policy})
+    await world.run_for(0.4)
+    assert "short" in world.slurm.live_partitions.shapes
+    assert "PartitionName=short" not in conf(world)
+    drain_by_hand(world)
+    await world.run_for(20.0)
+    world.cluster.sidecar.is_silent = False
+    world.cluster.sidecar.look()
+    await world.run_for(20.0)
+    assert "PartitionName=short" in conf(world)
+    assert shape(world)["partition"]["state"] == ["DRAIN"]
+    assert condition(world, "Applied") == ("True", "InSlurm")
+
+
+def deaf(sending: Sending, _: Any) -> Reply:
+    """A slurmrestd that has gone."""
+    raise SlurmUnreachable("cannot connect to slurmrestd: Connection refused", call=sending.label)
+
+
+async def test_a_change_that_is_in_the_file_before_slurm_could_be_told_is_no_drift(world: World) -> None:
+    await with_partition(world, driftPolicy="Report")
+    heard = world.line.on_call
+    world.line.on_call = deaf
+    await world.run_for(10.0)
+    await world.patch("Partition", "short", {"spec": {"maxTime": "02:00:00"}})
+    await world.create("Partition", "late", {**SHORT, "driftPolicy": "Report"})
+    await world.run_for(20.0)
+    assert "MaxTime=02:00:00" in conf(world)
+    assert shape(world)["maximums"]["time"]["number"] == 60
+    world.line.on_call = heard
+    await world.run()
+    assert shape(world)["maximums"]["time"]["number"] == 120
+    assert "late" in world.slurm.live_partitions.shapes
+    assert condition(world, "InSync") == condition(world, "InSync", "late") == ("True", "InSync")

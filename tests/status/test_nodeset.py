@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from slurm_operator.plan.nodeset import choose, revision_of
-from slurm_operator.plan.workers import SCALE_IN
+from slurm_operator.plan.workers import SCALE_IN, SlurmWorld
+from slurm_operator.slurm.model import Answer, Unknown
 from slurm_operator.status import nodeset
 
 
@@ -45,10 +46,45 @@ def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, job
     assert said(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))["Ready"][:2] == expected
 
 
+@pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
+def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(cluster: Any, mode: str) -> None:
+    pods = [cluster.pod("w-0", host="k1"), cluster.pod("w-1", host="k2", node="k2", terminating=True)]
+    slurm = cluster.slurm(cluster.node("k1"), cluster.node("k2"))
+    nodes = [cluster.kube_node("k1"), cluster.kube_node("k2")]
+    found = said(cluster.world(cluster.nodeset(replicas=2, scalingMode=mode), pods, slurm, nodes))
+    assert found["Ready"][:2] == ("False", "WorkersNotReady")
+    assert "1 of 2 workers are ready" in found["Ready"][2]
+
+
 def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Any) -> None:
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.blind())
     assert said(world)["Ready"][:2] == ("Unknown", "SlurmUnreachable")
     assert said(world)["SlurmReachable"][:2] == ("False", "SlurmUnreachable")
+
+
+def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Any) -> None:
+    half = SlurmWorld(Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs"))
+    world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
+    found = said(world)
+    # The workers are there and registered: that half is known.
+    assert found["Ready"][:2] == ("True", "AllReady")
+    told = "Slurm tells its nodes, but not its jobs: Slurm is silent on jobs; no worker is removed meanwhile"
+    assert found["SlurmReachable"] == ("False", "JobsUnknown", told)
+    assert found["Degraded"] == ("True", "JobsUnknown", told)
+
+
+def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Any) -> None:
+    half = SlurmWorld(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
+    assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
+
+
+def test_a_worker_that_slurmctld_refuses_is_told(cluster: Any) -> None:
+    node = cluster.node("w-0", "IDLE", "DRAIN", "INVALID_REG", reason="gres/gpu count reported lower than configured")
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(node))
+    status, reason, message = said(world)["Degraded"]
+    assert (status, reason) == ("True", "WorkersDown")
+    assert "gres/gpu count reported lower than configured" in message
 
 
 def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Any) -> None:

@@ -100,11 +100,12 @@ class Persistence(Part, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Keep the state on a volume; otherwise it dies with the pod.", x_required=True)] = True
     existing_claim: Annotated[str | None, doc("Use this claim instead of making one.")] = None
     access_modes: Annotated[
-        tuple[str, ...] | None, doc("Access modes of the claim.", x_kubernetes_list_type="atomic")
+        tuple[str, ...] | None,
+        doc("Access modes of the claim; ReadWriteOnce where none is given.", x_kubernetes_list_type="atomic"),
     ] = None
     data_source: Annotated[TypedReference | None, doc("What the claim is filled from.", **ATOMIC)] = None
     data_source_ref: Annotated[NamespacedTypedReference | None, doc("What the claim is filled from.")] = None
-    resources: Annotated[VolumeResources | None, doc("Size of the claim.")] = None
+    resources: Annotated[VolumeResources | None, doc("Size of the claim; 4Gi where none is given.")] = None
     selector: Annotated[LabelSelector | None, doc("Which volumes may be bound.", **ATOMIC)] = None
     storage_class_name: Annotated[str | None, doc("Storage class of the claim.")] = None
     volume_attributes_class_name: Annotated[str | None, doc("Volume attributes class of the claim.")] = None

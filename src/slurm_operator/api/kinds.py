@@ -1,6 +1,7 @@
 """The list of kinds: names on the wire, printer columns, Structs.
 
-Read by the CRD generator, the decoder and the command line; the one place to add a kind.
+Read by whoever goes over all kinds: the CRD generator, the decoder, admission, the operator, the command line. The one
+place to add a kind.
 """
 
 from __future__ import annotations

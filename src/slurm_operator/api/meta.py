@@ -31,7 +31,6 @@ class Part(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     """A piece of a custom resource: frozen, camelCase on the wire, defaults left out when written."""
 
 
-Int32 = Annotated[int, Meta(ge=-(2**31), le=INT32_MAX, extra_json_schema={"format": "int32"})]
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX, extra_json_schema={"format": "int32"})]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]

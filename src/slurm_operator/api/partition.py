@@ -128,6 +128,7 @@ class LastApply(Part, frozen=True, kw_only=True):
     way: Annotated[str, doc("Live or Reconfigure.", enum=["Live", "Reconfigure"])]
     milliseconds: Annotated[int, Meta(ge=0), doc("From the change seen to Slurm's own answer.")]
     time: Annotated[Time, doc("When.")]
+    line: Annotated[str | None, doc("The hash of its line in slurm.conf that took effect then.")] = None
 
 
 class Drift(Part, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """From a Struct to a structural OpenAPI schema.
 
-In: a kind's Struct. Out: the schema that its CRD carries. Called by `api/crd.py` and, for offline checks, by
-`api/validate.py`. Kubernetes wants schemas without references, every default spelled out and no null types.
+In: a kind's Struct. Out: the schema that its CRD carries. Called by `api/crd.py`, whose result `api/validate.py` goes
+by too. Kubernetes wants schemas without references, every default spelled out and no null types.
 """
 
 from __future__ import annotations

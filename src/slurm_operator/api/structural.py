@@ -14,6 +14,7 @@ from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, shown
 from slurm_operator.api.schema import Schema
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
+UNKNOWN = "unknown field"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 DEEPEST = 64
 
@@ -84,7 +85,7 @@ def _object(
             yield from structural(item, dict(additional), (*path, str(name)), types)
         elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
             # Directives such as $patch belong into overlays, which are told by the types that they are held against.
-            yield FieldProblem((*path, str(name)), f"unknown field{did_you_mean(str(name), properties)}")
+            yield FieldProblem((*path, str(name)), f"{UNKNOWN}{did_you_mean(str(name), properties)}")
 
 
 def _array(

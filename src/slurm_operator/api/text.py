@@ -1,7 +1,8 @@
 """What a string may hold before it reaches slurm.conf, a command line, the environment or a drain reason.
 
 In: a string of a custom resource. Out: None, or a sentence that says what is wrong. Called by `admission/rules` (to
-refuse) and by `build` (when the webhook was bypassed). The one place for these rules.
+refuse) and by `build` (when the webhook was bypassed), and by `plan/drains.py` for what a drain gives as its reason.
+The one place for these rules.
 """
 
 from __future__ import annotations

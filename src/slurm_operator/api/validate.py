@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import API_VERSION, Resource
 from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, shown
 from slurm_operator.api.schema import Schema
-from slurm_operator.api.structural import PRESERVE, structural
+from slurm_operator.api.structural import PRESERVE, UNKNOWN, structural
 
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -33,10 +33,16 @@ class Decoded:
 
     resource: Resource | None
     problems: tuple[FieldProblem, ...]
+    # Of one that an API server holds, also with errors: a cluster does not lose the nodes of a NodeSet that is wrong.
+    readable: Resource | None = None
 
 
-def decode(raw: Mapping[str, Any]) -> Decoded:
-    """Decode a custom resource; never raises."""
+def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
+    """Decode a custom resource; never raises.
+
+    `served`: an API server holds it, which drops what its definitions do not have. A field that is not known here is
+    then one of newer definitions, which come before the operator in an upgrade, and is passed over.
+    """
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or raw.get("apiVersion") != API_VERSION:
         return Decoded(None, tuple(_wrong_kind(raw)))
@@ -44,16 +50,23 @@ def decode(raw: Mapping[str, Any]) -> Decoded:
         return Decoded(None, tuple(_not_unicode(raw, ())))
     # An API server drops the status of what people write; only its types must fit.
     written = {name: value for name, value in raw.items() if name != "status"}
-    problems = list(structural(written, schema_of(kind.name)))
+    problems = [_newer(each) if served else each for each in structural(written, schema_of(kind.name))]
     problems += embedded.problems(kind.name, raw)
     problems += _metadata(raw)
-    if errors(problems):
+    wrong = bool(errors(problems))
+    if wrong and not served:
         return Decoded(None, tuple(problems))
     try:
-        resource = msgspec.convert(without_nulls(raw, schema_of(kind.name)), kind.struct)
+        resource: Resource = msgspec.convert(without_nulls(raw, schema_of(kind.name)), kind.struct)
     except (msgspec.ValidationError, OverflowError) as error:
-        return Decoded(None, (*problems, _unconvertible(str(error))))
-    return Decoded(resource, tuple(problems))
+        return Decoded(None, tuple(problems) if wrong else (*problems, _unconvertible(str(error))))
+    return Decoded(None if wrong else resource, tuple(problems), resource)
+
+
+def _newer(problem: FieldProblem) -> FieldProblem:
+    if not problem.message.startswith(UNKNOWN):
+        return problem
+    return replace(problem, message="is newer than this operator, which passes it over", severity="warning")
 
 
 def _unconvertible(message: str) -> FieldProblem:
@@ -76,10 +89,11 @@ def _wrong_kind(raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
         yield FieldProblem(("kind",), "is required")
     elif name not in BY_NAME:
         yield FieldProblem(("kind",), f"unknown kind {shown(name)}{did_you_mean(name, BY_NAME)}")
+    elif raw.get("apiVersion") is None:
+        yield FieldProblem(("apiVersion",), f"is required; write {API_VERSION}")
     else:
         yield FieldProblem(
-            ("apiVersion",),
-            f"unknown version {shown(raw.get('apiVersion'))}; this operator serves {API_VERSION}",
+            ("apiVersion",), f"unknown version {shown(raw['apiVersion'])}; this operator serves {API_VERSION}"
         )
 
 

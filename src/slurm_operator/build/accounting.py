@@ -1,7 +1,7 @@
 """Accounting: slurmdbd's StatefulSet, its Service and its configuration, with the database password in a Secret.
 
-In: an Accounting and `Refs`. Out: every object that it owns; none when slurmdbd runs elsewhere. Called by
-`plan/objects.py` and `slurm-operator render`.
+In: an Accounting and `Refs`. Out: every object that it owns; none when slurmdbd runs elsewhere. Called in the turn of
+`reconcile/accounting.py`, and beforehand by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
 from __future__ import annotations

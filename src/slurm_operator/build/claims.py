@@ -1,7 +1,7 @@
 """Claims of workers: one for each volumeClaimTemplate and worker, and who owns them.
 
 In: a NodeSet and a worker's identity. Out: PersistentVolumeClaims, the volumes that use them, and the owner references
-that the retention policy asks for. Called by `build/nodeset.py` and `plan/nodeset.py`.
+that the retention policy asks for. Called by `build/nodeset.py`, `plan/nodeset.py` and `reconcile/nodeset.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Controller: slurmctld's StatefulSet, its Services, its configuration and its ServiceMonitor.
 
-In: a Controller and `Refs`. Out: every object that it owns. Called by `plan/objects.py` and `slurm-operator render`.
+In: a Controller and `Refs`. Out: every object that it owns. Called in the turn of `reconcile/controller.py`, and
+beforehand by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 RESERVED_FILES = frozenset({"slurm.conf", "slurmdbd.conf"})
 
 STATE_VOLUME = "statesave"
+# What no claim is without; the values are those of the chart.
+CLAIM: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
 SOCKET_VOLUME = "slurm-authsocket"
 SOCKET_DIR = "/run/slurmctld"
 CONFIG_DIR = "/etc/slurm-config"
@@ -340,7 +343,7 @@ def _claim_templates(cr: Controller) -> list[Object]:
         return []
     # Through JSON, since to_builtins leaves tuples, which never equal the lists that the API server returns.
     spec: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(persistence))
-    spec = {key: value for key, value in spec.items() if key not in ("enabled", "existingClaim")}
+    spec = {**CLAIM, **{key: value for key, value in spec.items() if key not in ("enabled", "existingClaim")}}
     return [
         {
             "apiVersion": "v1",

@@ -41,6 +41,8 @@ CONFIG_PROTOCOL = f"{GROUP}/config-protocol"
 CONFIG_CANDIDATE = f"{GROUP}/config-candidate"
 # On a Controller: "off" lets a configuration in without a trial.
 CONFIG_CHECK = f"{GROUP}/config-check"
+# On a ControllerRevision: which configuration of a Controller it keeps, by the beginning of its hash.
+CONFIG_REVISION = f"{GROUP}/config-revision"
 SLURMDBD_CONF_HASH = f"{GROUP}/slurmdbd-conf-hash"
 SSHD_CONF_HASH = f"{GROUP}/sshd-conf-hash"
 SSSD_CONF_HASH = f"{GROUP}/sssd-conf-hash"

@@ -18,9 +18,6 @@ SLURMDBD_PORT = 6819
 SLURMRESTD_PORT = 6820
 SSH_PORT = 22
 
-# An object's name becomes a label value and a host name; both end at 63 characters.
-LONGEST_LABEL = 63
-
 
 def controller(cr: Controller) -> str:
     """StatefulSet and Service of a Controller."""
@@ -45,6 +42,11 @@ def config(cr: Controller) -> str:
 def config_candidate(cr: Controller) -> str:
     """ConfigMap with the configuration that is being tried."""
     return f"{cr.name}-config-candidate"
+
+
+def config_revision(cr: Controller, number: int) -> str:
+    """ControllerRevision with a configuration that was in force."""
+    return f"{cr.name}-config-{number}"
 
 
 def accounting(cr: Accounting) -> str:

@@ -1,6 +1,6 @@
 """What the builders may look at beside the resource itself: one namespace, read once.
 
-Filled by `reconcile` from the cache and by `cli/render.py` from files. Look-ups by name never leave the namespace,
+Filled by `reconcile` from the cache and by `cli/world.py` from files. Look-ups by name never leave the namespace,
 because nothing of another namespace is in here.
 """
 
@@ -32,6 +32,8 @@ class Refs:
     served: frozenset[str] = frozenset()
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    # The access modes of claims.
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     domain: str = "cluster.local"
     kubernetes_nodes: int = 0
     serves_service_monitors: bool = True

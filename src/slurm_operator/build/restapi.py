@@ -1,6 +1,7 @@
 """RestApi: slurmrestd's Deployment and Service.
 
-In: a RestApi and `Refs`. Out: every object that it owns. Called by `plan/objects.py` and `slurm-operator render`.
+In: a RestApi and `Refs`. Out: every object that it owns. Called in the turn of `reconcile/restapi.py`, and beforehand
+by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 In: a NodeSet. Out: a ControllerRevision. The bytes that are hashed follow the Go operator's encoding, so that a cluster
 which it ran is taken over without one restart: sorted keys, Go's HTML escapes, empty values left out, and the fields
-that a Go container and pod template always carry. Called by `build/nodeset.py` and `plan/nodeset.py`.
+that a Go container and pod template always carry. Called by `build/nodeset.py` and `plan/revisions.py`; local mode's
+StatefulSets are hashed the same way.
 """
 
 from __future__ import annotations

@@ -40,8 +40,6 @@ AUTH_ALT = "AuthAltParameters"
 AUTH_INFO = "AuthInfo"
 CTLD_PARAMETERS = "SlurmctldParameters"
 RECONFIG_FLAGS = "ReconfigFlags"
-MERGED_KEYS = (AUTH_ALT, AUTH_INFO, CTLD_PARAMETERS, RECONFIG_FLAGS)
-MERGED_DBD_KEYS = (AUTH_ALT, AUTH_INFO)
 
 # What a cluster stands or falls with; a second value would win silently and cut the daemons off.
 OWNED_KEYS = frozenset(

@@ -1,7 +1,7 @@
 """Token: the Secret that a Slurm JWT is kept in.
 
 In: a Token and the JWT that was signed for it. Out: the Secret, owned by the Token and so deleted with it.
-Called by `plan/token.py`; signing needs a clock and a key, so it happens outside.
+Called by `reconcile/token.py`; signing needs a clock and a key, so it happens outside.
 """
 
 from __future__ import annotations

@@ -78,8 +78,9 @@ class ControllerPod:
     name: str
     uid: str
     speaks: bool
-    # Which candidate it was last told to look at.
+    # Which candidate it was last told to look at, and how often.
     nudged: str = ""
+    times: int = 1
     verdict: Verdict | None = None
 
 
@@ -97,6 +98,8 @@ class ConfigWorld:
     in_place: bool = True
     # Whether a reconfigure would take a key that others do not have yet.
     frozen: bool = False
+    # How often a pod whose sidecar has said nothing should have been told by now.
+    nudges: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +198,13 @@ def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str
     good = wanted if stage is Stage.APPLIED else world.good
     if stage is Stage.APPLIED:
         before = hash_
-    # A pod that is told again of what it knows would be a write for nothing.
-    settled = before == hash_ and world.candidate == wanted
     return ConfigPlan(
         stage,
         hash_,
         good,
         wanted,
         told,
-        nudge=() if settled else tuple(pod for pod in world.pods if pod.nudged != hash_),
+        nudge=tuple(told_of(hash_, pod) for pod in world.pods if _needs_nudge(pod, world, wanted, hash_, before)),
         verdict=verdict,
         good_hash=before,
         behind=tuple(
@@ -215,8 +216,26 @@ def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str
     )
 
 
+def told_of(hash_: str, pod: ControllerPod) -> ControllerPod:
+    """A pod that was told of a candidate, for the first time or once more."""
+    return replace(pod, nudged=hash_, times=pod.times + 1 if pod.nudged == hash_ else 1)
+
+
+def _needs_nudge(pod: ControllerPod, world: ConfigWorld, wanted: Files, hash_: str, before: str) -> bool:
+    if world.candidate != wanted:
+        # Also where it was told of this one before: it may have seen another one since.
+        return True
+    if pod.nudged != hash_:
+        # One that has started with it, and was never told of any, knows it.
+        return before != hash_ or bool(pod.nudged)
+    # A kubelet that looked a moment too early shows the old one for another minute or more.
+    silent = pod.verdict is None or pod.verdict.hash != hash_
+    return silent and world.applied != hash_ and pod.times < world.nudges
+
+
 def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdict | None]:
-    if world.applied == hash_ == before and world.candidate is not None and content_hash(world.candidate) == hash_:
+    known = world.applied == hash_ == before and all(pod.nudged in ("", hash_) for pod in world.pods)
+    if known and world.candidate is not None and content_hash(world.candidate) == hash_:
         return Stage.APPLIED, None
     words = [pod.verdict for pod in world.pods if pod.verdict is not None and pod.verdict.hash == hash_]
     for stage in (Stage.REFUSED, Stage.ROLLED_BACK):

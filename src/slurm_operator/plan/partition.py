@@ -35,8 +35,6 @@ from slurm_operator.slurm.requests import is_read_as_name
 
 FILE = "slurm.conf"
 REVERT = "Revert"
-REPORT = "Report"
-KEEP = "Keep"
 DRAIN = "DRAIN"
 PRESENCE = "Partition"
 
@@ -74,6 +72,7 @@ class _World:
     policies: Mapping[str, str]
     sets_in_force: frozenset[str] | None
     given_up: frozenset[str]
+    on_the_way: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +133,20 @@ def plan_partitions(
     *,
     sets_in_force: frozenset[str] | None = None,
     given_up: frozenset[str] = frozenset(),
+    on_the_way: frozenset[str] = frozenset(),
 ) -> PartitionPlan:
     """The plan for all partitions of a cluster.
 
     `policies` is the driftPolicy by partition (Revert where none is named); `sets_in_force` are the NodeSets that Slurm
-    has read (None: all that are named); `given_up` are partitions whose drift did not stay reverted.
+    has read (None: all that are named); `given_up` are partitions whose drift did not stay reverted; `on_the_way` are
+    those of a candidate that a sidecar is trying, which Slurm may have in a moment.
     """
     if isinstance(live, Unknown) or not live.complete:
         # Nobody can say whether these have jobs: they stay as they are.
         gone = {name: line for name, line in in_force.items() if name not in wanted}
         return PartitionPlan(kept_lines=gone, waits=dict.fromkeys(gone, ()))
     found = {each.name: each for each in live.items}
-    world = _World(wanted, in_force, found, jobs, live_way, policies, sets_in_force, given_up)
+    world = _World(wanted, in_force, found, jobs, live_way, policies, sets_in_force, given_up, on_the_way)
     parts = {name: _wanted(name, world) for name in wanted}
     parts |= {name: _unwanted(name, world) for name in in_force if name not in wanted}
     return _joined(parts)
@@ -217,7 +218,8 @@ def _unwanted(name: str, world: _World) -> _Part:
     """A partition that is to go: its jobs first, then Slurm's record, then the line."""
     before, live = world.in_force[name], world.live.get(name)
     if live is None:
-        return _Part()
+        # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
+        return _Part(kept=before if name in world.on_the_way else None)
     if isinstance(world.jobs, Unknown):
         return _Part(kept=before, waits=())
     drained = before.with_option(STATE, DRAIN)

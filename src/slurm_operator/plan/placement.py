@@ -1,7 +1,8 @@
 """Which Kubernetes nodes a worker of DaemonSet mode belongs on.
 
 In: a pod spec and nodes. Out: where one should run, and where one that runs may stay. Pure; the same rules as the
-scheduler's: node selector, required node affinity, taints. Used by `plan/nodeset.py`.
+scheduler's: node selector, required node affinity, taints. Used by `plan/nodeset.py`, `status/nodeset.py` and
+`diagnose/scheduling.py`.
 """
 
 from __future__ import annotations

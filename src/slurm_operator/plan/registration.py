@@ -2,7 +2,7 @@
 
 In: the workers that stay, and Kubernetes' nodes. Out: node updates, one per node, and the pod's own note of its place
 in the topology. A record that was never updated is not on slurmctld's disk: so the comment is written as soon as a
-worker has registered. Pure; used by `plan/nodeset.py`.
+worker has registered. Pure; used by `plan/nodeset.py` and `plan/records.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The Slurm reservation that keeps the window of a scheduled update free.
 
 In: a NodeSet, its registered nodes and Slurm's reservations. Out: what to set or delete. A window that is open keeps
-its times; one that is over is not made again. Pure; used by `plan/nodeset.py` and `status/nodeset.py`.
+its times; one that is over is not made again. Pure; used by `plan/nodeset.py`, `reconcile/nodeset.py` and
+`status/nodeset.py`.
 """
 
 from __future__ import annotations

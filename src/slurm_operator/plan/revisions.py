@@ -3,7 +3,7 @@
 In: the NodeSet and the ControllerRevisions that are there. Out: the newest hash, and actions. Two templates with one
 hash are told apart by a count of collisions, found anew each time from what is there. A revision that another program
 wrote in other bytes, but that means the same, is the newest one too: its workers are not made anew. Pure; used by
-`plan/nodeset.py`.
+`plan/nodeset.py` and `reconcile/nodeset.py`.
 """
 
 from __future__ import annotations

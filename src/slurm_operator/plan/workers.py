@@ -1,7 +1,7 @@
 """Worker pods as the planners see them: identity, health, age, and the order in which they would go.
 
-In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by `plan/nodeset.py` and
-`status/nodeset.py`.
+In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a NodeSet, its
+turn and its status.
 """
 
 from __future__ import annotations
@@ -61,9 +61,6 @@ class SlurmWorld:
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> SlurmWorld:
         """The same word with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
-
-
-NO_SLURM = SlurmWorld(NOT_ASKED, NOT_ASKED)
 
 
 @dataclass(frozen=True, slots=True)

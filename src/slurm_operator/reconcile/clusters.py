@@ -23,7 +23,7 @@ from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
 from slurm_operator.reconcile.partition_notes import PartitionNotes
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
@@ -35,8 +35,6 @@ ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
 WHOLE_SECONDS = 60.0
 # How old an answer about partitions may be for a turn that waits for nothing; they change by our own hand, mostly.
 PARTITION_SECONDS = 30.0
-# Whoever looks at nodes then looks at them too: that costs no ping.
-PARTITIONS_DUE = 25.0
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -47,9 +45,11 @@ Connect = Callable[[str, TokenSource, Clock], SlurmClient]
 Changed = Callable[[frozenset[str] | None, Hashable], None]
 
 
-def over_http(address: str, token: TokenSource, clock: Clock) -> SlurmClient:
-    """A client that speaks HTTP."""
-    return SlurmClient(address, token, monotonic=clock.monotonic)
+def over_http(
+    address: str, token: TokenSource, clock: Clock, observe: Callable[[Observation], None] = lambda _: None
+) -> SlurmClient:
+    """A client that speaks HTTP, and tells of each call."""
+    return SlurmClient(address, token, observe=observe, monotonic=clock.monotonic)
 
 
 @dataclass(slots=True)
@@ -132,7 +132,8 @@ class Cluster:
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), who)
         if self._listed_partitions is not None:
-            await self.partitions(_LOOK, patience=PARTITIONS_DUE)
+            # Whoever looks at nodes looks at them too, so that what a hand changed is seen as soon.
+            await self.partitions(_LOOK)
         return self._last
 
     async def _nodes(self, *, whole: bool) -> Answer[Node] | Unknown:
@@ -298,8 +299,6 @@ class Clusters:
         if known is not None and known.address == address:
             known.key = jwt_key
             return known
-        if known is not None:
-            await known.client.close()
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
         client = self.connect(address, token, self.clock)
@@ -314,6 +313,9 @@ class Clusters:
             )
         )
         self._clusters[key] = holder[0]
+        # After the new one has its place: whoever comes meanwhile must not make a third.
+        if known is not None:
+            await known.client.close()
         return holder[0]
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ sidecar's word is waited for, or stands against what is wanted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
-from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.errors import Forbidden, KubeError
 from slurm_operator.kube.objects import Pod
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan import daemons
@@ -40,6 +40,7 @@ from slurm_operator.plan.daemons import AT_START, SENT, Census
 from slurm_operator.plan.partition import declared, with_lines
 from slurm_operator.reconcile import live_partitions
 from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, Clusters
+from slurm_operator.reconcile.config_history import kept
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Settled, World
@@ -60,6 +61,8 @@ WAITING = 1.0
 # How long a log is read at each pace before nobody is thought to speak; (until that age, seconds between readings).
 PACES = ((5.0, TRYING), (60.0, STARTING))
 SELDOM = 10.0
+# After so many seconds of silence a pod is told once more: its kubelet may have looked a moment too early.
+NUDGED_AGAIN = (1.0, 5.0, 20.0, 60.0)
 MOST_JOBS = 10
 NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
 
@@ -86,6 +89,15 @@ class _Hearing:
     since: float
     read_at: float = float("-inf")
     words: Mapping[str, Verdict | None] = field(default_factory=dict)
+    # Why a log may not be read.
+    denied: str = ""
+    # Whether another candidate was handed over just before: what was said of this one then is not believed.
+    overtook: bool = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether all have said what became of it."""
+        return bool(self.words) and all(word and word.hash == self.about[0] for word in self.words.values())
 
     def pace(self, now: float) -> float:
         """Seconds between readings: the longer nobody speaks, the more."""
@@ -104,6 +116,8 @@ class Configurations:
     # By Controller: the last files that were linted, and what came of it.
     _linted: dict[tuple[str, str], tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
     _heard: dict[tuple[str, str], _Hearing] = field(default_factory=dict)
+    # By Controller: the slurm.conf that was last handed to the sidecars.
+    _offered: dict[tuple[str, str], str] = field(default_factory=dict)
 
     async def settle(self, world: World[Controller], objects: list[Object]) -> Settled:
         """One turn."""
@@ -117,9 +131,12 @@ class Configurations:
         wanted = {**built["data"], FILE: partitions.text}
         known = self._known(cr, wanted, before, live=partitions.live_way, frozen=world.frozen)
         plan = await self._plan(known)
+        self._offered[cr.namespace, cr.name] = (plan.candidate or {}).get(FILE, "")
         settled = _settled(world, objects, plan, self._now(), await self._daemons(world, known, plan, cluster))
         said = [*settled.statements, *_refused(plan, partitions), *_waiting(partitions)]
-        return replace(settled, statements=said, look_again=self._look_again(cr, plan, partitions))
+        said = said if any(each.type == DEGRADED for each in said) else [*said, *self._deaf(cr)]
+        after = (*settled.after, *kept(world, plan, wanted, self.observer, self._now()))
+        return replace(settled, after=after, statements=said, look_again=self._look_again(cr, plan, partitions))
 
     async def _cluster(self, world: World[Controller], before: Files | None) -> Cluster | Unknown:
         if before is None:
@@ -136,9 +153,11 @@ class Configurations:
             conf,
             self._in_force(cr, conf.text, before) if before is not None else None,
             {each.slurm_name: str(each.spec.drift_policy) for each in refs.partitions_of(cr)},
+            live_partitions.seen_lines(refs.partitions_of(cr)),
             files,
             before or {},
             world.frozen,
+            self._on_the_way(cr),
         )
         return await live_partitions.settle(question, cluster, self.executor, world.raw, self.clock)
 
@@ -154,10 +173,20 @@ class Configurations:
 
     def _in_force(self, cr: Controller, wanted: str, before: Files) -> str:
         """What Slurm may have read: the last good one, and partitions of a candidate that are not wanted any more."""
-        held = (self._config_map(cr.namespace, names.config_candidate(cr)) or {}).get(FILE, "")
-        good, tried = before.get(FILE, ""), declared(held)
+        good, tried = before.get(FILE, ""), declared(self._handed_over(cr))
         known = {*declared(good).lines, *declared(wanted).lines}
         return with_lines(good, {name: line for name, line in tried.lines.items() if name not in known}, tried.sets)
+
+    def _handed_over(self, cr: Controller) -> str:
+        """The slurm.conf of the last candidate; what was written a moment ago may not have come back yet."""
+        cached = (self._config_map(cr.namespace, names.config_candidate(cr)) or {}).get(FILE, "")
+        return self._offered.get((cr.namespace, cr.name), cached)
+
+    def _on_the_way(self, cr: Controller) -> frozenset[str]:
+        """The partitions of a candidate that a sidecar is trying."""
+        heard = self._heard.get((cr.namespace, cr.name))
+        tried = heard is not None and not heard.is_decided
+        return frozenset(declared(self._handed_over(cr)).lines) if tried else frozenset()
 
     def _known(self, cr: Controller, wanted: Files, before: Files | None, *, live: bool, frozen: bool) -> _Known:
         check = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
@@ -191,13 +220,24 @@ class Configurations:
         return seen[1]
 
     async def _plan(self, known: _Known) -> ConfigPlan:
-        plan = plan_config(known.wanted, known.told, known.world, known.findings)
+        key = (known.cr.namespace, known.cr.name)
+        world = replace(known.world, applied="") if self._is_in_doubt(key, known) else known.world
+        plan = plan_config(known.wanted, known.told, world, known.findings)
         if not plan.is_open or plan.stage is Stage.WAITING:
-            self._heard.pop((known.cr.namespace, known.cr.name), None)
+            self._heard.pop(key, None)
             return plan
         words = await self._words(known, plan)
         pods = [replace(pod, verdict=words.get(pod.uid)) for pod in known.world.pods]
-        return plan_config(known.wanted, known.told, replace(known.world, pods=pods), known.findings)
+        silence = self.clock.monotonic() - self._heard[key].since
+        nudges = 1 + sum(silence >= each for each in NUDGED_AGAIN)
+        return plan_config(known.wanted, known.told, replace(world, pods=pods, nudges=nudges), known.findings)
+
+    def _is_in_doubt(self, key: tuple[str, str], known: _Known) -> bool:
+        """Whether a sidecar may be trying another one, though this one was in force before."""
+        heard = self._heard.get(key)
+        if heard is None or self.clock.monotonic() - heard.since >= PACES[-1][0]:
+            return False
+        return heard.overtook or heard.about[0] != content_hash(known.wanted)
 
     async def _words(self, known: _Known, plan: ConfigPlan) -> Mapping[str, Verdict | None]:
         """What each sidecar says; the log is read again only when its time has come."""
@@ -206,20 +246,29 @@ class Configurations:
         about = (plan.hash, *(pod.uid for pod in speaking))
         heard = self._heard.get(key)
         if heard is None or heard.about != about:
-            heard = self._heard[key] = _Hearing(about, now)
+            overtook = heard is not None and (heard.overtook or heard.about[0] != plan.hash)
+            heard = self._heard[key] = _Hearing(about, now, overtook=overtook)
         # Nine tenths: a turn that comes a little early need not come twice.
         if now - heard.read_at >= 0.9 * heard.pace(now):
-            heard.words = {pod.uid: await self._word(known.cr.namespace, pod) for pod in speaking}
+            heard.denied = ""
+            heard.words = {pod.uid: await self._word(known.cr.namespace, pod, heard) for pod in speaking}
             heard.read_at = now
         return heard.words
 
-    async def _word(self, namespace: str, pod: ControllerPod) -> Verdict | None:
+    async def _word(self, namespace: str, pod: ControllerPod, heard: _Hearing) -> Verdict | None:
         try:
             return last_verdict(await self.logs(namespace, pod.name, SIDECAR, TAIL))
         except KubeError as error:
-            # A container that has not started has no log; one that may not be read is never heard, and says so by that.
+            # A container that has not started has no log.
             log.debug("log of %s/%s: %s", namespace, pod.name, error)
+            heard.denied = str(error) if isinstance(error, Forbidden) else heard.denied
             return None
+
+    def _deaf(self, cr: Controller) -> Iterator[Statement]:
+        heard = self._heard.get((cr.namespace, cr.name))
+        if heard is not None and heard.denied:
+            message = f"the operator may not read what a sidecar says of the new configuration: {heard.denied}"
+            yield yes(DEGRADED, Forbidden.reason, message)
 
     def _look_again(self, cr: Controller, plan: ConfigPlan, partitions: live_partitions.Settled) -> float:
         waits = [WAITING if partitions.is_waiting else SETTLED]
@@ -268,11 +317,13 @@ def _counts(pod: Pod) -> bool:
 
 def _pod(pod: Pod) -> ControllerPod:
     annotations = pod.metadata.annotations
+    nudged, _, times = annotations.get(labels.CONFIG_CANDIDATE, "").partition("/")
     return ControllerPod(
         pod.metadata.name,
         pod.metadata.uid,
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
-        annotations.get(labels.CONFIG_CANDIDATE, ""),
+        nudged,
+        int(times) if times.isdecimal() else 1,
     )
 
 
@@ -296,7 +347,7 @@ def _settled(
     said = status.statements(plan, cr.status.config, checked=checked)
     return Settled(
         list(_objects(world, objects, plan)),
-        tuple(_nudge(cr, pod, plan.hash) for pod in plan.nudge),
+        tuple(_nudge(cr, pod) for pod in plan.nudge),
         [*said, *_degraded(plan, said)],
         {"config": status.fields(plan, cr.status.config, now, found)},
     )
@@ -319,9 +370,10 @@ def _objects(world: World[Controller], objects: list[Object], plan: ConfigPlan) 
             yield value
 
 
-def _nudge(cr: Controller, pod: ControllerPod, hash_: str) -> Action:
+def _nudge(cr: Controller, pod: ControllerPod) -> Action:
     """Any change of a pod makes its kubelet read the ConfigMaps again at once."""
-    return PatchMetadata("v1", "Pod", cr.namespace, pod.name, pod.uid, annotations={labels.CONFIG_CANDIDATE: hash_})
+    note = pod.nudged if pod.times == 1 else f"{pod.nudged}/{pod.times}"
+    return PatchMetadata("v1", "Pod", cr.namespace, pod.name, pod.uid, annotations={labels.CONFIG_CANDIDATE: note})
 
 
 def _degraded(plan: ConfigPlan, said: list[Statement]) -> list[Statement]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_operator.api.controller import Controller
-from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build import controller, hashes, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
+from slurm_operator.kube.errors import Forbidden
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.objects import Identity
 from slurm_operator.reconcile.clusters import Clusters
@@ -18,8 +18,9 @@ from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Owned, Report, World
 from slurm_operator.status import workload
+from slurm_operator.status.conditions import DEGRADED, yes
 
-SHARED = "ReadWriteMany"
+SERVICE_MONITOR = "ServiceMonitor"
 
 
 def reconcile(
@@ -28,24 +29,21 @@ def reconcile(
     """The reconcile function of Controllers."""
     configurations = Configurations(observer, executor, clusters, clock, logs)
 
-    def check(world: World[Controller]) -> list[FieldProblem]:
-        return _shared_state(world.cr, observer)
+    def report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]]) -> Report:
+        return _without_monitor(_report(world, owned), world.cr, observer)
 
-    return Owned(Controller, _build, _report, observer, executor, clock, check=check, settle=configurations.settle)
+    return Owned(Controller, _build, report, observer, executor, clock, settle=configurations.settle)
 
 
-def _shared_state(cr: Controller, observer: Observer) -> list[FieldProblem]:
-    """Backup controllers write to one claim from several nodes: it must allow that."""
-    persistence = cr.spec.persistence
-    name = persistence.existing_claim if cr.replicas > 1 else None
-    claim = observer.get("PersistentVolumeClaim", cr.namespace, name) if name else None
-    if claim is None:
-        return []
-    modes = (claim.content().get("spec") or {}).get("accessModes") or []
-    if SHARED in modes:
-        return []
-    message = f"claim {name!r} allows {', '.join(modes) or 'nothing'}; backup controllers need {SHARED}"
-    return [FieldProblem(("spec", "persistence", "existingClaim"), message)]
+def _without_monitor(report: Report, cr: Controller, observer: Observer) -> Report:
+    """Nothing else waits for a ServiceMonitor that may not be looked at; but whoever asked for it is told."""
+    monitor = cr.spec.metrics.service_monitor
+    why = observer.refusal(SERVICE_MONITOR, cr.namespace)
+    if not (why and cr.spec.metrics.enabled and monitor and monitor.enabled):
+        return report
+    others = [each for each in report.statements if each.type != DEGRADED]
+    message = f"its ServiceMonitor is left as it is, since the operator may not read it: {why}"
+    return Report([*others, yes(DEGRADED, Forbidden.reason, message)], report.fields)
 
 
 def _build(cr: Controller, refs: Refs) -> list[Object]:

@@ -1,17 +1,20 @@
-"""Turns that cannot be taken, since the operator may not read what they stand on.
+"""Turns that cannot be taken, or not to their end, since the operator lacks a right.
 
-In: the turn of a kind. Out: the same turn, or, while the API server refuses a list that the turn needs, a status that
-says so. An empty cache of Secrets would otherwise look like deleted Secrets. Put around every turn by `operator.py`.
+In: the turn of a kind. Out: the same turn, or, while the API server refuses a list or watch that the turn needs, a
+status that says so. An empty cache of Secrets would otherwise look like deleted Secrets, and an old one like Secrets
+that never change. Put around every turn by `operator.py`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
+from slurm_operator.kube.errors import Forbidden
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
@@ -21,9 +24,11 @@ from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.report import say
 from slurm_operator.status import workload
 
+log = logging.getLogger(__name__)
+
 Turn = Callable[[Key], Awaitable[Result]]
-# A cache that is refused tries again by itself; this is when its resources are looked at again.
-LOOK_AGAIN = 10.0
+# A role can be mended without a word to us: when a resource that lacks a right is looked at again.
+LOOK_AGAIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +40,28 @@ class Guarded:
     observer: Observer
     executor: Executor
     clock: Clock
+    _told: dict[Key, str] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
         """One turn."""
         why = next(self._refusals(key), "")
         if not why:
-            return await self.turn(key)
+            return await self._take(key)
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is not None:
             await self._say(key, raw, f"the operator may not read what it needs: {why}")
         return Result(LOOK_AGAIN)
+
+    async def _take(self, key: Key) -> Result:
+        """The turn itself; what it was refused stands in the status already, and needs no growing wait."""
+        try:
+            result = await self.turn(key)
+        except Forbidden as error:
+            log.log(logging.DEBUG if self._told.get(key) == str(error) else logging.WARNING, "%s", error)
+            self._told[key] = str(error)
+            return Result(LOOK_AGAIN)
+        self._told.pop(key, None)
+        return result
 
     def _refusals(self, key: Key) -> Iterator[str]:
         optional = self.observer.optional

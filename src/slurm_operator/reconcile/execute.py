@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from slurm_operator.errors import OperatorError
-from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
+from slurm_operator.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.objects import KubeObject, Resource
 from slurm_operator.kube.write import Effect, Look, Writer
@@ -46,6 +46,8 @@ from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 log = logging.getLogger(__name__)
 
 AT_ONCE = 64
+# When a status that may not be written is tried again.
+REFUSED = 5.0
 # So many actions of one kind and stage are written to the log one by one.
 LINES = 10
 BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
@@ -123,6 +125,10 @@ class Executor:
         except (NotFound, Conflict):
             # Deleted or changed meanwhile: the next turn sees it.
             log.debug("status of %s was overtaken", desired["metadata"]["name"])
+        except Forbidden as error:
+            # There is no status to say it in, so an Event does.
+            await self.recorder.warning(live, OURS[kind], error.reason, f"its status cannot be written: {error}")
+            self.pace.again(kind, key, REFUSED)
 
     async def _do(self, action: Action, regarding: KubeObject, kind: str, slurm: SlurmWriter | None) -> None:
         if isinstance(action, Apply):
@@ -157,7 +163,7 @@ class Executor:
 
     async def _create(self, action: Create) -> None:
         try:
-            await self.writer.create(action.desired)
+            await self.writer.make(action.desired)
         except AlreadyExists:
             log.debug("%s was there already", action)
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
+from slurm_operator.api.partition import Partition as PartitionResource
 from slurm_operator.build.slurm_conf import SlurmConf
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.actions import DeletePartition, PartitionAction, Plan, Reconfigure, SetPartition
 from slurm_operator.plan.partition import (
+    REVERT,
     Declared,
     PartitionPlan,
     declared,
@@ -57,11 +60,15 @@ class Question:
     in_force: str | None
     # driftPolicy by partition.
     policies: Mapping[str, str] = field(default_factory=dict)
+    # By partition whose drift is left: the hash of the line that was last seen in force, as its status says.
+    seen_lines: Mapping[str, str | None] = field(default_factory=dict)
     # Files that slurm.conf may include, wanted and in force.
     includes: Mapping[str, str] = field(default_factory=dict)
     includes_in_force: Mapping[str, str] = field(default_factory=dict)
     # Whether nothing may be reconfigured.
     frozen: bool = False
+    # Partitions of a candidate that a sidecar is trying.
+    on_the_way: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +93,19 @@ async def settle(
     word = await _ask(question, cluster, wanted, in_force, ("Controller", regarding.metadata.uid))
     lines = dict(wanted.lines) if not word.live_way else with_edits(question.conf, wanted, word.nodes)
     notes = cluster.partition_notes
+    before = in_force.lines
+    if word.live_way:
+        before = known_to_slurm(wanted.lines, in_force.lines, notes.told, question.seen_lines)
     plan = plan_partitions(
         lines,
-        in_force.lines,
+        before,
         word.partitions,
         word.jobs,
         word.live_way,
         question.policies,
         sets_in_force=frozenset(in_force.sets),
         given_up=notes.given_up({name: line.text for name, line in lines.items()}),
+        on_the_way=question.on_the_way,
     )
     lasting = notes.lasting(plan.drift, clock.monotonic())
     # A reconfigure keeps waiting jobs waiting: only for what does not pass by itself.
@@ -106,6 +117,38 @@ async def settle(
     unknown = word.partitions.why if isinstance(word.partitions, Unknown) else ""
     text = _text(question.conf.text, plan, refused, in_force)
     return Settled(text, word.live_way, plan, refused, unknown)
+
+
+def known_to_slurm(
+    wanted: Mapping[str, Line],
+    in_force: Mapping[str, Line],
+    told: Mapping[str, Line],
+    seen_lines: Mapping[str, str | None],
+) -> dict[str, Line]:
+    """The lines that Slurm follows, so that all else is somebody's hand: those it was told live, else the file's.
+
+    A line can be in the file while Slurm has never heard of it: it changed while slurmrestd was away.
+    """
+    known = dict(in_force)
+    for name, line in wanted.items():
+        if name in told:
+            known[name] = told[name]
+        elif name in known and known[name].text == line.text and seen_lines.get(name, "") not in ("", line_hash(line)):
+            del known[name]
+    return known
+
+
+def seen_lines(partitions: Iterable[PartitionResource]) -> dict[str, str | None]:
+    """Which line of each Partition whose drift is left was last seen in force; None where none was."""
+    left = [each for each in partitions if each.spec.drift_policy != REVERT]
+    # A status of an older operator does not tell which line it was; it was in force then.
+    told = [each for each in left if each.status.last_apply is None or each.status.last_apply.line]
+    return {each.slurm_name: each.status.last_apply.line if each.status.last_apply else None for each in told}
+
+
+def line_hash(line: Line) -> str:
+    """Enough to tell one line of a partition from another."""
+    return sha256(line.text.encode()).hexdigest()[:12]
 
 
 async def _ask(question: Question, cluster: Cluster, wanted: Declared, in_force: Declared, who: Hashable) -> _Word:
@@ -165,6 +208,8 @@ def _note(
     notes.refused, notes.waits, notes.unsettable = dict(refused), dict(plan.waits), dict(plan.unsettable)
     acted = {_name(action) for action in plan.actions}
     now = clock.monotonic()
+    notes.told = {name: line for name, line in notes.told.items() if name in lines}
+    notes.told |= {name: lines[name] for name in acted if name in lines and name not in refused}
     for name in plan.drift:
         if name in acted or "" in acted:
             notes.reverted(name, lines[name].text, now)

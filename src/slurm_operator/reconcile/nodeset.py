@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -34,8 +36,13 @@ from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import Statement
 
+log = logging.getLogger(__name__)
+
 # A watch that is later than this costs a few requests for what is there already.
 SHOWN_WITHIN = 2.0
+# A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
+HEARD_WITHIN = 3.0
+SLOW = Unknown("Slurm takes long to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
@@ -73,10 +80,47 @@ class NodeSets:
             await self._say(raw, cr, workload.refused(found), {})
             return Result()
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
-        pods = tuple(pod for pod in self.observer.worker_pods(cr.namespace, controller.name) if _is_ours(cr, pod))
-        deleting = bool(raw.metadata.deletion_timestamp)
-        slurm = await self._word(cluster, cr, pods, deleting)
+        pods = self._pods(cr, controller)
+        asking = asyncio.ensure_future(self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
+        try:
+            while not await self._is_heard_soon(asking):
+                if await self._made_meanwhile(cr):
+                    return Result(HEARD_WITHIN)
+            slurm = await asking
+        finally:
+            asking.cancel()
         return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
+
+    async def _is_heard_soon(self, asking: asyncio.Future[SlurmWorld]) -> bool:
+        over = asyncio.Event()
+        asking.add_done_callback(lambda _: over.set())
+        timer = self.clock.call_later(HEARD_WITHIN, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+        return asking.done()
+
+    async def _made_meanwhile(self, known: NodeSet) -> bool:
+        """Do what is done without Slurm's word, if workers are to be made by now; whether they were."""
+        raw = self.observer.get("NodeSet", known.namespace, known.name)
+        decoded = self.observer.resource("NodeSet", known.namespace, known.name)
+        cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
+        controller = refs.controllers.get(known.spec.controller_ref.name)
+        if raw is None or not isinstance(cr, NodeSet) or controller is None or errors(rules.check(cr, None, refs)):
+            return False
+        world = self._world(cr, raw, controller, refs, self._pods(cr, controller), SlurmWorld(SLOW, SLOW, SLOW))
+        try:
+            plan = plan_nodeset(world)
+            if not any(isinstance(each, Create) for each in plan.actions):
+                return False
+            await self.executor.execute(plan, raw, "NodeSet")
+        except OperatorError as error:
+            # The rest of the turn meets it too, and says so.
+            log.debug("not made before Slurm has answered: %s", error)
+            return False
+        await self._shown(plan)
+        return True
 
     async def _word(
         self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool, *, fresh: bool = False
@@ -159,6 +203,10 @@ class NodeSets:
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
         return Result(MISSING)
+
+    def _pods(self, cr: NodeSet, controller: Controller) -> tuple[Pod, ...]:
+        found = self.observer.worker_pods(cr.namespace, controller.name)
+        return tuple(pod for pod in found if _is_ours(cr, pod))
 
     def _world(
         self,

@@ -71,7 +71,7 @@ class Observer:
     def _decode(self, item: RawObject) -> Decoded:
         version, decoded = self._decoded.get(item.metadata.uid, ("", None))
         if decoded is None or version != item.metadata.resource_version:
-            decoded = decode(item.content())
+            decoded = decode(item.content(), served=True)
             self._decoded[item.metadata.uid] = (item.metadata.resource_version, decoded)
         return decoded
 
@@ -81,8 +81,8 @@ class Observer:
             yield from cache.by_index(BY_NAMESPACE, namespace)
 
     def resources(self, kind: type[R], namespace: str) -> list[R]:
-        """Our resources of a kind that can be read, by name."""
-        decoded = (self._decode(item).resource for item in self.in_namespace(kind.__name__, namespace))
+        """Our resources of a kind that can be read, by name; also those that are wrong, which say so themselves."""
+        decoded = (self._decode(item).readable for item in self.in_namespace(kind.__name__, namespace))
         return sorted((each for each in decoded if isinstance(each, kind)), key=lambda each: each.name)
 
     def owned(self, uid: str) -> dict[Identity, RawObject]:
@@ -110,12 +110,20 @@ class Observer:
             partitions=tuple(self.resources(Partition, namespace)),
             config_maps={item.metadata.name: self._texts(item) for item in self.in_namespace("ConfigMap", namespace)},
             secrets={item.metadata.name: self._bytes(item) for item in self.in_namespace("Secret", namespace)},
+            claims={
+                item.metadata.name: self._modes(item) for item in self.in_namespace("PersistentVolumeClaim", namespace)
+            },
             domain=self.domain,
             kubernetes_nodes=len(self.nodes) if self.nodes is not None else 0,
             serves_service_monitors=self._serves("ServiceMonitor"),
             governing_services=dict(self._governing(namespace)),
             allowed_pod_features=self.allowed_pod_features,
         )
+
+    def refusal(self, kind: str, namespace: str) -> str:
+        """Why objects of a kind cannot be read; empty when they can, or nobody serves them."""
+        caches = self.raw.get(kind, ()) if kind not in self.unserved else ()
+        return next((cache.refusal for cache in caches if cache.namespace in ("", namespace) and cache.refusal), "")
 
     def _serves(self, kind: str) -> bool:
         caches = self.raw.get(kind, ())
@@ -133,10 +141,13 @@ class Observer:
     def _bytes(self, item: RawObject) -> Mapping[str, bytes]:
         return self._remembered(item, lambda data: {key: b64decode(value) for key, value in data.items()})
 
-    def _remembered(self, item: RawObject, convert: Any) -> Mapping[str, Any]:
+    def _modes(self, item: RawObject) -> tuple[str, ...]:
+        return tuple(self._remembered(item, lambda spec: spec, "spec").get("accessModes") or ())
+
+    def _remembered(self, item: RawObject, convert: Any, part: str = "data") -> Mapping[str, Any]:
         version, data = self._data.get(item.metadata.uid, ("", None))
         if data is None or version != item.metadata.resource_version:
-            data = convert(item.content().get("data") or {})
+            data = convert(item.content().get(part) or {})
             self._data[item.metadata.uid] = (item.metadata.resource_version, data)
         return data
 

@@ -1,7 +1,7 @@
 """The operator put together: caches, reconcilers, watches, leadership, health.
 
 In: settings and a client. Out: a running operator. The same in a cluster, with a kubeconfig and in local mode;
-called by `cli/main.py`. The object holds no truth: dropping it and making a new one is always right.
+called by `cli/run.py`. The object holds no truth: dropping it and making a new one is always right.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.denied import Guarded
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.loginset import HostKeys
+from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.partition import Partitions
@@ -99,6 +100,7 @@ def assemble(
     timing = Timing(clock.monotonic, clock.now, clock.sleep, outside.random)
     observer = _observer(client, settings, timing)
     elector = _elector(client, settings, clock, outside)
+    measure(metrics, observer, lambda: elector is None or elector.is_leader)
     writer = Writer(client, resources=ALL)
     if elector is not None:
         writer.before = _fence(elector)
@@ -203,6 +205,8 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     clusters.repartitioned = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
+    for _, source in _named_caches(observer):
+        source.on_refusal(_waking(triggers, controllers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
         _watch(observer, kind, controllers[kind], to_itself, spec_changed)
         for child in (*CHILDREN, *OPTIONAL):
@@ -234,6 +238,17 @@ def _woken_by_slurm(
         for kind, key in triggers.users_of_slurm_nodes(cluster, nodes):
             if (kind, key) != noticed_by:
                 controllers[kind].add(key)
+
+    return wake
+
+
+def _waking(triggers: Triggers, controllers: dict[str, Controller]) -> Callable[[], None]:
+    """Whoever stands on what can no longer be read, or can again, has to say so."""
+
+    def wake() -> None:
+        for kind, target in controllers.items():
+            for key in triggers.everyone(kind)(None):
+                target.add(key)
 
     return wake
 

@@ -24,6 +24,7 @@ from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, takeover
 from slurm_operator.plan.actions import Action, Plan
+from slurm_operator.plan.config_history import KEY as HISTORY
 from slurm_operator.plan.objects import Identity, identity, plan_objects
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
@@ -96,8 +97,6 @@ class Owned(Generic[R]):
     clock: Clock
     # Objects that must exist before the others and are made once: (world) -> actions.
     once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
-    # What only the cluster can tell about the resource: (world) -> problems.
-    check: Callable[[World[R]], list[FieldProblem]] = lambda _: []
     # What only others can tell, such as Slurm: (world, built) -> what to apply, and what to say.
     settle: Callable[[World[R], list[Object]], Awaitable[Settled]] = _as_built
     # Fields without which the API server takes no status, however little there is to say.
@@ -118,7 +117,7 @@ class Owned(Generic[R]):
         return await self._turn(world)
 
     async def _turn(self, world: World[R]) -> Result:
-        found = errors(rules.check(world.cr, None, world.refs)) or self.check(world)
+        found = errors(rules.check(world.cr, None, world.refs))
         if found:
             await self._say(world.raw, world.cr, Report(workload.refused(found), {}))
             return Result()
@@ -141,7 +140,8 @@ class Owned(Generic[R]):
         except OperatorError as error:
             await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error)), {}))
             raise
-        contents = {key: item.content() for key, item in self.observer.owned(world.raw.metadata.uid).items()}
+        owned = self.observer.owned(world.raw.metadata.uid)
+        contents = {key: item.content() for key, item in owned.items() if key[:2] != HISTORY}
         report = settled.added_to(self.report(world, contents))
         await self._say(world.raw, world.cr, _with_key_rotation(report, waiting) if waiting else report)
         return Result(_soonest(settled.look_again, KEY_ROTATION if waiting else None))
@@ -186,7 +186,13 @@ def _with_key_rotation(report: Report, why: str) -> Report:
 
 
 def _made_once(world: World[Any]) -> set[Identity]:
-    return {key for key, item in world.owned.items() if item.content().get("immutable") is True}
+    """What is made once and then kept; the history of a Controller is made and thinned out by its own rules."""
+    history = {key for key in world.owned if key[:2] == HISTORY}
+    return history | {key for key in world.owned.keys() - history if _is_immutable(world.owned[key])}
+
+
+def _is_immutable(item: RawObject) -> bool:
+    return item.content().get("immutable") is True
 
 
 def _refusal(error: BuildError) -> list[Statement]:

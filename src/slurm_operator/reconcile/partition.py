@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
@@ -21,6 +23,7 @@ from slurm_operator.build.errors import BuildError
 from slurm_operator.build.partition import Verdict
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
+from slurm_operator.errors import OperatorError
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
@@ -30,7 +33,7 @@ from slurm_operator.plan.partition import Declared, blocking_jobs, declared, pla
 from slurm_operator.plan.partition_fields import differences
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
-from slurm_operator.reconcile.live_partitions import with_edits
+from slurm_operator.reconcile.live_partitions import known_to_slurm, line_hash, seen_lines, with_edits
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say
@@ -108,7 +111,7 @@ class Partitions:
         except BuildError as error:
             await self._say(raw, cr, workload.failed(error.reason, str(error)), {})
             return Result(MISSING)
-        await self._hold(raw)
+        await self._hold(raw, cr)
         seen = _seen(world)
         is_in_force = isinstance(seen.found, model.Partition) and not seen.pending and not seen.refused
         age = self._age(raw)
@@ -147,28 +150,30 @@ class Partitions:
         key = _key(world.raw)
         if took is not None and key not in self._applied:
             way = "Live" if seen.live_way else "Reconfigure"
-            self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now}
+            line = world.wanted.lines.get(cr.slurm_name)
+            told = {"line": line_hash(line)} if line is not None else {}
+            self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now, **told}
         applied = {"lastApply": self._applied[key]} if key in self._applied else _last_apply(cr)
         return {**fields, **applied, **({"drift": rows} if rows else {})}
 
-    async def _hold(self, raw: RawObject) -> None:
+    async def _hold(self, raw: RawObject, cr: Partition) -> None:
         """Keep the object from vanishing before its partition."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
-            await self._set_finalizers(raw, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
+            await self._set_finalizers(raw, cr, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
 
     async def _leave(self, cr: Partition | None, raw: RawObject, refs: Refs) -> Result:
         """The end: let go when Slurm has, or when nobody can be asked for ever."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             return Result()
         if cr is None or self._is_let_go(cr, refs):
-            return await self._release(raw)
+            return await self._release(raw, cr)
         try:
             world = await self._observe(cr, raw, refs)
         except BuildError:
             # The Controller's turn says what is wrong; until it is mended, nothing leaves slurm.conf.
             return Result(WAITING)
         if _has_left(world):
-            return await self._release(raw)
+            return await self._release(raw, cr)
         finished_too = not world.slurm.live_way
         jobs = world.slurm.jobs if not isinstance(world.slurm.found, model.Unknown) else world.slurm.found
         waits = (
@@ -182,12 +187,12 @@ class Partitions:
         forced = cr.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true"
         return forced or controller is None or controller.spec.external
 
-    async def _release(self, raw: RawObject) -> Result:
+    async def _release(self, raw: RawObject, cr: Partition | None) -> Result:
         left = tuple(each for each in raw.metadata.finalizers if each != labels.PARTITION_FINALIZER)
-        await self._set_finalizers(raw, left)
+        await self._set_finalizers(raw, cr, left)
         return Result()
 
-    async def _set_finalizers(self, raw: RawObject, finalizers: tuple[str, ...]) -> None:
+    async def _set_finalizers(self, raw: RawObject, cr: Partition | None, finalizers: tuple[str, ...]) -> None:
         meta = raw.metadata
         patch = PatchMetadata(
             API_VERSION,
@@ -198,7 +203,11 @@ class Partitions:
             finalizers=finalizers,
             resource_version=meta.resource_version,
         )
-        await self.executor.execute(Plan(((patch,),)), raw, "Partition")
+        try:
+            await self.executor.execute(Plan(((patch,),)), raw, "Partition")
+        except OperatorError as error:
+            await self._say(raw, cr, workload.failed(error.reason, str(error)), _last_apply(cr) if cr else {})
+            raise
 
     def _now(self) -> str:
         return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -218,7 +227,7 @@ def _is_on_its_way(cr: Partition) -> bool:
 
 def _last_apply(cr: Partition) -> dict[str, object]:
     last = cr.status.last_apply
-    return {"lastApply": {"way": last.way, "milliseconds": last.milliseconds, "time": last.time}} if last else {}
+    return {"lastApply": to_builtins(last)} if last else {}
 
 
 def _key(raw: RawObject) -> Key:
@@ -236,14 +245,16 @@ def _seen(world: _World) -> status.Seen:
         return basis
     if world.slurm.live_way:
         line = with_edits(world.conf, world.wanted, world.slurm.nodes)[name]
+    notes = world.cluster.partition_notes
     before = {name: world.in_force.lines[name]} if name in world.in_force.lines else {}
+    if world.slurm.live_way:
+        before = known_to_slurm({name: world.wanted.lines[name]}, before, notes.told, seen_lines([world.cr]))
     answer = model.Answer((found,) if found is not None else (), complete=True)
     plan = plan_partitions({name: line}, before, answer, (), world.slurm.live_way, {name: policy})
     # Without live changes one that is not there may still be on its way.
     drift = plan.drift.get(name, ()) if found is not None or world.slurm.live_way else ()
     known = {each.field for each in drift}
     pending = tuple(each for each in differences(line, found) if each.field not in known) if found else ()
-    notes = world.cluster.partition_notes
     return status.Seen(
         world.verdict,
         found,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from slurm_operator.plan.partition_fields import Line
+
 # So many reverts of one partition within the window, and somebody else insists.
 MOST_REVERTS = 5
 WINDOW = 600.0
@@ -26,6 +28,8 @@ class PartitionNotes:
     waits: dict[str, tuple[int, ...]] = field(default_factory=dict)
     # Wanted options that a live change cannot set.
     unsettable: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The line that Slurm was last told of live.
+    told: dict[str, Line] = field(default_factory=dict)
     # What differs, and since when.
     _seen: dict[str, tuple[object, float]] = field(default_factory=dict)
     _reverts: dict[str, list[float]] = field(default_factory=dict)

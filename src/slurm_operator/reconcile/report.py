@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from slurm_operator.api.meta import API_VERSION, Condition
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
@@ -26,8 +28,12 @@ async def say(
     said: Iterable[Statement],
     fields: Mapping[str, Any],
 ) -> None:
-    """Write a status; `before` are the conditions that stand there, whose times are kept."""
+    """Write a status; `before` are the conditions that stand there, whose times are kept.
+
+    Of a resource that could not be read they are not known to the caller: then they are taken as they are written.
+    """
     meta = raw.metadata
+    before = tuple(before) or _standing(raw)
     status = {
         **fields,
         "observedGeneration": meta.generation,
@@ -35,6 +41,14 @@ async def say(
     }
     place = {"name": meta.name, "namespace": meta.namespace}
     await executor.status({"apiVersion": API_VERSION, "kind": kind, "metadata": place, "status": status}, raw)
+
+
+def _standing(raw: RawObject) -> tuple[Condition, ...]:
+    try:
+        found = (raw.content().get("status") or {}).get("conditions") or ()
+        return msgspec.convert(found, tuple[Condition, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def time_text(time: datetime) -> str:

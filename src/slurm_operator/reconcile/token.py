@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from slurm_operator.admission import rules
+from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import errors
 from slurm_operator.api.token import Token
 from slurm_operator.build import names, token
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
+from slurm_operator.errors import OperatorError
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
@@ -54,15 +56,18 @@ class Tokens:
         ref = cr.jwt_key_ref
         key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
         if not key:
-            message = f"Secret {ref.name!r} with key {ref.key!r} is not in this namespace" if ref else "no key"
-            await self._say(raw, cr, workload.failed("ReferenceNotFound", message), None)
+            await self._say(raw, cr, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
             return Result(MISSING)
         now = self.clock.now().timestamp()
         secret = refs.secrets.get(names.token_secret(cr))
         held = read((secret or {}).get(token.secret_key(cr), b"").decode("ascii", "replace"), key)
         wanted = renewal(held, user=token.username(cr), refresh=cr.spec.refresh, exists=secret is not None, now=now)
         if wanted.needed:
-            held = await self._issue(cr, raw, key, int(now))
+            try:
+                held = await self._issue(cr, raw, key, int(now))
+            except OperatorError as error:
+                await self._say(raw, cr, workload.failed(error.reason, str(error)), held)
+                raise
         await self._say(raw, cr, _statements(held, wanted), held)
         if wanted.needed and cr.spec.refresh:
             return Result(token.lifetime(cr) * RENEW_AT)
@@ -83,6 +88,14 @@ class Tokens:
         times = {"issuedAt": held.issued, "expiresAt": held.ends} if held is not None else {}
         fields = {key: time_text(datetime.fromtimestamp(value, UTC)) for key, value in times.items()}
         await say(self.executor, self.clock, "Token", raw, before, said, fields)
+
+
+def _missing(ref: SecretKeySelector | None, refs: Refs) -> str:
+    if ref is None:
+        return "spec.jwtKeyRef is required"
+    if ref.name not in refs.secrets:
+        return f"Secret {ref.name!r} is not in this namespace"
+    return f"Secret {ref.name!r} has no key {ref.key!r}"
 
 
 def _taken_over(live: RawObject | None, secret: Object) -> tuple[Action, ...]:

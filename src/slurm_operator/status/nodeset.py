@@ -5,7 +5,7 @@ In: the world of one turn, what was chosen in it, and the newest revision. Out: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slurm_operator.build import labels, nodeset
@@ -34,7 +34,7 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
     cr = world.cr
     old = {worker.name for worker in outdated(world, everyone)}
     available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in everyone)
-    desired = _wanted_daemons(world) if cr.is_daemon else cr.spec.replicas
+    desired = _desired(world)
     there = sum(bool(worker.pod.status.phase) for worker in everyone)
     result = {
         "replicas": there,
@@ -54,7 +54,9 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
     return {**result, **{key: value for key, value in optional.items() if value}}
 
 
-def _wanted_daemons(world: NodeSetWorld) -> int:
+def _desired(world: NodeSetWorld) -> int:
+    if not world.cr.is_daemon:
+        return world.cr.spec.replicas
     spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
     return sum(placement.should_run(spec, node) for node in world.nodes.values())
 
@@ -96,42 +98,62 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
 
 
 def _reachable(world: NodeSetWorld) -> Statement:
-    for answer in (world.slurm.nodes, world.slurm.jobs):
-        if isinstance(answer, Unknown):
-            return no(SLURM_REACHABLE, "SlurmUnreachable", f"{answer.why}; no worker is removed meanwhile")
+    if isinstance(world.slurm.nodes, Unknown):
+        return no(SLURM_REACHABLE, "SlurmUnreachable", f"{world.slurm.nodes.why}; no worker is removed meanwhile")
+    if isinstance(world.slurm.jobs, Unknown):
+        return no(SLURM_REACHABLE, "JobsUnknown", _half(world.slurm.jobs))
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
 
 
+def _half(jobs: Unknown) -> str:
+    return f"Slurm tells its nodes, but not its jobs: {jobs.why}; no worker is removed meanwhile"
+
+
+def _degraded(world: NodeSetWorld, everyone: Sequence[Worker]) -> Statement:
+    broken = _broken(everyone)
+    if broken:
+        return yes(DEGRADED, "WorkersDown", broken)
+    if isinstance(world.slurm.jobs, Unknown):
+        return yes(DEGRADED, "JobsUnknown", _half(world.slurm.jobs))
+    return no(DEGRADED, "AsExpected", "no worker is down")
+
+
 def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> list[Statement]:
-    message = _waiting(world, everyone, choice)
+    message = _waiting(world, choice)
     if world.deleting:
-        why = message or still_named(world) or "its objects are being deleted"
+        waits = [each for each in (message, still_named(world)) if each]
+        why = "; ".join(waits) or "its objects are being deleted"
         return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
     if isinstance(world.slurm.nodes, Unknown):
         why = f"Slurm cannot be asked: {world.slurm.nodes.why}"
         going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
         return [unknown(READY, "SlurmUnreachable", why), going, yes(DEGRADED, "SlurmUnreachable", why)]
-    broken = _broken(everyone)
-    degraded = yes(DEGRADED, "WorkersDown", broken) if broken else no(DEGRADED, "AsExpected", "no worker is down")
+    degraded = _degraded(world, everyone)
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
     said = f"{len(choice.staying)} workers are ready and registered"
     return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
 
 
-def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> str:
+def _numbers(world: NodeSetWorld, choice: Choice) -> Iterator[str]:
+    wanted = _desired(world)
+    surplus = len(choice.staying) - wanted
+    if surplus > 0 and not world.cr.is_daemon:
+        yield f"{surplus} workers too many, none is chosen before Slurm has answered"
+    # One that Kubernetes is taking down may still be ready.
+    ready = sum(worker.is_ready for worker in choice.staying)
+    if ready < wanted:
+        yield f"{ready} of {wanted} workers are ready"
+
+
+def _waiting(world: NodeSetWorld, choice: Choice) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
     parts: list[str] = []
     blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
     if blocked:
         parts.append(f"{len(blocked)} workers wait to go: {blocked[0]}")
-    if not world.cr.is_daemon and not world.deleting:
-        surplus = len(choice.staying) - world.cr.spec.replicas
-        if surplus > 0:
-            parts.append(f"{surplus} workers too many, none is chosen before Slurm has answered")
-        ready = sum(worker.is_ready and worker.name not in choice.going for worker in everyone)
-        if ready < world.cr.spec.replicas:
-            parts.append(f"{ready} of {world.cr.spec.replicas} workers are ready")
+    if not world.deleting:
+        parts.extend(_numbers(world, choice))
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
     if unregistered:
         parts.append(f"{len(unregistered)} are not registered in Slurm yet: {unregistered[0]}")
@@ -146,7 +168,9 @@ def _waiting(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) ->
 
 
 def _broken(everyone: Sequence[Worker]) -> str:
-    down = [worker for worker in everyone if worker.node is not None and {"DOWN", "FAIL"} & worker.node.states]
+    # INVALID_REG: slurmctld refuses what the node says of itself, and gives it no job.
+    useless = {"DOWN", "FAIL", "INVALID_REG"}
+    down = [worker for worker in everyone if worker.node is not None and useless & worker.node.states]
     if not down:
         return ""
     first = down[0]

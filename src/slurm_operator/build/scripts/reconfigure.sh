@@ -18,11 +18,13 @@ PARSE_LIMIT="${PARSE_LIMIT:-5}"
 TRIAL_LIMIT="${TRIAL_LIMIT:-10}"
 RECONFIGURE_LIMIT="${RECONFIGURE_LIMIT:-8}"
 ANSWER_LIMIT="${ANSWER_LIMIT:-5}"
+# Seconds between two reconfigures while jobs wait to start.
+SPACING="${RECONFIGURE_SPACING:-5}"
 TRIAL="$LIVE/..trial"
 NOTE=".candidate"
 HOST="${HOSTNAME:-$(uname -n)}"
 
-why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0 overtaken=0 force_hash="" number=1
+why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0 overtaken=0 force_hash="" number=1 read_ms=0
 exec {never}<> <(:)
 
 log() { printf '[%(%a %b %e %H:%M:%S %Z %Y)T] %s\n' -1 "$*"; }
@@ -204,7 +206,7 @@ reconfigure() {
   now_ms; start=$now at=$((now / 1000))
   said="$(timeout "$RECONFIGURE_LIMIT" scontrol reconfigure 2>&1)"
   code=$?
-  now_ms; reconfigure_ms=$((now - start))
+  now_ms; reconfigure_ms=$((now - start)) read_ms=$now
   ((code == 0)) || why="${said:-scontrol reconfigure ended with $code}"
   return "$code"
 }
@@ -264,11 +266,27 @@ vet() { # folder check
   ((tried == 0)) && has_room "$1"
 }
 
-let_in() { # hash started-at check
-  local before="..v$number" version="..v$((number + 1))" same up=1 nodes="" value
-  noted "$LIVE/$before" reconfigure; same="$value"
+# Whether slurmctld need not read it: it differs in what was changed live, or not at all.
+needs_no_reading() {
+  local value before
+  noted "$LIVE/..v$number" reconfigure; before="$value"
   noted "$LIVE/..new" reconfigure
-  if [[ -n "$value" && "$same" == "$value" ]]; then same=1; else same=0; fi
+  [[ -n "$value" && "$before" == "$value" ]]
+}
+
+jobs_wait() {
+  timeout "$ANSWER_LIMIT" squeue -h -t PD -o %r 2>/dev/null | grep -qE '^(None|Resources|Priority)$'
+}
+
+# A reconfigure makes every slurmd begin anew: where one follows the other, a job that waits would never start.
+breathe() {
+  local now
+  while now_ms; ((now - read_ms < SPACING * 1000)) && jobs_wait; do pause 0.5; done
+}
+
+let_in() { # hash started-at check
+  local before="..v$number" version="..v$((number + 1))" same=0 up=1 nodes=""
+  ! needs_no_reading || same=1
   # It was asked while the trial ran.
   ((same)) || wait "$asked" || answers || up=0
   [[ "$3" != off ]] || ((same || !up)) || nodes="$(nodes_live)"
@@ -314,6 +332,7 @@ consider() { # folder
     verdict refused "$hash" "$start" "$why"
     return 0
   fi
+  needs_no_reading || breathe
   # A newer one makes this one pointless, unless newer ones never end.
   if [[ ! "$CANDIDATE/..data" -ef "$1" ]] && ((overtaken < 5)); then
     overtaken=$((overtaken + 1))

@@ -1,4 +1,5 @@
 """`kubectl slurm`: the same program as a plugin of kubectl, for those who run clusters and those who ask why.
 
-`main.py` has the commands, `gather.py` reads, `change.py` writes, `view.py` shows.
+`main.py` puts the commands together out of `explain.py`, `nodes.py`, `partitions.py`, `config.py` and `pods.py`, which
+are made with `command.py`; `gather.py` reads, `change.py` writes, `configuration.py` compares, `view.py` shows.
 """

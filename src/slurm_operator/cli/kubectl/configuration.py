@@ -1,7 +1,6 @@
 """A cluster's configuration as `kubectl slurm config` shows it: what is in force, and what is asked for beside it.
 
-In: facts and the name of a Controller. Out: files and differences. Nothing older than the last good configuration is
-kept anywhere, so there is no history to show or to go back to: a refused one never takes its place.
+In: facts and the name of a Controller. Out: files and differences. What was in force before is shown by `history.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ def _controller(facts: Facts, name: str) -> Object:
     found = facts.get("Controller", name) if name else None
     if found is not None:
         return found
-    titles = ", ".join(name_of(each) for each in known) or "none"
+    if not known:
+        raise click.ClickException(f"there is no Controller in namespace {facts.namespace}")
+    titles = ", ".join(name_of(each) for each in known)
     wrong = f"there is no Controller {name!r}" if name else "say which Controller"
     raise click.ClickException(f"{wrong} in namespace {facts.namespace}; there is: {titles}")
 

@@ -7,9 +7,9 @@ answer is Silence with its reason. Called by the commands of `kubectl slurm`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from slurm_operator.build import labels
 from slurm_operator.diagnose.facts import (
@@ -56,6 +56,7 @@ READ: tuple[Resource[Any], ...] = (
     NODES,
     STORAGE_CLASSES,
 )
+T = TypeVar("T")
 SHOWN = ("nodes", "jobs", "partitions")
 LINES = 40
 SECONDS = 10.0
@@ -68,7 +69,7 @@ async def gather(client: Client, namespace: str) -> Facts:
     """Everything that a diagnosis looks at."""
     # Before anything is read: Slurm may take its time, and what is read here must not look older than it was.
     now = datetime.now(UTC).isoformat()
-    read = await asyncio.gather(*(_list(client, resource, namespace) for resource in READ))
+    read = await _together(*(_list(client, resource, namespace) for resource in READ))
     objects = {resource.kind: items for resource, items in zip(READ, read, strict=True) if items is not None}
     controllers = list(objects.get("Controller", {}).values())
     seen = Facts(namespace, objects)
@@ -76,6 +77,18 @@ async def gather(client: Client, namespace: str) -> Facts:
     slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
     logs = await _logs(client, seen, slurm)
     return Facts(namespace, objects, slurm, logs, now)
+
+
+async def _together(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """What all of them come to; when one fails the others are stopped, since nobody waits for them any more."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict[str, Object] | None:
@@ -99,7 +112,7 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
     if not pods:
         return Silence("there is no slurmctld pod")
     try:
-        texts = await asyncio.gather(*(scontrol(client, facts, pods[0], "-o", "show", what) for what in SHOWN))
+        texts = await _together(*(scontrol(client, facts, pods[0], "-o", "show", what) for what in SHOWN))
     except (KubeError, SlurmSaysNo) as error:
         return Silence(str(error))
     return slurm_facts(*texts)

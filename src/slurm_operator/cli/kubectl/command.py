@@ -1,0 +1,134 @@
+"""What every command of `kubectl slurm` is made of: which cluster it asks, how it ends, what it was told.
+
+In: a click context. Out: a command whose function is a coroutine, a client, the facts of a namespace. Used by the
+modules of this folder that hold commands; `main.py` puts these together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from slurm_operator.cli.kubectl.change import Changes
+    from slurm_operator.diagnose.cause import Answer
+    from slurm_operator.diagnose.facts import Facts
+    from slurm_operator.kube.client import Client
+
+R = TypeVar("R")
+A = TypeVar("A", bound="Answer")
+
+KINDS = {
+    "controller": "Controller",
+    "nodeset": "NodeSet",
+    "loginset": "LoginSet",
+    "restapi": "RestApi",
+    "accounting": "Accounting",
+    "token": "Token",
+}
+OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+SECOND_LOOK = 3.0
+NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
+WAIT = click.option(
+    "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm's own answer."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which cluster and namespace."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+
+
+def answered(work: Coroutine[Any, Any, R]) -> R:
+    """What a coroutine comes to; an error of ours is a sentence that says what to do."""
+    from slurm_operator.errors import OperatorError
+    from slurm_operator.kube.errors import NotFound, Unauthorized, Unreachable
+
+    try:
+        return asyncio.run(work)
+    except Unreachable as error:
+        raise click.ClickException(
+            f"{error}; kubectl cluster-info says whether the API server can be reached"
+        ) from error
+    except Unauthorized as error:
+        raise click.ClickException(f"{error}; log in anew: the credentials of the kubeconfig are refused") from error
+    except NotFound as error:
+        # Of a kind that it does not serve, an API server says nothing but the number.
+        unknown = not error.status.reason
+        raise click.ClickException(NO_KINDS if unknown else str(error)) from error
+    except OperatorError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def command(
+    group: click.Group | None = None, **options: Any
+) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], click.Command]:
+    """A command whose function is a coroutine, of this group or still of none; errors are sentences."""
+    make = group.command if group is not None else click.command
+
+    def decorate(function: Callable[..., Coroutine[Any, Any, R]]) -> click.Command:
+        @click.pass_obj
+        def run(where: Where, /, *arguments: Any, **given: Any) -> None:
+            answered(function(where, *arguments, **given))
+
+        made: click.Command = make(**options)(update_wrapper(run, function))
+        return made
+
+    return decorate
+
+
+@asynccontextmanager
+async def connected(where: Where) -> AsyncIterator[tuple[Client, str]]:
+    """A client, and the namespace that is meant."""
+    from slurm_operator.kube import kubeconfig
+    from slurm_operator.kube.client import Client
+
+    target = kubeconfig.find(path=where.kubeconfig, context=where.context)
+    async with Client.to(target) as client:
+        yield client, where.namespace or target.namespace or "default"
+
+
+async def facts_of(where: Where) -> Facts:
+    """Everything there is to know of a namespace."""
+    from slurm_operator.cli.kubectl.gather import gather
+
+    async with connected(where) as (client, namespace):
+        facts = await gather(client, namespace)
+    if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
+        raise click.ClickException(
+            f"there is no Slurm cluster in namespace {namespace}; "
+            "kubectl get controllers.slinky.slurm.net -A shows where there are some"
+        )
+    return facts
+
+
+async def judged(where: Where, look: Callable[[Facts], Sequence[A]]) -> tuple[Facts, Sequence[A]]:
+    """The answers to a question; before the operator is called absent it gets a moment, for it may be about to look."""
+    facts = await facts_of(where)
+    found = look(facts)
+    if any(getattr(each, "code", "") == "OperatorAbsent" for each in found):
+        await asyncio.sleep(SECOND_LOOK)
+        facts = await facts_of(where)
+        found = look(facts)
+    return facts, found
+
+
+@asynccontextmanager
+async def changing(where: Where) -> AsyncIterator[Changes]:
+    """A way to change things in a namespace."""
+    from slurm_operator.cli.kubectl.change import Changes
+
+    async with connected(where) as (client, namespace):
+        yield Changes(client, namespace)

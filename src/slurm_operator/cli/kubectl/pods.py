@@ -1,0 +1,90 @@
+"""Commands that go into pods: `shell`, `logs` and `token`.
+
+In: what to run or whose logs to show. Out: kubectl itself, in the place of this program: terminals and streams are its
+own trade. Put into the group by `main.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_operator.cli.kubectl.command import KINDS, Where, answered, connected
+
+if TYPE_CHECKING:
+    from slurm_operator.build.labels import Component
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def shell(where: Where, arguments: tuple[str, ...]) -> None:
+    """Open a shell in a login pod, or in slurmctld's where there is none; with `-- COMMAND`, run that."""
+    from slurm_operator.build import labels
+
+    pod, container = answered(_running(where, labels.LOGIN, labels.CONTROLLER))
+    terminal = ["-it"] if sys.stdin.isatty() else ["-i"]
+    kubectl(where, ["exec", *terminal, pod, "-c", container, "--", *(arguments or ("bash", "-l"))])
+
+
+@click.command()
+@click.argument("target", metavar="KIND/NAME")
+@click.option("-f", "--follow", is_flag=True, help="Go on as more is said.")
+@click.option("--tail", default=50, show_default=True, help="How many lines of each container.")
+@click.pass_obj
+def logs(where: Where, target: str, follow: bool, tail: int) -> None:
+    """Show what the daemons of a resource say."""
+    from slurm_operator.build import labels
+    from slurm_operator.diagnose.resource import COMPONENTS
+
+    kind, _, name = target.partition("/")
+    component = COMPONENTS.get(KINDS.get(kind, ""))
+    if component is None or not name:
+        known = [short for short, kind in KINDS.items() if kind in COMPONENTS]
+        raise click.BadParameter(f"write KIND/NAME, with a kind of {', '.join(known)}")
+    chosen = labels.selector_text(component, name)
+    more = ["--follow"] if follow else []
+    kubectl(where, ["logs", "-l", chosen, "--all-containers", "--prefix", f"--tail={tail}", *more])
+
+
+@click.command()
+@click.argument("user")
+@click.option("--lifetime", default=3600, show_default=True, help="Seconds.")
+@click.pass_obj
+def token(where: Where, user: str, lifetime: int) -> None:
+    """Print a token for slurmrestd, made by slurmctld itself."""
+    from slurm_operator.build import labels
+
+    pod, container = answered(_running(where, labels.CONTROLLER))
+    said = f"username={user}"
+    kubectl(where, ["exec", pod, "-c", container, "--", "scontrol", "token", said, f"lifespan={lifetime}"])
+
+
+async def _running(where: Where, *components: Component) -> tuple[str, str]:
+    """A pod that runs of the first of these daemons that has one, and its container."""
+    from slurm_operator.build import labels
+    from slurm_operator.kube.objects import PODS
+
+    async with connected(where) as (client, namespace):
+        for component in components:
+            listing = await client.list(PODS.raw(), namespace, label_selector=f"{labels.NAME}={component.daemon}")
+            for pod in listing.items:
+                if pod.content().get("status", {}).get("phase") == "Running":
+                    return pod.metadata.name, component.daemon
+    missing = " and ".join(f"no {component.daemon} pod" for component in components)
+    raise click.ClickException(f"{missing} runs in namespace {namespace}; kubectl slurm doctor says why")
+
+
+def kubectl(where: Where, arguments: list[str]) -> None:
+    """Become kubectl."""
+    program = shutil.which(os.environ.get("KUBECTL") or "kubectl")
+    if program is None:
+        raise click.ClickException("kubectl is not on the PATH; KUBECTL=/path/to/kubectl names another one")
+    place = [f"--namespace={where.namespace}"] if where.namespace else []
+    place += [f"--kubeconfig={where.kubeconfig}"] if where.kubeconfig else []
+    place += [f"--context={where.context}"] if where.context else []
+    os.execv(program, [program, *place, *arguments])  # noqa: S606  # no shell is wanted

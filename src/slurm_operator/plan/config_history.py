@@ -1,0 +1,157 @@
+"""The history of a Controller's configuration: what is kept, how it is told, and what goes.
+
+In: a configuration that has been in force for a while, and the ControllerRevisions that are there. Out: the action that
+keeps it, and those that take the oldest away; and, for readers, each `Revision`. A world in which nothing changed costs
+one look at a label. Pure; called by `reconcile/config.py`, and by `cli/kubectl/` to read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from slurm_operator.api.controller import Controller
+from slurm_operator.build import labels
+from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
+from slurm_operator.build.metadata import Object
+from slurm_operator.kube.objects import RawObject
+from slurm_operator.plan.actions import Action, Create, Delete
+
+KEY = ("apps/v1", "ControllerRevision")
+# So many are kept, as long as they are not larger than this together; the newest always is.
+MOST = 10
+MOST_BYTES = 4 * 1024 * 1024
+# Seconds in force after which a configuration is kept: of a burst of changes, the last one counts.
+KEPT_AFTER = 5.0
+LONGEST_CHANGE = 240
+OPERATOR = "slurm-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One configuration that was in force."""
+
+    number: int
+    hash: str
+    time: str
+    change: str
+    by: str
+    files: Mapping[str, str]
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration that Slurm runs with, and what it was made from."""
+
+    hash: str
+    files: Mapping[str, str]
+    inputs: Inputs
+    since: str
+
+
+def is_revision(item: RawObject) -> bool:
+    """Whether a ControllerRevision keeps a configuration."""
+    return labels.CONFIG_REVISION in item.metadata.labels and number_of(item) > 0
+
+
+def number_of(item: RawObject) -> int:
+    """Its number, by its name: nothing is decoded for it."""
+    number = item.metadata.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def read(content: Object) -> Revision:
+    """A ControllerRevision as what it keeps."""
+    data = content.get("data") or {}
+    texts = {key: str(data.get(key) or "") for key in ("hash", "time", "change", "by")}
+    return Revision(int(content.get("revision") or 0), **texts, files=data.get("files") or {}, inputs=_inputs(data))
+
+
+def _inputs(data: Object) -> Inputs:
+    return {str(key): dict(fields or {}) for key, fields in (data.get("inputs") or {}).items()}
+
+
+def is_kept(hash_: str, present: Iterable[RawObject]) -> bool:
+    """Whether the newest revision is this configuration."""
+    newest = max(present, key=number_of, default=None)
+    return newest is not None and newest.metadata.labels.get(labels.CONFIG_REVISION) == hash_[:SHOWN]
+
+
+def plan_history(
+    cr: Controller, in_force: InForce, present: Sequence[RawObject], managers: Mapping[str, str]
+) -> tuple[Action, ...]:
+    """Keep what is in force and take the oldest away; `managers` says by `Kind/name` who wrote a resource last."""
+    if is_kept(in_force.hash, present):
+        return ()
+    newest = max(present, key=number_of, default=None)
+    before = read(newest.content()) if newest is not None else None
+    number = number_of(newest) + 1 if newest is not None else 1
+    changed = changes(before.inputs if before is not None else {}, in_force.inputs)
+    said = {
+        "time": in_force.since,
+        "change": summary(before, in_force, changed),
+        "by": ", ".join(sorted({managers[key] for key in changed if managers.get(key)})) if before is not None else "",
+    }
+    made = controller_revision(cr, number, in_force.hash, in_force.files, in_force.inputs, said)
+    room = MOST_BYTES - sum(len(text.encode()) for text in in_force.files.values())
+    return (Create(made), *_surplus(present, room))
+
+
+def _surplus(present: Iterable[RawObject], room: int) -> Iterator[Action]:
+    kept = 1
+    for item in sorted(present, key=number_of, reverse=True):
+        room -= len(item.body)
+        kept += 1
+        if kept > MOST or room < 0:
+            meta = item.metadata
+            yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "the history of configurations is full")
+
+
+def changes(before: Inputs, now: Inputs) -> dict[str, tuple[str, ...]]:
+    """By `Kind/name`: the fields that differ; none where the resource has come or gone."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if old is None or new is None:
+            found[key] = ()
+        elif old != new:
+            found[key] = tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+    return found
+
+
+def summary(before: Revision | None, now: InForce, changed: Mapping[str, tuple[str, ...]]) -> str:
+    """What changed, in one line."""
+    if before is None:
+        return "the first that was kept"
+    words = [_word(key, fields, is_new=key in now.inputs) for key, fields in changed.items()]
+    told = "; ".join(words) or "no resource's own text: the operator, Accounting, or how many nodes there are"
+    more, less = counted(before.files, now.files)
+    shown = told if len(told) <= LONGEST_CHANGE else f"{told[:LONGEST_CHANGE]} …"
+    return f"{shown} (+{more} -{less} lines)"
+
+
+def _word(key: str, fields: tuple[str, ...], *, is_new: bool) -> str:
+    if fields:
+        return f"{key}: {', '.join(fields)}"
+    return f"{key} is new" if is_new else f"{key} is gone"
+
+
+def counted(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[int, int]:
+    """How many lines that say something came, and how many went."""
+    old, new = _lines(before), _lines(now)
+    return (new - old).total(), (old - new).total()
+
+
+def _lines(files: Mapping[str, str]) -> Counter[tuple[str, str]]:
+    said = ((name, line) for name, text in files.items() for line in text.splitlines())
+    return Counter((name, line) for name, line in said if line.strip() and not line.startswith("#"))
+
+
+def manager_of(content: Object) -> str:
+    """Who wrote last what a resource wants, by the API server's record; empty where it has none."""
+    entries = (content.get("metadata") or {}).get("managedFields") or ()
+    others = [each for each in entries if not each.get("subresource") and each.get("manager") != OPERATOR]
+    newest: Object = max(others, key=lambda each: str(each.get("time") or ""), default={})
+    return str(newest.get("manager") or "")

@@ -1,0 +1,95 @@
+"""A slurmctld pod is told of every candidate, whatever gets lost on the way: its kubelet alone would take a minute."""
+
+from __future__ import annotations
+
+import pytest
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import small
+
+from slurm_operator.build import labels
+
+AGE = "MinJobAge=301\n"
+
+
+async def extra(world: World, text: str) -> None:
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": text}})
+
+
+def in_force(world: World) -> bool:
+    found = world.custom("Controller", "slurm")["status"]["conditions"]
+    applied = next(each["status"] for each in found if each["type"] == "ConfigApplied")
+    said: str = world.custom("Controller", "slurm")["status"]["config"]["hash"]
+    return bool(applied == "True" and said == taken(world))
+
+
+def taken(world: World) -> str:
+    return world.cluster.sidecar.in_force
+
+
+def told(world: World) -> str:
+    annotations = world.stored("pods", "slurm-controller-0")["metadata"]["annotations"]
+    found: str = annotations.get(labels.CONFIG_CANDIDATE, "")
+    return found
+
+
+async def test_a_pod_is_told_once_where_its_sidecar_answers(world: World) -> None:
+    await small(world, 1)
+    await extra(world, AGE)
+    await world.run_for(3.0)
+    assert in_force(world)
+    assert told(world) == taken(world)
+
+
+async def test_a_kubelet_that_looked_too_early_is_told_again_after_a_second(world: World) -> None:
+    await small(world, 1)
+    before = taken(world)
+    world.cluster.sidecar.misses = 1
+    await extra(world, AGE)
+    await world.run_for(0.9)
+    assert taken(world) == before
+    await world.run_for(2.5)
+    assert taken(world) != before
+    assert in_force(world)
+    assert told(world) == f"{taken(world)}/2"
+
+
+async def test_a_sidecar_that_never_speaks_is_not_told_for_ever(world: World) -> None:
+    await small(world, 1)
+    world.cluster.sidecar.is_silent = True
+    await extra(world, AGE)
+    await world.run_for(100.0)
+    assert told(world).endswith("/5")
+    world.arm()
+    await world.run_for(600.0)
+    assert world.trace == []
+
+
+@pytest.mark.parametrize("misses", [0, 1], ids=["and its kubelet looks", "and its kubelet looks too early"])
+async def test_a_wish_that_is_taken_back_under_way_leaves_no_pod_behind(world: World, misses: int) -> None:
+    await small(world, 1)
+    before = taken(world)
+    await extra(world, AGE)
+    # Slurm has read it, and the operator may or may not have heard of that.
+    await world.run_for(0.05)
+    assert taken(world) != before
+    world.cluster.sidecar.misses = misses
+    await extra(world, "")
+    await world.run_for(8.0)
+    assert taken(world) == before
+    assert in_force(world)
+
+
+async def test_while_a_wish_is_taken_back_nobody_says_that_it_is(world: World) -> None:
+    await small(world, 1)
+    await extra(world, AGE)
+    await world.run_for(0.05)
+    world.cluster.sidecar.misses = 99
+    await extra(world, "")
+    await world.run_for(15.0)
+    assert taken(world) != world.custom("Controller", "slurm")["status"]["config"]["hash"]
+    assert not in_force(world)
+    found = world.custom("Controller", "slurm")["status"]["conditions"]
+    assert {each["status"] for each in found if each["type"] == "ConfigApplied"} == {"False"}
+    world.cluster.sidecar.misses = 0
+    await world.run_for(60.0)
+    assert in_force(world)

@@ -1,0 +1,44 @@
+"""A template that reaches out of its pod is refused by the operator itself, whoever let it in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.campaigns.rig import World
+from tests.campaigns.scenarios import KEYS, REF
+
+OUT = {"spec": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}}
+SSSD = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+
+
+def named(world: World, resource: str) -> set[str]:
+    return {each["metadata"]["name"] for each in world.stored(resource)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "made"),
+    [
+        ("Controller", KEYS, "statefulsets.apps"),
+        ("NodeSet", {**REF, "replicas": 2}, "pods"),
+        ("LoginSet", {**REF, **SSSD}, "deployments.apps"),
+        ("RestApi", REF, "deployments.apps"),
+    ],
+    ids=["Controller", "NodeSet", "LoginSet", "RestApi"],
+)
+async def test_without_a_webhook_nothing_is_made_of_it(
+    world: World, kind: str, spec: dict[str, Any], made: str
+) -> None:
+    if kind != "Controller":
+        await world.create("Controller", "slurm", KEYS)
+        await world.run()
+    before = named(world, made)
+    await world.create(kind, "reaching", {**spec, "template": OUT})
+    await world.run()
+    said = {each["type"]: each for each in world.custom(kind, "reaching")["status"]["conditions"]}
+    assert (said["Ready"]["status"], said["Ready"]["reason"]) == ("False", "InvalidSpec")
+    assert "hostPath" in said["Ready"]["message"]
+    assert named(world, made) == before
+    await world.patch(kind, "reaching", {"spec": {"template": None}})
+    await world.run()
+    assert named(world, made) > before
