@@ -1,6 +1,6 @@
 """How the operator process is to run: flags, environment, files.
 
-Made by `cli/main.py`; read by `reconcile/operator.py`.
+Made by `cli/main.py`; read by `cli/run.py`, `cli/webhook.py`, `cli/serving.py` and `reconcile/operator.py`.
 """
 
 from __future__ import annotations

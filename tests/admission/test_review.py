@@ -55,11 +55,12 @@ def question(new: Mapping[str, Any] | None, old: Mapping[str, Any] | None = None
 
 
 def ask(review: Mapping[str, Any]) -> dict[str, Any]:
-    code, body = answer(json.dumps(review).encode(), refs_of)
+    code, body, said = answer(json.dumps(review).encode(), refs_of)
     assert code == 200
     result: dict[str, Any] = json.loads(body)
     assert result["response"]["uid"] == "u-1"
     response: dict[str, Any] = result["response"]
+    assert said == ("allowed" if response["allowed"] else "refused")
     return response
 
 
@@ -69,7 +70,7 @@ def changed(raw: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_good_resource_comes_in_and_the_answer_has_the_version_of_the_question(version: str) -> None:
-    code, body = answer(json.dumps({**question(PARTITION), "apiVersion": version}).encode(), refs_of)
+    code, body, _ = answer(json.dumps({**question(PARTITION), "apiVersion": version}).encode(), refs_of)
     assert (code, json.loads(body)["apiVersion"]) == (200, version)
     assert json.loads(body)["response"]["allowed"] is True
 
@@ -139,7 +140,17 @@ def test_warnings_come_with_what_is_let_in() -> None:
     ],
 )
 def test_what_is_no_review_is_the_callers_fault(body: bytes) -> None:
-    assert answer(body, refs_of)[0] == 400
+    code, _, said = answer(body, refs_of)
+    assert (code, said) == (400, "malformed")
+
+
+def test_a_fault_of_ours_refuses_and_is_counted_as_one() -> None:
+    def broken(_: str) -> Refs:
+        raise KeyError("nothing of the question")
+
+    code, body, said = answer(json.dumps(question(PARTITION)).encode(), broken)
+    assert (code, said) == (200, "failed")
+    assert "see the log of its webhook" in json.loads(body)["response"]["status"]["message"]
 
 
 def mangled(value: Any, draw: random.Random, depth: int = 0) -> Any:
@@ -172,7 +183,7 @@ def test_two_thousand_mangled_reviews_get_an_answer(caplog: pytest.LogCaptureFix
         old = draw.choice([None, draw.choice(known)])
         review = mangled(question(draw.choice(known), old), draw)
         body = json.dumps(review).encode()
-        code, _ = answer(body[: draw.randrange(len(body))] if draw.random() < 0.05 else body, refs_of)
+        code, _, _ = answer(body[: draw.randrange(len(body))] if draw.random() < 0.05 else body, refs_of)
         codes.add(code)
     assert codes == {200, 400}
     assert "the rules failed" not in caplog.text

@@ -8,6 +8,7 @@ comes after it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import tempfile
@@ -79,6 +80,8 @@ class Spawner:
             # asyncio takes a forked process for another thread of life; this one goes on in the same loop.
             asyncio._set_running_loop(loop)
             self.mine = path
+            # Its life is short, and a collection would copy every page that it shares with its parent.
+            gc.disable()
             return True
         self._children[child] = (point, began)
         self.points.append((point, path))

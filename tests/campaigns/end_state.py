@@ -71,13 +71,20 @@ def state_of(world: World) -> State:
         if resource in IGNORED or resource.startswith("customresourcedefinitions"):
             continue
         for row in world.server.store.rows(resource, NAMESPACE):
+            if is_history(resource, row.name):
+                continue
             objects[f"{resource}/{row.name}"] = _masked(row.load(), resource)
     counts = {
         f"{resource}/{name}": [count, world.cluster.deletes.get((resource, name), 0)]
         for (resource, name), count in world.cluster.creates.items()
-        if resource not in IGNORED
+        if resource not in IGNORED and not is_history(resource, name)
     }
     return State(json.loads(json.dumps(objects)), counts, _slurm(world), list(world.judge.violations), world.what)
+
+
+def is_history(resource: str, name: str) -> bool:
+    """Whether an object keeps a configuration: which were in force for long, and so were kept, is the life itself."""
+    return resource == "controllerrevisions.apps" and name.rpartition("-")[2].isdecimal() and "-config-" in name
 
 
 def _slurm(world: World) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def _slurm(world: World) -> dict[str, Any]:
 def _masked(value: Any, resource: str) -> Any:
     if isinstance(value, dict):
         kept = {key: "*" if key in MASKED else _masked(item, resource) for key, item in value.items()}
-        # A nudge, not a state: whoever was heard before it came needs none.
+        # How often a pod was told is no state; that it was told at all, and in time, the judge knows from its kubelet.
         kept.pop(labels.CONFIG_CANDIDATE, None)
         if resource == "secrets" and "data" in kept:
             kept["data"] = sorted(kept["data"])

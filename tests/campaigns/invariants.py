@@ -60,7 +60,7 @@ class Judge:
             self.violation("I7", f"{write.verb} {write.resource.kind} in namespace {write.namespace!r}")
         if write.verb == "delete":
             self._delete(write)
-        if write.verb in ("patch", "evict") and write.resource.kind != "Event" and not _uid(write):
+        if write.verb == "patch" and write.resource.kind != "Event" and not _uid(write):
             self.violation("I3", f"{write.verb} {write.resource.kind} {write.name} without a uid")
 
     def _delete(self, write: Write) -> None:
@@ -200,6 +200,8 @@ class Judge:
             self.violation("I1", f"jobs {self.world.slurm.lost} were lost")
         if self.world.slurm.orphaned and not self.expect_loss:
             self.violation("I1", f"the partition of jobs {self.world.slurm.orphaned} left slurm.conf before them")
+        for hash_ in self.world.cluster.sidecar.untold:
+            self.violation("I11", f"no slurmctld pod was told of configuration {hash_[:12]}; its kubelet found it late")
         for row in self.world.server.store.rows("configmaps", "hpc"):
             if CANARY in json.dumps(row.load()):
                 self.violation("I10", f"a secret in ConfigMap {row.name}")
@@ -210,8 +212,6 @@ class Judge:
 
 
 def _uid(write: Write) -> str:
-    if write.verb == "evict":
-        return str(write.body)
     return str((write.body.get("metadata") or {}).get("uid") or "")
 
 

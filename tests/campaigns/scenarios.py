@@ -107,6 +107,19 @@ async def the_namespace_is_deleted(world: World) -> None:
     await world.run(horizon=400.0)
 
 
+async def the_configuration_changes(world: World) -> None:
+    """S-conf: another slurm.conf, taken back while it is still tried, and then another one that stays."""
+    await small(world, 1)
+    world.slurm.submit(20.0)
+    world.arm()
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})
+    await world.run_for(0.05)
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": ""}})
+    await world.run_for(10.0)
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=302\n"}})
+    await world.run()
+
+
 async def the_key_changes(world: World) -> None:
     """S-key: the cluster gets another auth/slurm key while a job runs."""
     await small(world, 2)
@@ -121,6 +134,7 @@ SCENARIOS: dict[str, Scenario] = {
     "S-out": workers_are_added,
     "S-in": busy_workers_are_taken_away,
     "S-roll": the_image_changes,
+    "S-conf": the_configuration_changes,
     "S-key": the_key_changes,
     "S-del": the_nodeset_is_deleted,
     "S-del-controller": the_controller_is_deleted,

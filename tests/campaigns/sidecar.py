@@ -2,7 +2,7 @@
 
 In: the StatefulSet and the ConfigMaps as they are stored. Out: one pod for each replica, and the verdicts of its
 sidecar, which the API server hands out as its log. A candidate with `REFUSED` in it is refused; every other is read by
-the small Slurm at once.
+the small Slurm as soon as its pod has it: a kubelet looks at a ConfigMap when its pod changes, or once a minute.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any
 
 from tests.campaigns.slurm_model import SlurmModel
 
-from slurm_operator.build.controller import NOTE
+from slurm_operator.build import labels
+from slurm_operator.build.controller import NOTE, PROTOCOL
 from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.plan.config import content_hash
 
 # A key that the linter knows, with a value that only a trial would find wrong.
 REFUSED = "JobSubmitPlugins=lua"
 STAGES = "ms=1 parse=0 trial=0 reconfigure=0"
+KUBELET_SECONDS = 60.0
 
 
 @dataclass
@@ -36,12 +38,20 @@ class Sidecar:
     # Whose log was read, and whether it says anything.
     readings: list[str] = field(default_factory=list)
     is_silent: bool = False
+    # How many changes of its pod the kubelet answers with what it knew before.
+    misses: int = 0
+    # Candidates of which no pod was told in time.
+    untold: list[str] = field(default_factory=list)
+    _mounted: dict[str, str] = field(default_factory=dict)
+    _pods: dict[str, str] = field(default_factory=dict)
+    _awaited: str = ""
 
     def look(self) -> None:
         """slurmctld is up: start with the last good one, then consider the candidate."""
         if self.is_silent:
             return
-        good, candidate = self._files("slurm-config"), self._files("slurm-config-candidate")
+        self._mount()
+        good, candidate = self._files("slurm-config"), self._mounted
         if not self.in_force and good:
             self._take(good)
         hash_ = content_hash(candidate) if candidate else ""
@@ -52,6 +62,32 @@ class Sidecar:
             self.lines.append(f'verdict hash={hash_} stage=refused {STAGES} reason="no job_submit.lua"')
         else:
             self._take(candidate)
+
+    def _mount(self) -> None:
+        """What a kubelet does."""
+        rows = [row.load()["metadata"] for row in self.server.store.rows("pods", "hpc")]
+        pods = {
+            each["uid"]: each["annotations"].get(labels.CONFIG_CANDIDATE, "")
+            for each in rows
+            if each.get("annotations", {}).get(labels.CONFIG_PROTOCOL) == PROTOCOL
+        }
+        there = self._files("slurm-config-candidate")
+        if pods != self._pods:
+            self._pods = pods
+            if not self.misses:
+                self._mounted = there
+            self.misses = max(self.misses - 1, 0)
+        if pods and there != self._mounted and content_hash(there) != self._awaited:
+            self._awaited = content_hash(there)
+            self.slurm.clock.call_later(KUBELET_SECONDS, self._find_by_itself)
+
+    def _find_by_itself(self) -> None:
+        there, awaited, self._awaited = self._files("slurm-config-candidate"), self._awaited, ""
+        if self._pods and there != self._mounted:
+            # One that came since then is not late yet.
+            self.untold += [awaited] if content_hash(there) == awaited else []
+            self._mounted = there
+            self.look()
 
     def _take(self, files: Mapping[str, str]) -> None:
         self.in_force = self.considered = content_hash(files)

@@ -20,7 +20,7 @@ from tests.campaigns.partition_model import PartitionModel
 from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.token import read
 from slurm_operator.slurm import hostlist
-from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.errors import SlurmTimeout, SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
@@ -480,9 +480,14 @@ class Line:
 
     model: SlurmModel
     on_call: Callable[[Sending, Callable[[], Reply]], Reply] = lambda _, go: go()
+    # Calls that are taken and never answered.
+    hangs: Callable[[Sending], bool] = lambda _: False
 
     async def send(self, sending: Sending, token: str) -> Reply:
         """One request, one reply."""
+        if self.hangs(sending):
+            await self.model.clock.sleep(sending.seconds)
+            raise SlurmTimeout(f"no answer within {sending.seconds:g} s", call=sending.label)
         if not self.model.up:
             raise SlurmUnreachable("cannot connect to slurmrestd: Connection refused", call=sending.label)
         return self.on_call(sending, lambda: self.model.answer(sending, token))

@@ -9,7 +9,7 @@ import pytest
 from tests.campaigns import campaign
 from tests.campaigns.rig import World
 
-from slurm_operator.plan import drains, partition, workers
+from slurm_operator.plan import config, drains, partition, workers
 from slurm_operator.plan import nodeset as plan
 from slurm_operator.reconcile import clusters
 from slurm_operator.slurm import policy
@@ -52,6 +52,13 @@ def test_a_foreign_drain_that_is_lifted_is_found(monkeypatch: pytest.MonkeyPatch
     wanted = campaign.sampled(6)
     result = campaign.run("R6", "S-out", lambda point: point.endswith("admin-drains") and wanted(point))
     assert any("I4" in each for each in result.violations)
+
+
+def test_a_nudge_that_dies_with_its_operator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever nudges only in the turn that writes the candidate."""
+    monkeypatch.setattr(config, "_needs_nudge", lambda _, world, wanted, *__: world.candidate != wanted)
+    result = campaign.run("R2", "S-conf")
+    assert any("no slurmctld pod was told" in each for each in result.violations)
 
 
 def test_a_partition_that_goes_before_its_jobs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

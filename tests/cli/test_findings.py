@@ -7,7 +7,8 @@ import pytest
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.cli import findings
 from slurm_operator.cli.findings import Finding
-from slurm_operator.cli.manifests import Manifest, Problem, parse
+from slurm_operator.cli.manifests import Manifest, parse
+from slurm_operator.cli.places import Problem
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
     [
         ("namespace: a", "did you mean"),
         ("- a", "must be a mapping"),
-        ("a: [", "config.yaml"),
+        ("a: [", "config.yaml:1: not valid YAML: "),
         ("leader-elect: perhaps", "perhaps"),
     ],
     ids=["a wrong name", "a list", "no YAML", "a wrong value"],
@@ -78,6 +78,31 @@ def test_a_bad_file_is_named_with_what_is_wrong(content: str, said: str, tmp_pat
     config = tmp_path / "config.yaml"
     config.write_text(content)
     result = CliRunner().invoke(main, ["run", "--config", str(config)])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("INFO", "info"), ("warn", "warning"), ("dpanic", "critical"), ("5", "debug")],
+)
+def test_levels_have_the_names_of_either_operator(text: str, level: str) -> None:
+    assert flags.level(text) == level
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--namespaces", "slurm,My_Team"], '--namespaces: "My_Team" '),
+        (["--restapi-address", "http://{svc}:{port}"], "may hold {service}, {namespace} and {port}"),
+        (["--restapi-address", "slurmrestd:6820"], "'slurmrestd:6820': a slurmrestd address is http://HOST:PORT"),
+        (["--log-level", "loud"], "unknown level 'loud'; it is one of debug, info"),
+        (["--allow-pod-features", "hostNetwrk"], "unknown feature 'hostNetwrk'; it is one of "),
+    ],
+    ids=["namespace", "placeholder", "scheme", "level", "feature"],
+)
+def test_a_wrong_word_is_told_which_there_are(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, ["run", *arguments])
     assert result.exit_code == 2
     assert said in result.output
 

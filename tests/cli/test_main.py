@@ -180,7 +180,7 @@ class TestCheck:
         assert result.exit_code == 1
         line = BROKEN.splitlines().index("  replica: 2") + 1
         assert result.stdout == f'{path}:{line}: spec.replica: unknown field; did you mean "replicas"?\n'
-        assert result.stderr == "7 documents checked: 1 errors, 0 warnings\n"
+        assert result.stderr == "7 documents checked: 1 error, 0 warnings\n"
 
     @pytest.mark.parametrize("output", ["json", "yaml"])
     def test_lists_findings_for_machines(self, run: Run, write: Write, output: str) -> None:
@@ -241,6 +241,7 @@ BAD: dict[str, str | bytes] = {
     "bomb": "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nkind: *c\n",
     "kind is a list": "apiVersion: slinky.slurm.net/v1beta1\nkind: [NodeSet]\n",
     "kind is missing": "apiVersion: slinky.slurm.net/v1beta1\n",
+    "kind of another's is missing": "apiVersion: v1\nmetadata: {name: a}\n",
     "kind is misspelt": "apiVersion: slinky.slurm.net/v1beta1\nkind: Nodeset\n",
     "version is old": "apiVersion: slinky.slurm.net/v1alpha1\nkind: NodeSet\n",
     "metadata is a list": "apiVersion: slinky.slurm.net/v1beta1\nkind: NodeSet\nmetadata: [a]\n",
@@ -265,6 +266,26 @@ def test_bad_input_is_a_finding_with_a_line(run: Run, write: Write, command: str
     assert result.exit_code == 1
     lines = [line for line in result.output.splitlines() if FINDING.match(line)]
     assert lines, result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["render", "--kind", "Gadget"], "nothing becomes a Gadget; there is: ConfigMap, ControllerRevision, "),
+        (["check", "--slurm", "banana"], "'banana' is no version of Slurm such as 25.11"),
+    ],
+    ids=["a kind that nothing becomes", "no version"],
+)
+def test_what_is_asked_wrongly_is_told_what_there_is(run: Run, write: Write, arguments: list[str], said: str) -> None:
+    result = run(*arguments, "-f", write(CLUSTER))
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+
+
+def test_a_slurm_conf_of_no_controller_is_said_to_be_none(run: Run, write: Write) -> None:
+    result = run("render", "--slurm-conf", "-f", write(KEYS))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no Controller in these files" in result.stderr
 
 
 def test_a_list_in_a_config_map_of_a_controller_is_said_once(run: Run, write: Write) -> None:

@@ -15,8 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_operator.cli import manifests
-from slurm_operator.cli.manifests import Manifest, Problem, parse, read, resolved
+from slurm_operator.cli import manifests, yaml_document
+from slurm_operator.cli.manifests import Manifest, parse, read
+from slurm_operator.cli.places import Problem
+from slurm_operator.cli.yaml_scalars import resolved
 
 
 @pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
@@ -179,7 +181,7 @@ def test_what_was_wrong_before_a_syntax_error_is_told_too() -> None:
 
 
 def test_a_flood_of_problems_is_cut() -> None:
-    assert len(problems("a: 1\n" * 100)) == manifests.MAX_PROBLEMS_PER_DOCUMENT
+    assert len(problems("a: 1\n" * 100)) == yaml_document.MAX_PROBLEMS_PER_DOCUMENT
 
 
 def test_a_file_full_of_broken_documents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +222,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 
 
 def test_more_values_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "MAX_NODES", 10)
+    monkeypatch.setattr(yaml_document, "MAX_NODES", 10)
     assert problems("a: [1, 2, 3, 4, 5, 6, 7, 8]") == ["1:26 more than 10 values in one document: split it"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import time
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +76,9 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
     await api.stop()
 
 
-async def started(path: Path, port: int) -> asyncio.subprocess.Process:
+async def started(path: Path, port: int, *more: str) -> asyncio.subprocess.Process:
     arguments = ["webhook", "--kubeconfig", str(path), f"--server-addr=127.0.0.1:{port}", "--health-addr=0"]
-    arguments += ["--cert-namespace=default", "--cert-hosts=127.0.0.1"]
+    arguments += ["--cert-namespace=default", "--cert-hosts=127.0.0.1", *more]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "slurm_operator.cli.main", *arguments, stderr=asyncio.subprocess.PIPE
     )
@@ -88,6 +90,13 @@ async def published(client: Client) -> None:
         if PUBLISHED in (found["metadata"].get("annotations") or {}):
             return
         await asyncio.sleep(0.05)
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Every sample of a program, as it is written."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = [line.rpartition(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
 
 
 async def listening(process: asyncio.subprocess.Process) -> None:
@@ -109,7 +118,8 @@ async def test_an_api_server_trusts_its_certificate_and_heeds_its_word(server: t
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}}
     await client.create(SECRETS, secret, "default")
 
-    process = await started(path, port)
+    metrics = free_port()
+    process = await started(path, port, f"--metrics-addr=127.0.0.1:{metrics}")
     try:
         await listening(process)
         await published(client)
@@ -117,6 +127,11 @@ async def test_an_api_server_trusts_its_certificate_and_heeds_its_word(server: t
         changed = {"spec": {"clusterName": "two"}}
         with pytest.raises(KubeError, match=r"spec\.clusterName"):
             await client.merge_patch(OURS["Controller"], "slurm", changed, "default")
+        told = await asyncio.to_thread(scrape, metrics)
+        assert told['slurm_operator_admission_reviews_total{kind="Controller",result="allowed"}'] == 1
+        assert told['slurm_operator_admission_reviews_total{kind="Controller",result="refused"}'] == 1
+        assert told['slurm_operator_api_requests_total{code="201",resource="secrets",verb="create"}'] == 1
+        assert 89 < (told["slurm_operator_certificate_expiry_timestamp_seconds"] - time.time()) / 86400 < 91
     finally:
         process.terminate()
         assert await process.wait() == 0

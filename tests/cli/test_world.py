@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from slurm_operator.cli.check import check
 from slurm_operator.cli.world import World, load
 
 Write = Callable[..., str]
@@ -106,3 +108,13 @@ def test_nodes_become_workers_of_daemon_mode(write: Write, metadata: str, node: 
 def test_objects_of_other_kinds_are_left_alone(write: Write) -> None:
     world = load([write("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\na: b\n")])
     assert (world.documents, world.findings, world.namespaces) == (2, [], {})
+
+
+def test_a_claim_in_the_files_is_held_against_the_controllers_that_share_it(tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / "examples" / "ha.yaml").read_text()
+    file = tmp_path / "ha.yaml"
+    file.write_text(example.replace("accessModes: [ReadWriteMany]", "accessModes: [ReadWriteOnce]"))
+    world = load((str(file),))
+    assert [str(each) for each in check(world, None) if "backup controllers need ReadWriteMany" in str(each)]
+    file.write_text(example)
+    assert not [each for each in check(load((str(file),)), None) if "backup controllers" in str(each)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.build import labels
-from slurm_operator.cli.kubectl.main import explained
+from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.cli.kubectl.view import partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
 from slurm_operator.diagnose.cluster import examine
@@ -256,6 +256,11 @@ CASES: dict[str, tuple[str, Facts, str]] = {
     "a refused registration": (
         "node/compute-0",
         cluster(slurm=with_node("IDLE+INVALID_REG", "Low RealMemory")),
+        "RegistrationRefused",
+    ),
+    "a refused registration, drained by slurmctld": (
+        "node/compute-0",
+        cluster(slurm=with_node("IDLE+DRAIN+INVALID_REG", "gres/gpu count reported lower than configured (0 < 2)")),
         "RegistrationRefused",
     ),
     "a slurmd that is silent": ("node/compute-0", cluster(slurm=with_node("DOWN*", "Not responding")), "NotResponding"),

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,14 +14,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.kube.bodies import WIDGET_CRD, WIDGETS
 from tests.kube.fault_server import FaultServer
 
 from slurm_operator.kube import kubeconfig
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.credentials import Fixed
-from slurm_operator.kube.errors import Expired
+from slurm_operator.kube.errors import AlreadyExists, Expired, NotFound
 from slurm_operator.kube.kubeconfig import Target
-from slurm_operator.kube.objects import CONFIG_MAPS, NAMESPACES
+from slurm_operator.kube.objects import CONFIG_MAPS, CRDS, NAMESPACES, RawObject, Resource
 from slurm_operator.kube.timing import Timing
 from slurm_operator.kube.transport import Limits
 
@@ -213,3 +215,16 @@ async def forgetful(
     path, forget_now = forgetful_server
     async for made in _api(path, request.node.nodeid):
         yield Forgetful(made, forget_now)
+
+
+@pytest.fixture
+async def widgets(api: Api) -> Resource[RawObject]:
+    """A custom kind with status and scale, served."""
+    with suppress(AlreadyExists):
+        await api.client.create(CRDS, WIDGET_CRD)
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(NotFound):
+                await api.client.list(WIDGETS, api.namespace)
+                return WIDGETS
+            await asyncio.sleep(0.05)

@@ -326,6 +326,28 @@ async def test_a_kind_that_cannot_be_read_yet_is_tried_again_and_told(
     assert running.names == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param([say.error(403, "Forbidden")], id="list"),
+        pytest.param([FIRST, say.error(403, "Forbidden")], id="watch"),
+    ],
+)
+async def test_a_right_that_is_taken_away_is_told_until_it_is_back(
+    running: Running, faults: FaultServer, refused: list[say.Step]
+) -> None:
+    """The API server lets an open watch go on, so the first to hear of it is the next one."""
+    told: list[str] = []
+    running.cache.on_refusal(lambda: told.append(running.cache.refusal))
+    faults.answer(FIRST, say.stream(end="abort"), *refused, *refused, FIRST, forever())
+    await running.until(lambda: len(told) == 2)
+    assert "403" in told[0]
+    # The new watch has said nothing yet, and need not.
+    assert told[1] == ""
+    assert running.cache.synced
+    assert running.names == ["a", "b"]
+
+
 async def test_a_refused_token_is_read_anew(faults: FaultServer, waits: Any, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")

@@ -61,6 +61,9 @@ class PodServer:
     queries: list[list[tuple[str, str]]] = field(default_factory=list)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        if request.headers["Accept"] != "*/*":
+            # As kube-apiserver does: what is asked for cannot be had here.
+            return web.Response(status=406)
         self.queries.append(list(request.query.items()))
         socket = web.WebSocketResponse(protocols=self.protocols)
         await socket.prepare(request)

@@ -1,18 +1,27 @@
-"""The seam: client, cache and writer run on any transport, with no socket in sight."""
+"""The seam: client, cache and writer run on any transport, with no socket in sight; and what a close leaves of one."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+import threading
 
 import pytest
+import trustme
 from tests.kube.conftest import embedded_server
+from tests.kube.fault_server import FaultServer
 from tests.kube.in_process import InProcess
 
+from slurm_operator.kube import transport
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import TimedOut
+from slurm_operator.kube.credentials import Fixed, Inline
+from slurm_operator.kube.errors import NotFound, TimedOut, Unreachable
+from slurm_operator.kube.kubeconfig import Target
 from slurm_operator.kube.objects import CONFIG_MAPS
 from slurm_operator.kube.requests import Request
+from slurm_operator.kube.transport import HttpTransport
 from slurm_operator.kube.write import Effect, Writer
 
 BODY = {
@@ -56,3 +65,53 @@ async def test_an_answer_lost_after_the_write_is_found_done_the_next_time() -> N
         again = await Writer(client).apply(BODY)
     assert again.effect is Effect.UNCHANGED
     assert asked == ["get configmaps default/a", "apply configmaps default/a", "get configmaps default/a"]
+
+
+async def test_a_closed_client_opens_no_connection_again(faults: FaultServer, client: Client) -> None:
+    await client.close()
+    with pytest.raises(Unreachable, match="the client is closed"):
+        await client.get(CONFIG_MAPS, "a", "default")
+    assert faults.seen == []
+
+
+class Deaf:
+    """A TLS server in a thread: it answers one request, then neither reads nor says goodbye."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(tls,))
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self) -> Deaf:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self, tls: ssl.SSLContext) -> None:
+        plain, _ = self._listener.accept()
+        with tls.wrap_socket(plain, server_side=True) as peer:
+            peer.recv(4096)
+            peer.sendall(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            self._done.wait(30)
+
+
+async def test_a_server_that_never_says_goodbye_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "GOODBYE_SECONDS", 0.05)
+    authority = trustme.CA()
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(serving)
+    with Deaf(serving) as server:
+        trusted = Inline(authority.cert_pem.bytes())
+        line = HttpTransport(Target(f"https://localhost:{server.port}", Fixed(""), authority=trusted))
+        client = Client(line)
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAPS, "a", "default")
+        sockets = list(line._sockets)
+        assert [each.fileno() >= 0 for each in sockets] == [True]
+        await client.close()
+        assert [each.fileno() for each in sockets] == [-1]

@@ -1,4 +1,4 @@
-"""The writer's own rules, where no whole server is needed; the rest is in `test_api_server`."""
+"""The writer's own rules, where no whole server is needed; the rest is in `test_api_server_writes`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from tests.kube.fault_server import FaultServer
 
 from slurm_operator.kube import errors
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import CONFIG_MAPS, STATEFUL_SETS, ConfigMap, ObjectMeta, OwnerReference
-from slurm_operator.kube.write import Write, Writer, is_leftover
-
-OURS = OwnerReference(uid="u", controller=True)
+from slurm_operator.kube.objects import CONFIG_MAPS
+from slurm_operator.kube.write import Write, Writer
 
 
 async def test_a_delete_without_a_uid_is_never_sent(client: Client, faults: FaultServer) -> None:
@@ -34,25 +32,22 @@ async def test_a_failed_write_is_counted_and_told_after(client: Client, faults: 
     writer = Writer(client, after=after)
     faults.answer(say.error(403, "Forbidden"))
     with pytest.raises(errors.Forbidden):
-        await writer.scale(STATEFUL_SETS, "a", 3, "ns")
-    assert told == [("scale", errors.Forbidden)]
-    assert writer.counts == {("scale", "StatefulSet"): 1}
+        await writer.patch(CONFIG_MAPS, "a", {}, "ns")
+    assert told == [("patch", errors.Forbidden)]
+    assert writer.counts == {("patch", "ConfigMap"): 1}
 
 
 async def test_a_dry_writer_marks_every_request(client: Client, faults: FaultServer) -> None:
     writer = Writer(client, dry_run=True)
-    faults.answer(*[say.json(say.config_map("a", 1))] * 6)
+    faults.answer(*[say.json(say.config_map("a", 1))] * 4)
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
     await writer.apply(body, None)
     await writer.create(body)
     await writer.patch(CONFIG_MAPS, "a", {}, "ns")
-    await writer.scale(STATEFUL_SETS, "a", 3, "ns")
     await writer.delete(CONFIG_MAPS, "a", "ns", uid="u")
-    await writer.evict("a", "ns", uid="u")
-    for seen in faults.seen[:4]:
+    for seen in faults.seen[:3]:
         assert seen.query["dryRun"] == "All"
-    assert faults.seen[4].json["dryRun"] == ["All"]
-    assert faults.seen[5].json["deleteOptions"]["dryRun"] == ["All"]
+    assert faults.seen[3].json["dryRun"] == ["All"]
 
 
 async def test_what_is_invalid_for_another_reason_stays_invalid(client: Client, faults: FaultServer) -> None:
@@ -60,26 +55,3 @@ async def test_what_is_invalid_for_another_reason_stays_invalid(client: Client, 
     faults.answer(say.error(422, "Invalid", causes=causes))
     with pytest.raises(errors.Invalid):
         await Writer(client).patch(CONFIG_MAPS, "a", {}, "ns", uid="u")
-
-
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
-    [
-        pytest.param(ObjectMeta(name="a", owner_references=(OURS,)), True, id="ours and not wanted"),
-        pytest.param(ObjectMeta(name="wanted", owner_references=(OURS,)), False, id="wanted"),
-        pytest.param(ObjectMeta(name="a"), False, id="nobody's"),
-        pytest.param(ObjectMeta(name="a", owner_references=(OwnerReference(uid="u"),)), False, id="not the controller"),
-        pytest.param(
-            ObjectMeta(name="a", owner_references=(OURS,), deletion_timestamp="2030-01-01T00:00:00Z"),
-            False,
-            id="going already",
-        ),
-    ],
-)
-def test_a_leftover_is_controlled_unwanted_and_still_there(metadata: ObjectMeta, expected: bool) -> None:
-    assert is_leftover(ConfigMap(metadata=metadata), "u", {("", "wanted")}) is expected
-
-
-def test_an_owner_without_a_uid_owns_nothing() -> None:
-    loose = ObjectMeta(name="a", owner_references=(OwnerReference(uid="", controller=True),))
-    assert is_leftover(ConfigMap(metadata=loose), "", ()) is False

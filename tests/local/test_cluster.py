@@ -12,7 +12,7 @@ import yaml
 
 from slurm_operator.cli.local_view import as_text
 from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import NAMESPACES, PODS
+from slurm_operator.kube.objects import NAMESPACES, PODS, SECRETS
 from slurm_operator.local import cluster
 from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
@@ -60,6 +60,12 @@ async def test_kinds_that_only_the_server_knows_are_applied(home: Home) -> None:
 async def test_a_kind_that_nobody_knows_is_named(home: Home) -> None:
     with pytest.raises(LocalError, match=r"Gadget x: .*local mode serves no such kind"):
         await cluster.apply(home, [{"apiVersion": "acme/v1", "kind": "Gadget", "metadata": {"name": "x"}}])
+
+
+async def test_an_object_that_says_no_namespace_is_in_the_default_one(home: Home) -> None:
+    await cluster.apply(home, [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}])
+    async with client_of(home) as client:
+        assert (await client.get(SECRETS, "key", "default")).metadata.namespace == "default"
 
 
 async def test_a_refused_object_is_named_with_the_servers_reason(home: Home) -> None:

@@ -27,7 +27,7 @@ def test_a_cluster_that_is_not_there_is_said_to_be_missing(tmp_path: Path, comma
 
 
 def test_a_reset_of_nothing_is_well(tmp_path: Path) -> None:
-    assert local("reset", "--data", str(tmp_path / "none")) == (0, "There is no cluster 'demo'.\n")
+    assert local("reset", "--data", str(tmp_path / "none")) == (0, f"There is no cluster in {tmp_path / 'none'}.\n")
 
 
 def test_without_root_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +43,24 @@ def test_a_manifest_that_cannot_be_read_stops_before_anything_is_made(tmp_path: 
     code, said = local("up", "--data", str(tmp_path / "new"), "-f", str(tmp_path / "bad.yaml"))
     assert code == 1
     assert "bad.yaml:1" in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: NodeSet\nmetadata: {name: a}\n", "bad.yaml:1: apiVersion: is required"),
+        ("apiVersion: v1\nmetadata: {name: a}\n", "bad.yaml:1: kind: is required"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: [a]\n", "bad.yaml:3: metadata.name: is required"),
+        ("apiVersion: v1\nkind: List\nitems:\n- {kind: 5}\n", "bad.yaml:4: kind: is required, and is text"),
+    ],
+    ids=["no version", "no kind", "no name", "in a list"],
+)
+def test_what_no_server_could_be_asked_about_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    code, output = local("up", "--data", str(tmp_path / "new"), "-f", str(tmp_path / "bad.yaml"))
+    assert code == 1
+    assert said in output
     assert not (tmp_path / "new").exists()
 
 

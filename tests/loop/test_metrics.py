@@ -5,8 +5,9 @@ from __future__ import annotations
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from slurm_operator import __version__
 from slurm_operator.loop.clock import VirtualClock
-from slurm_operator.loop.metrics import Metrics, catalogue
+from slurm_operator.loop.metrics import CERTIFICATE_EXPIRY, CONDITION, CONDITION_CHANGED, WORKERS, Metrics, catalogue
 from slurm_operator.loop.queue import Queue
 
 
@@ -39,6 +40,11 @@ def used() -> Metrics:
     metrics.api_request("watch", "pods", "200", None)
     metrics.slurm_request("GET", "/nodes", "timeout", 10.0)
     metrics.config_applied("live", 0.3)
+    metrics.watch(CONDITION, lambda: [(("Token", "a", "ci", "Ready", "False", "KeyChanged"), 1.0)])
+    metrics.watch(CONDITION_CHANGED, lambda: [(("Token", "a", "ci", "Ready"), 12.0)])
+    metrics.watch(WORKERS, lambda: [(("a", "compute", "idle"), 3.0)])
+    metrics.watch(CERTIFICATE_EXPIRY, lambda: [((), 99.0)])
+    metrics.reviewed("Partition", "refused", 0.002)
     metrics.loop_stalled()
     return metrics
 
@@ -58,6 +64,13 @@ def test_what_is_reported_is_what_is_scraped() -> None:
         at("slurm_operator_slurm_requests_total", "GET", "/nodes", "timeout"): 1,
         at("slurm_operator_slurm_request_seconds_bucket", "GET", "/nodes", "10.0"): 1,
         at("slurm_operator_config_apply_seconds_sum", "live"): 0.3,
+        at("slurm_operator_condition", "Token", "a", "ci", "Ready", "False", "KeyChanged"): 1,
+        at("slurm_operator_condition_changed_timestamp_seconds", "Token", "a", "ci", "Ready"): 12,
+        at("slurm_operator_workers", "a", "compute", "idle"): 3,
+        at("slurm_operator_certificate_expiry_timestamp_seconds"): 99,
+        at("slurm_operator_admission_reviews_total", "Partition", "refused"): 1,
+        at("slurm_operator_admission_review_seconds_count", "Partition"): 1,
+        at("slurm_operator_build_info", __version__): 1,
         at("slurm_operator_leader"): 1,
         at("slurm_operator_loop_stalls_total"): 1,
     }

@@ -15,11 +15,7 @@ from slurm_operator.loop.watches import (
     Listener,
     SourceSet,
     Watch,
-    to_any_of,
-    to_itself,
-    to_label,
     to_owner,
-    to_referrers,
 )
 
 GROUP = "slinky.slurm.net"
@@ -117,35 +113,6 @@ def test_an_owner_that_does_not_control_can_be_asked_for() -> None:
 def test_the_core_group_has_no_name() -> None:
     obj = thing("p", Owner("Secret", "key", api_version="v1"))
     assert names(to_owner("", "Secret")(obj)) == ["slurm/key"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ({"instance": "gpu", "component": "slurmd"}, ["slurm/gpu"]),
-        ({"instance": "gpu", "component": "other"}, []),
-        ({"component": "slurmd"}, []),
-        ({"instance": "", "component": "slurmd"}, []),
-        ({}, []),
-    ],
-    ids=["named", "another component", "no name", "empty name", "no labels"],
-)
-def test_a_label_names_an_object_of_the_same_namespace(labels: dict[str, str], expected: list[str]) -> None:
-    mapping = to_label("instance", also=lambda found: found.get("component") == "slurmd")
-    assert names(mapping(Thing(Meta("p", labels=labels)))) == expected
-
-
-def test_an_index_names_those_who_refer_to_an_object() -> None:
-    index = {("slurm", "key"): [thing("controller-a"), thing("controller-b")]}
-    mapping = to_referrers(lambda namespace, name: index.get((namespace, name), []))
-    assert names(mapping(thing("key"))) == ["slurm/controller-a", "slurm/controller-b"]
-    assert names(mapping(thing("other"))) == []
-
-
-def test_several_mappings_name_each_key_once() -> None:
-    mapping = to_any_of(to_itself, to_label("instance"))
-    assert names(mapping(thing("a", instance="a"))) == ["slurm/a"]
-    assert names(mapping(thing("a", instance="b"))) == ["slurm/a", "slurm/b"]
 
 
 @pytest.mark.parametrize(

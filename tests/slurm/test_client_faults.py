@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -165,9 +166,32 @@ async def test_a_recent_answer_saves_the_ping(client: SlurmClient, replay: Repla
     pings = replay.seen.count("GET /ping")
     await client.nodes()
     assert replay.seen.count("GET /ping") == pings
-    clock[0] += 1.1
+    clock[0] += 6.1
     await client.nodes()
     assert replay.seen.count("GET /ping") == pings + 1
+
+
+async def test_whoever_looks_every_five_seconds_pings_twice_a_minute(
+    client: SlurmClient, replay: Replay, clock: list[float]
+) -> None:
+    replay.on("GET /nodes", "nodes")
+    await client.nodes()
+    pings = replay.seen.count("GET /ping")
+    for _ in range(12):
+        clock[0] += 5.0
+        await client.nodes()
+    assert replay.seen.count("GET /ping") == pings + 2
+
+
+async def test_a_change_goes_out_right_after_a_ping(client: SlurmClient, replay: Replay, clock: list[float]) -> None:
+    replay.on("GET /nodes", "nodes")
+    await client.nodes()
+    clock[0] += 1.1
+    await client.nodes()
+    before = len(replay.seen)
+    with suppress(SlurmError):
+        await client.reconfigure()
+    assert replay.seen[before - 1 : before + 2] == ["GET /nodes", "GET /ping", "GET /reconfigure"]
 
 
 async def test_an_upgraded_server_is_spoken_to_in_its_new_version(
@@ -178,7 +202,7 @@ async def test_an_upgraded_server_is_spoken_to_in_its_new_version(
     assert await client.version() == "v0.0.42"
     replay.release = "26.05"
     replay.on("GET /ping", "ping")
-    clock[0] += 2
+    clock[0] += 31
     assert await client.version() == "v0.0.45"
 
 

@@ -1,22 +1,23 @@
 """The admission server's own certificates: made, renewed with overlap, never a minute without a valid chain.
 
-In: what is held in a Secret, what is published to the API server, the time. Out: the next step, as data. Carried out
-by `rotation.py`. Each certificate has a CA of its own, whose key is thrown away once it has signed: there is nothing
-to steal, and renewing one is renewing both. The order keeps every API server able to trust what it meets: publish the
-next CA beside the present one, wait until all have seen it, serve the next certificate, wait, drop the old CA.
+In: what is held in a Secret, what is published to the API server, the time. Out: the next step, as data. Carried out by
+`rotation.py`; `issue` also makes the certificate of the metrics server (`cli/serving.py`). Each certificate has a CA of
+its own, whose key is thrown away once it has signed: there is nothing to steal, and renewing one is renewing both. The
+order keeps every API server able to trust what it meets: publish the next CA beside the present one, wait until all
+have seen it, serve the next certificate, wait, drop the old CA.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from slurm_operator import pki
 
 LIFE = timedelta(days=90)
 RENEW_BEFORE = timedelta(days=30)
@@ -173,58 +174,23 @@ def expiry(certificate: bytes) -> datetime:
 def issue(hosts: Iterable[str], now: datetime, life: timedelta = LIFE) -> Pair:
     """A certificate for these names, and the CA that vouches for it."""
     start = (now - BACKDATE).astimezone(UTC)
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name, wanted = _name("slurm-operator admission CA"), list(hosts)
+    ca_key, key = pki.new_key(), pki.new_key()
+    ca_name = pki.subject("slurm-operator admission CA")
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
     ca = (
-        _builder(ca_name, ca_name, ca_key, start, now + life)
+        pki.unsigned(ca_name, ca_name, ca_key.public_key(), start, now + life)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    names = x509.SubjectAlternativeName([_alternative(host) for host in wanted])
+    name = pki.subject("slurm-operator admission")
     leaf = (
-        _builder(ca_name, _name("slurm-operator admission"), key, start, now + life)
+        pki.unsigned(name, ca_name, key.public_key(), start, now + life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(names, critical=False)
+        .add_extension(pki.hosts(hosts), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    return Pair(_pem(ca), _pem(leaf), _key_pem(key))
-
-
-def _builder(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey, start: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .issuer_name(issuer)
-        .subject_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _alternative(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return Pair(pki.pem(ca), pki.pem(leaf), pki.key_pem(key))

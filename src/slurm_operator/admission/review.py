@@ -1,6 +1,6 @@
 """One AdmissionReview answered: allowed, with warnings, or refused with every finding.
 
-In: the body of a request, and a way to see a namespace. Out: a code and a body, always; nothing in a request can make
+In: the body of a request, and a way to see a namespace. Out: an `Answer`, always; nothing in a request can make
 it raise. Called by `server.py`. What is not ours is let through: this server is never in the way of anything else.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -69,21 +69,31 @@ class Verdict:
         return not errors(self.problems)
 
 
-def answer(body: bytes, refs_of: RefsOf) -> tuple[int, bytes]:
-    """The HTTP code and body that answer a request."""
+class Answer(NamedTuple):
+    """The HTTP code and body that answer a request, and in one word what was said."""
+
+    code: int
+    body: bytes
+    result: Literal["allowed", "refused", "malformed", "failed"]
+
+
+def answer(body: bytes, refs_of: RefsOf) -> Answer:
+    """What is said to a request."""
     try:
         review = msgspec.json.decode(body, type=Review)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return 400, _text(f"not an AdmissionReview: {error}")
+        return Answer(400, _text(f"not an AdmissionReview: {error}"), "malformed")
     if review.api_version not in VERSIONS or review.kind != "AdmissionReview" or review.request is None:
-        return 400, _text(f"not an AdmissionReview with a request in {' or '.join(VERSIONS)}")
+        return Answer(400, _text(f"not an AdmissionReview with a request in {' or '.join(VERSIONS)}"), "malformed")
     try:
         verdict = judge(review.request, refs_of)
+        result: Literal["allowed", "refused", "failed"] = "allowed" if verdict.allowed else "refused"
     except Exception:
         # A fault of ours refuses what it was asked about, and says whose fault it is.
         log.exception("the rules failed on %s", review.request.kind.kind)
         verdict = Verdict([FieldProblem((), "the rules of slurm-operator failed on it; see the log of its webhook")])
-    return 200, _response(review, review.request.uid, verdict)
+        result = "failed"
+    return Answer(200, _response(review, review.request.uid, verdict), result)
 
 
 def judge(asked: Question, refs_of: RefsOf) -> Verdict:
@@ -94,17 +104,19 @@ def judge(asked: Question, refs_of: RefsOf) -> Verdict:
     if old is not None and old.get("spec") == new.get("spec"):
         # Labels and finalizers may always change: what is wrong must still be let go.
         return Verdict()
-    decoded = decode(_placed(new, asked.namespace))
+    decoded = decode(_placed(new, asked.namespace), served=True)
     if decoded.resource is None:
         return Verdict(decoded.problems)
     before = _before(old, asked.namespace)
+    if type(before) is not type(decoded.resource):
+        before = None
     found = rules.check(decoded.resource, before, refs_of(asked.namespace))
     return Verdict([*decoded.problems, *found])
 
 
 def _before(old: Mapping[str, Any] | None, namespace: str) -> Resource | None:
     # What an older release let in may be unreadable; then there is nothing to compare with.
-    return decode(_placed(old, namespace)).resource if old is not None else None
+    return decode(_placed(old, namespace), served=True).resource if old is not None else None
 
 
 def _placed(raw: Mapping[str, Any], namespace: str) -> dict[str, Any]:

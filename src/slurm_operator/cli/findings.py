@@ -1,7 +1,7 @@
 """Findings as the command line shows them: file, line, field, what is wrong.
 
 In: problems of the reader, the validator, the rules and the linter. Out: one flat form, printed as `path:line: message`
-or as JSON. Used by `cli/check.py` and `cli/render.py`.
+or as JSON. Used by every command that reads manifests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from slurm_operator.api.problem import FieldProblem, Severity, format_path
-from slurm_operator.cli.manifests import Manifest, Problem
+from slurm_operator.cli.manifests import Manifest
+from slurm_operator.cli.places import Problem
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,3 +71,8 @@ def title(value: dict[str, Any]) -> str:
 def errors(findings: Iterable[Finding]) -> int:
     """How many findings are errors."""
     return sum(finding.severity == "error" for finding in findings)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

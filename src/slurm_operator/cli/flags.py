@@ -16,12 +16,15 @@ import yaml
 
 from slurm_operator.api.pod_features import FEATURES
 from slurm_operator.api.problem import did_you_mean
+from slurm_operator.api.text import dns_label
+from slurm_operator.slurm.conf_values import parse_version
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CONTEXT: dict[str, Any] = {"auto_envvar_prefix": "SLURM_OPERATOR"}
 # The library that the Go operator logs with calls them so.
 LEVELS = {"panic": "critical", "dpanic": "critical", "fatal": "critical", "warn": "warning"}
+OWN_LEVELS = ("debug", "info", "warning", "error", "critical")
 KINDS = ("accounting", "controller", "loginset", "nodeset", "partition", "restapi", "token")
 
 
@@ -99,7 +102,12 @@ def from_file(context: click.Context, parameter: click.Parameter, path: Path | N
         return
     try:
         content = yaml.safe_load(path.read_text()) or {}
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        said = getattr(error, "problem", None) or "unreadable"
+        raise click.BadParameter(f"{path}{line}: not valid YAML: {said}", context, parameter) from error
+    except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: {error}", context, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"{path}: must be a mapping of flag names to values", context, parameter)
@@ -121,6 +129,14 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def namespaces(text: str) -> tuple[str, ...]:
+    """The namespaces to watch; one that cannot exist would be waited for without end."""
+    for name in (found := names(text)):
+        if problem := dns_label(name):
+            raise click.BadParameter(f"--namespaces: {problem}")
+    return found
+
+
 def address(text: str, flag: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `0`, which is off."""
     if text == "0":
@@ -129,6 +145,24 @@ def address(text: str, flag: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
         raise click.BadParameter(f"{flag}: {text!r} is not an address; write :8080, 127.0.0.1:8080 or 0")
     return _host(host.strip("[]"), flag), int(port)
+
+
+def restapi_address(text: str) -> str:
+    """How slurmrestd is reached, with a place for what differs between clusters."""
+    from slurm_operator.slurm.errors import SlurmRejected
+    from slurm_operator.slurm.transport import Endpoint
+
+    try:
+        made = text.format(service="service", namespace="namespace", port=6820)
+    except (LookupError, ValueError, AttributeError) as error:
+        raise click.BadParameter(
+            f"--restapi-address: {text!r} may hold {{service}}, {{namespace}} and {{port}}, and no other braces"
+        ) from error
+    try:
+        Endpoint.parse(made)
+    except SlurmRejected as error:
+        raise click.BadParameter(f"--restapi-address: {text!r}: {error}") from error
+    return text
 
 
 def _host(host: str, flag: str) -> str:
@@ -149,14 +183,24 @@ def pod_features(text: str) -> frozenset[str] | None:
         return None
     for name in chosen:
         if name not in FEATURES:
-            known = (*FEATURES, "all")
-            raise click.BadParameter(f"--allow-pod-features: unknown feature {name!r}{did_you_mean(name, known)}")
+            known = ", ".join((*FEATURES, "all"))
+            raise click.BadParameter(f"--allow-pod-features: unknown feature {name!r}; it is one of {known}")
     return frozenset(chosen)
 
 
 def level(text: str) -> str:
-    """A level of the log by the name that either operator has for it."""
-    return LEVELS.get(text.lower(), text)
+    """A level of the log by the name that either operator has for it; numbers are how much the Go operator debugs."""
+    name = "debug" if text.isdecimal() else LEVELS.get(text.lower(), text.lower())
+    if name not in OWN_LEVELS:
+        raise click.BadParameter(f"--log-level: unknown level {text!r}; it is one of {', '.join(OWN_LEVELS)}")
+    return name
+
+
+def slurm_version(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A version of Slurm as people write it."""
+    if text is not None and parse_version(text) is None:
+        raise click.BadParameter(f"{text!r} is no version of Slurm such as 25.11", context, parameter)
+    return text
 
 
 def workers_of(values: Mapping[str, Any]) -> dict[str, int]:

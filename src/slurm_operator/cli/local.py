@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from slurm_operator.cli.manifests import Manifest
+    from slurm_operator.cli.places import Problem
     from slurm_operator.local.cluster import Health
     from slurm_operator.local.home import Home
 
@@ -116,15 +118,29 @@ def up(
 
 
 def _manifests(paths: tuple[str, ...]) -> list[dict[str, Any]]:
-    from slurm_operator.cli.manifests import Problem, read
+    from slurm_operator.cli.manifests import read
+    from slurm_operator.cli.places import Problem
     from slurm_operator.local.home import LocalError
 
     found = list(read(paths)) if paths else []
-    problems = [item for item in found if isinstance(item, Problem)]
+    problems = [problem for item in found for problem in ([item] if isinstance(item, Problem) else _misshapen(item))]
     if problems:
         raise LocalError("\n".join(str(problem) for problem in problems))
-    objects = [item.value for item in found if not isinstance(item, Problem)]
-    return [each for item in objects for each in (item["items"] if item.get("kind") == "List" else [item])]
+    return [item.value for item in found if not isinstance(item, Problem)]
+
+
+def _misshapen(item: Manifest) -> Iterator[Problem]:
+    """What an API server could not even be asked about."""
+    from slurm_operator.api.problem import format_path
+    from slurm_operator.cli.places import Problem
+
+    for path in (("apiVersion",), ("kind",), ("metadata", "name")):
+        value: Any = item.value
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if not isinstance(value, str) or not value:
+            place = item.places.at(path)
+            yield Problem(item.source, place.line, place.column, f"{format_path(path)}: is required, and is text")
 
 
 @contextmanager
@@ -161,8 +177,8 @@ def reset(name: str, data: Path | None) -> None:
     from slurm_operator.local.image.progress import show
 
     with show() as progress:
-        was = cluster.reset(_home(name, data), progress)
-    click.echo(f"Nothing is left of the cluster {name!r}." if was else f"There is no cluster {name!r}.", err=True)
+        was = cluster.reset(home := _home(name, data), progress)
+    click.echo(f"{'Nothing is left of the cluster' if was else 'There is no cluster'} in {home.data}.", err=True)
 
 
 @local.command()

@@ -50,6 +50,9 @@ def render(paths: tuple[str, ...], kinds: tuple[str, ...], slurm_conf: bool, out
 
     world = load(paths)
     result = rendering.render(world)
+    found = [*world.findings, *result.findings]
+    if not found and (nothing := rendering.nothing_to_show(result, kinds, slurm_conf)):
+        raise click.ClickException(nothing)
     if slurm_conf:
         _print_slurm_confs(result.slurm_confs)
     elif output == "json":
@@ -57,7 +60,7 @@ def render(paths: tuple[str, ...], kinds: tuple[str, ...], slurm_conf: bool, out
     else:
         for text in rendering.as_yaml(result.of_kinds(kinds), () if kinds else result.notes):
             click.echo(text, nl=False)
-    _finish([*world.findings, *result.findings])
+    _finish(found)
 
 
 def _print_slurm_confs(confs: dict[str, str]) -> None:
@@ -71,7 +74,11 @@ def _print_slurm_confs(confs: dict[str, str]) -> None:
 @FILES
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option(
-    "--slurm", "version", metavar="VERSION", help="Slurm version, such as 25.11; told from images by default."
+    "--slurm",
+    "version",
+    metavar="VERSION",
+    callback=flags.slurm_version,
+    help="Slurm version, such as 25.11; told from images by default.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def check(paths: tuple[str, ...], strict: bool, version: str | None, output: str) -> None:
@@ -96,10 +103,11 @@ def _print_findings(found: list[Finding]) -> None:
 
 
 def _summary(documents: int, found: list[Finding]) -> str:
-    from slurm_operator.cli.findings import errors
+    from slurm_operator.cli.findings import counted, errors
 
     wrong = errors(found)
-    return f"{documents} documents checked: {wrong} errors, {len(found) - wrong} warnings"
+    warnings = counted(len(found) - wrong, "warning")
+    return f"{counted(documents, 'document')} checked: {counted(wrong, 'error')}, {warnings}"
 
 
 def _print_data(data: object, output: str) -> None:
@@ -146,7 +154,7 @@ def run(**given: Any) -> None:
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],
-        namespaces=flags.names(given["namespaces"]),
+        namespaces=flags.namespaces(given["namespaces"]),
         leader_elect=given["leader_elect"],
         leader_elect_namespace=given["leader_elect_namespace"],
         propagated_node_conditions=flags.names(given["propagated_node_conditions"]),
@@ -156,7 +164,7 @@ def run(**given: Any) -> None:
         allowed_pod_features=flags.pod_features(given["allow_pod_features"]),
         profile=flags.address(given["profile_addr"], "--profile-addr") if given["profile"] else ("", 0),
         workers=flags.workers_of(given),
-        restapi_address=given["restapi_address"],
+        restapi_address=flags.restapi_address(given["restapi_address"]),
     )
     sys.exit(run_operator(settings))
 
@@ -193,7 +201,7 @@ def webhook(**given: Any) -> None:
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],
-        namespaces=flags.names(given["namespaces"]),
+        namespaces=flags.namespaces(given["namespaces"]),
         health=flags.address(given["health_addr"], "--health-addr"),
         metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
         metrics_secure=given["metrics_secure"],

@@ -48,6 +48,16 @@ class Rendered:
         return [each for source, each in self.objects if not wanted or {source.lower(), each["kind"].lower()} & wanted]
 
 
+def nothing_to_show(result: Rendered, kinds: Iterable[str], slurm_conf: bool) -> str:
+    """Why there is nothing of what was asked for; empty when there is something."""
+    if slurm_conf:
+        return "" if result.slurm_confs else "there is no Controller in these files, so there is no slurm.conf"
+    if not kinds or result.of_kinds(kinds):
+        return ""
+    there = sorted({each["kind"] for _, each in result.objects})
+    return f"nothing becomes a {' or '.join(kinds)}; there is: {', '.join(there) or 'nothing'}"
+
+
 def render(world: World) -> Rendered:
     """Build everything that can be built."""
     result = Rendered()

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from slurm_operator.cli import serving
 from slurm_operator.errors import OperatorError
-from slurm_operator.kube import kubeconfig
+from slurm_operator.kube import kubeconfig, rights
 from slurm_operator.kube.client import Client
+from slurm_operator.kube.missing_right import MissingRight
+from slurm_operator.kube.rights import Scope
+from slurm_operator.kube.self_review import needed
 from slurm_operator.loop.clock import SystemClock
 from slurm_operator.loop.health import health_app, stuck_workers
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.run import Ending
-from slurm_operator.reconcile.operator import Operator, assemble
+from slurm_operator.reconcile.clusters import over_http
+from slurm_operator.reconcile.measured import kube_calls, slurm_calls
+from slurm_operator.reconcile.operator import Operator, Outside, assemble
 from slurm_operator.settings import Settings, cluster_domain
 
 log = logging.getLogger(__name__)
@@ -44,10 +51,22 @@ async def _run(settings: Settings) -> Ending:
     settings = replace(settings, leader_elect_namespace=settings.leader_elect_namespace or target.namespace)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client.to(target))
-        operator = assemble(client, settings, clock, metrics)
+        client.report = kube_calls(metrics)
+        connect = partial(over_http, observe=slurm_calls(metrics))
+        operator = assemble(client, settings, clock, metrics, Outside(connect=connect))
+        serving.watch_loop(stack, metrics)
+        serving.watch_rights(stack, client, metrics, _rights(settings))
         await _serve(stack, settings, operator, metrics)
         log.info("watching %s", ", ".join(settings.namespaces) or "every namespace")
         return await operator.run()
+
+
+def _rights(settings: Settings) -> Iterator[MissingRight]:
+    """What the operator needs with these settings."""
+    scopes = {Scope.NAMESPACES, Scope.CLUSTER}
+    scopes |= {Scope.OWN} if settings.leader_elect else set()
+    scopes |= {Scope.METRICS} if settings.metrics_secure else set()
+    return needed(rights.OPERATOR, scopes, settings.namespaces, settings.leader_elect_namespace)
 
 
 async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, metrics: Metrics) -> None:

@@ -5,20 +5,26 @@ In: settings. Out: listening servers, closed with the stack that they were put o
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import tempfile
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from slurm_operator.admission import certificates
+from slurm_operator.kube import self_review
 from slurm_operator.kube.access_review import may_get
-from slurm_operator.kube.client import Client
-from slurm_operator.loop.health import Authorize, debug_app, metrics_app, serve
-from slurm_operator.loop.metrics import Metrics
+from slurm_operator.kube.client import Call, Client
+from slurm_operator.kube.denials import Denials
+from slurm_operator.kube.missing_right import MissingRight
+from slurm_operator.loop.health import Authorize, Watchdog, debug_app, metrics_app, serve
+from slurm_operator.loop.metrics import MISSING_RIGHT, Metrics
 from slurm_operator.settings import Settings
 
 
@@ -34,6 +40,34 @@ async def start(
         await _listen(stack, app, settings.metrics, _own_certificate() if secure else None)
     if settings.profile[1]:
         await _listen(stack, debug_app(), settings.profile)
+
+
+def watch_loop(stack: AsyncExitStack, metrics: Metrics) -> None:
+    """Log and count what holds the event loop up, until the stack closes."""
+    _beside(stack, Watchdog(metrics=metrics).run(), "watchdog")
+
+
+def watch_rights(stack: AsyncExitStack, client: Client, metrics: Metrics, wanted: Iterable[MissingRight]) -> None:
+    """Log and count rights that are missing: those that are wanted, and those that somebody was refused."""
+    denials, before = Denials(), client.report
+
+    def report(call: Call) -> None:
+        before(call)
+        denials.note(call)
+
+    client.report = report
+    metrics.watch(MISSING_RIGHT, denials.samples)
+    _beside(stack, self_review.keep_looking(client, tuple(wanted), denials, asyncio.sleep), "rights")
+
+
+def _beside(stack: AsyncExitStack, work: Coroutine[Any, Any, None], name: str) -> None:
+    task = asyncio.create_task(work, name=name)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)
 
 
 async def _listen(

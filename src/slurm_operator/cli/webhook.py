@@ -10,26 +10,32 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.admission.certificates import Held, hosts_of
+import msgspec
+
+from slurm_operator.admission.certificates import Held, expiry, hosts_of
 from slurm_operator.admission.rotation import Rotation
 from slurm_operator.admission.server import admission_app
 from slurm_operator.cli import serving
 from slurm_operator.cli.run import RESOLV_CONF
 from slurm_operator.errors import OperatorError
-from slurm_operator.kube import kubeconfig
+from slurm_operator.kube import kubeconfig, rights
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.client import Client
+from slurm_operator.kube.missing_right import MissingRight
 from slurm_operator.kube.objects import CLAIMS, CONFIG_MAPS, RawObject
+from slurm_operator.kube.rights import Scope
+from slurm_operator.kube.self_review import needed
 from slurm_operator.kube.write import Writer
 from slurm_operator.loop.clock import Clock, SystemClock
 from slurm_operator.loop.health import health_app, serve
-from slurm_operator.loop.metrics import Metrics
+from slurm_operator.loop.metrics import CERTIFICATE_EXPIRY, Metrics, Sample
+from slurm_operator.reconcile.measured import kube_calls
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.settings import Settings, cluster_domain
@@ -52,6 +58,26 @@ class Certificates:
     hosts: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class Served:
+    """The certificate that is served now, if there is one yet."""
+
+    context: ssl.SSLContext
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    certificate: bytes = b""
+
+    def take(self, certificate: bytes, key: bytes) -> None:
+        """Serve this one from now on."""
+        serving.load(self.context, certificate, key)
+        self.certificate = certificate
+        self.ready.set()
+
+    def expiry(self) -> Iterator[Sample]:
+        """When it ends, for whoever scrapes."""
+        if self.certificate:
+            yield (), expiry(self.certificate).timestamp()
+
+
 def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certificates) -> int:
     """Run until asked to stop."""
     if certificates.folder:
@@ -68,23 +94,29 @@ def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certif
 
 
 async def _run(settings: Settings, place: tuple[str, int], certificates: Certificates) -> None:
-    clock = SystemClock()
+    clock, metrics, stop = SystemClock(), Metrics(), _asked_to_stop()
     target = kubeconfig.find(path=settings.kubeconfig, context=settings.context)
     domain = cluster_domain(RESOLV_CONF.read_text()) if RESOLV_CONF.is_file() else settings.cluster_domain
     chosen = replace(certificates, namespace=certificates.namespace or target.namespace)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client.to(target))
+        client.report = kube_calls(metrics)
+        serving.watch_loop(stack, metrics)
+        serving.watch_rights(stack, client, metrics, _rights(settings, chosen))
         observer = _observer(client, settings, domain)
-        context, ready = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), asyncio.Event()
+        served = Served(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
+        metrics.watch(CERTIFICATE_EXPIRY, served.expiry)
         tasks = [asyncio.create_task(cache.run()) for cache in _caches(observer)]
-        tasks.append(asyncio.create_task(_certify(context, ready, chosen, domain, client, clock)))
+        tasks.append(asyncio.create_task(_certify(served, chosen, domain, client, clock)))
         stack.push_async_callback(_cancel, tasks)
-        await _serve(stack, settings, observer, client, ready)
-        await _until(tasks, ready.wait())
-        server = await serve(admission_app(observer.refs), *place, tls=context)
+        await _serve(stack, settings, observer, client, served.ready, metrics)
+        await _until(tasks, _either(served.ready, stop))
+        if stop.is_set():
+            return
+        server = await serve(admission_app(observer.refs, metrics.reviewed), *place, tls=served.context)
         stack.push_async_callback(server.close)
         log.info("admission server listens on %s:%d", *place)
-        await _until(tasks, _asked_to_stop())
+        await _until(tasks, stop.wait())
 
 
 async def _until(tasks: list[asyncio.Task[None]], event: Coroutine[Any, Any, object]) -> None:
@@ -96,31 +128,53 @@ async def _until(tasks: list[asyncio.Task[None]], event: Coroutine[Any, Any, obj
         task.result()
 
 
-async def _asked_to_stop() -> None:
+async def _either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    await _cancel(waiting)
+
+
+def _asked_to_stop() -> asyncio.Event:
+    """Set when the process is asked to stop, from its very start on: it may wait long for a right."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+    return stop
 
 
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _serve(
-    stack: AsyncExitStack, settings: Settings, observer: Observer, client: Client, ready: asyncio.Event
+    stack: AsyncExitStack,
+    settings: Settings,
+    observer: Observer,
+    client: Client,
+    ready: asyncio.Event,
+    metrics: Metrics,
 ) -> None:
     def uncertified() -> str | None:
         return None if ready.is_set() else "there is no certificate yet"
 
     def unsynced() -> str | None:
-        names = [cache.resource.plural for cache in _caches(observer) if not cache.synced]
-        return ", ".join(names) or None
+        waiting = [cache for cache in _caches(observer) if not cache.synced]
+        return ", ".join(cache.refusal or cache.resource.plural for cache in waiting) or None
 
     health = health_app(healthy={}, ready={"caches": unsynced, "certificate": uncertified})
-    await serving.start(stack, settings, health, Metrics(), client)
+    await serving.start(stack, settings, health, metrics, client)
+
+
+def _rights(settings: Settings, chosen: Certificates) -> Iterator[MissingRight]:
+    """What the admission server needs with these settings; one whose certificate is given writes nothing."""
+    scopes = {Scope.NAMESPACES}
+    scopes |= set() if chosen.folder else {Scope.OWN, Scope.CLUSTER}
+    scopes |= {Scope.METRICS} if settings.metrics_secure else set()
+    names = {"<certificate>": chosen.secret, "<configuration>": chosen.configuration}
+    for right in needed(rights.WEBHOOK, scopes, settings.namespaces, chosen.namespace):
+        yield msgspec.structs.replace(right, name=names.get(right.name, right.name))
 
 
 def _observer(client: Client, settings: Settings, domain: str) -> Observer:
@@ -140,32 +194,28 @@ def _caches(observer: Observer) -> Iterator[Cache[RawObject]]:
         yield from caches
 
 
-async def _certify(
-    context: ssl.SSLContext, ready: asyncio.Event, chosen: Certificates, domain: str, client: Client, clock: Clock
-) -> None:
+async def _certify(served: Served, chosen: Certificates, domain: str, client: Client, clock: Clock) -> None:
     if chosen.folder:
-        await _follow(Path(chosen.folder), context, ready, clock)
+        await _follow(Path(chosen.folder), served, clock)
         return
 
     def take(held: Held) -> None:
-        serving.load(context, held.certificate, held.key)
-        ready.set()
+        served.take(held.certificate, held.key)
 
     hosts = (*hosts_of(chosen.service, chosen.namespace, domain), *chosen.hosts)
     writer = Writer(client)
     await Rotation(writer, clock, chosen.namespace, chosen.secret, chosen.configuration, hosts, take).run()
 
 
-async def _follow(folder: Path, context: ssl.SSLContext, ready: asyncio.Event, clock: Clock) -> None:
+async def _follow(folder: Path, served: Served, clock: Clock) -> None:
     """Serve what is in the folder, also after somebody else has renewed it."""
-    served: tuple[bytes, bytes] | None = None
+    last: tuple[bytes, bytes] | None = None
     while True:
         try:
             found = ((folder / "tls.crt").read_bytes(), (folder / "tls.key").read_bytes())
-            if found != served:
-                serving.load(context, *found)
-                served = found
-                ready.set()
+            if found != last:
+                served.take(*found)
+                last = found
         except (OSError, ssl.SSLError) as error:
             log.warning("the certificate in %s stays as it was: %s", folder, error)
         await clock.sleep(FOLLOW)

@@ -1,7 +1,7 @@
 """Files as a world: which resources there are, and what each namespace holds for them to refer to.
 
 In: manifests. Out: typed resources with their places, one `Refs` for each namespace, and what could not be read. Used
-by `cli/render.py` and `cli/check.py`; no cluster is asked.
+by `render`, `check` and `kubectl slurm plan`; no cluster is asked here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.cli import findings
 from slurm_operator.cli.findings import Finding
-from slurm_operator.cli.manifests import Manifest, Problem, read
+from slurm_operator.cli.manifests import Manifest, read
+from slurm_operator.cli.places import Problem
 
 DEFAULT_NAMESPACE = "default"
 
@@ -48,6 +49,7 @@ class Namespace:
     resources: dict[tuple[str, str], Loaded] = field(default_factory=dict)
     config_maps: dict[str, Manifest] = field(default_factory=dict)
     secrets: dict[str, Manifest] = field(default_factory=dict)
+    claims: dict[str, Manifest] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class World:
             served=frozenset(_served(by_kind[RestApi])),
             config_maps={name: dict(text_data(manifest.value)) for name, manifest in here.config_maps.items()},
             secrets={name: dict(_secret_data(manifest.value)) for name, manifest in here.secrets.items()},
+            claims={name: access_modes(manifest.value) for name, manifest in here.claims.items()},
             kubernetes_nodes=len(self.nodes),
         )
 
@@ -109,13 +112,18 @@ def load(paths: Iterable[str], stdin: BinaryIO | None = None) -> World:
 def _add(world: World, manifest: Manifest) -> None:
     value = manifest.value
     kind = value.get("kind")
-    if kind is not None and not isinstance(kind, str):
-        problem = FieldProblem(("kind",), f"must be a string, not {shown(kind)}")
+    if kind is None and "apiVersion" not in value:
+        return  # values of a chart, say, that lie beside the manifests
+    if not isinstance(kind, str):
+        problem = FieldProblem(("kind",), "is required" if kind is None else f"must be a string, not {shown(kind)}")
         world.findings.append(findings.of_field(manifest, problem, "InvalidField"))
     elif str(value.get("apiVersion", "")).partition("/")[0] == GROUP or kind in BY_NAME:
         _add_resource(world, manifest)
     elif kind in ("ConfigMap", "Secret"):
         _add_data(world, manifest)
+    elif kind == "PersistentVolumeClaim":
+        namespace, name = _key(value)
+        world.namespaces.setdefault(namespace, Namespace()).claims[name] = manifest
     elif kind == "Node":
         world.nodes.append(_worker(value))
 
@@ -173,6 +181,13 @@ def text_data(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     data = value.get("data")
     if isinstance(data, Mapping):
         yield from ((str(key), text) for key, text in data.items() if isinstance(text, str))
+
+
+def access_modes(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a PersistentVolumeClaim allows."""
+    spec = value.get("spec")
+    modes = spec.get("accessModes") if isinstance(spec, Mapping) else None
+    return tuple(str(mode) for mode in modes) if isinstance(modes, list) else ()
 
 
 def _secret_data(value: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:

@@ -61,12 +61,17 @@ def _refs(facts: Facts) -> Refs:
         nodesets=tuple(_typed(facts, NodeSet)),
         partitions=tuple(_typed(facts, Partition)),
         config_maps={name: item.get("data") or {} for name, item in facts.objects.get("ConfigMap", {}).items()},
+        claims={name: _modes(item) for name, item in facts.objects.get("PersistentVolumeClaim", {}).items()},
         kubernetes_nodes=len(facts.every("Node")),
     )
 
 
+def _modes(claim: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple((claim.get("spec") or {}).get("accessModes") or ())
+
+
 def _typed(facts: Facts, kind: type[R]) -> list[R]:
-    decoded = (decode(raw).resource for raw in facts.every(kind.__name__))
+    decoded = (decode(raw, served=True).readable for raw in facts.every(kind.__name__))
     return [each for each in decoded if isinstance(each, kind)]
 
 
@@ -141,7 +146,7 @@ BUILDERS: dict[str, Any] = {
 
 def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs) -> Iterator[Effect]:
     kind = type(new).__name__
-    old = decode(facts.objects[kind][new.name]).resource
+    old = decode(facts.objects[kind][new.name], served=True).resource
     if kind not in BUILDERS or old is None:
         return
     was, becomes = _templates(BUILDERS[kind](old, before)), _templates(BUILDERS[kind](new, after))

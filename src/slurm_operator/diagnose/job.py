@@ -55,6 +55,8 @@ def why(facts: Facts, name: str) -> Answer:
     for cluster, slurm in facts.slurm.items():
         if isinstance(slurm, Silence):
             return nodes.silent(facts, cluster, slurm)
+    if not facts.slurm:
+        return nodes.silent(facts, "", Silence("there is none"))
     return Unseen(
         f"Slurm does not remember a job {name}; accounting may",
         f"kubectl slurm -n {facts.namespace} shell -- sacct -j {name}",

@@ -5,6 +5,8 @@ In: facts and the name of a Slurm node, or of its pod. Out: an answer.
 
 from __future__ import annotations
 
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
@@ -15,7 +17,6 @@ from slurm_operator.diagnose.facts import (
     Slurm,
     SlurmNode,
     annotation_of,
-    condition_of,
     controller_of,
     host_of,
     label_of,
@@ -62,6 +63,13 @@ def _cluster(facts: Facts, host: str, pod: Object | None) -> tuple[str, Slurm | 
 
 def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
     """Why a cluster cannot be asked."""
+    if facts.get("Controller", cluster) is None:
+        named = f"Controller {cluster!r}" if cluster else "Controller"
+        return Cause(
+            "ReferenceNotFound",
+            f"there is no {named} in namespace {facts.namespace}, so there is no Slurm to ask",
+            f"kubectl get {BY_NAME['Controller'].plural}.{GROUP} -A",
+        )
     for pod in facts.pods_of(labels.CONTROLLER, cluster):
         broken = pods.why(facts, name_of(pod))
         if broken is not None:
@@ -91,14 +99,15 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
 
 
 def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Answer:
-    if "DRAIN" in node.states:
-        return _drained(facts, node, pod)
     if "INVALID_REG" in node.states:
+        # slurmctld drains such a node by itself; a resume would not last.
         return Cause(
             "RegistrationRefused",
             f"slurmctld refuses what {node.name} registered: {node.reason or 'no reason is given'}",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {node.name}",
         )
+    if "DRAIN" in node.states:
+        return _drained(facts, node, pod)
     if node.states & {"DOWN", "NOT_RESPONDING", "FAIL"}:
         return _down(facts, node, pod)
     return Fine(f"node {node.name} is {'+'.join(sorted(node.states)).lower()} and takes jobs")
@@ -153,8 +162,3 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
 def _cordoned(pod: Object) -> bool:
     keys = (labels.POD_CORDON, labels.OLD_POD_CORDON)
     return any(annotation_of(pod, key) == "true" for key in keys)
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether a pod is ready."""
-    return (condition_of(pod, "Ready") or {}).get("status") == "True"

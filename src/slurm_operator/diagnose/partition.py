@@ -5,7 +5,6 @@ In: facts and the name of a Partition, or of a partition in Slurm. Out: an answe
 
 from __future__ import annotations
 
-from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
@@ -15,10 +14,8 @@ from slurm_operator.diagnose.facts import (
     Slurm,
     SlurmPartition,
     controller_of,
-    host_of,
     name_of,
     spec_of,
-    status_of,
 )
 
 ALL = "ALL"
@@ -120,13 +117,3 @@ def _empty(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
         f"partition {found.name} has no nodes: no worker of {', '.join(names) or 'its NodeSet'} has registered",
         f"kubectl slurm -n {facts.namespace} status",
     )
-
-
-def workers_of(facts: Facts, nodeset: str) -> list[str]:
-    """The Slurm names of a NodeSet's workers."""
-    return [host_of(pod) for pod in facts.pods_of(labels.WORKER, nodeset)]
-
-
-def drift_of(partition: Object) -> list[dict[str, object]]:
-    """What somebody has changed by hand, as the operator saw it."""
-    return [dict(each) for each in status_of(partition).get("drift") or ()]

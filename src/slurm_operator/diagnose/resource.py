@@ -100,7 +100,7 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
         "OperatorAbsent",
         f"the operator {said}: it does not run, or does not watch namespace {facts.namespace}",
         "kubectl get pods -A -l app.kubernetes.io/name=slurm-operator",
-        (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen}",),
+        (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen or 'none'}",),
     )
 
 

@@ -75,6 +75,7 @@ class Cache(Generic[T]):
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _fresh_at: float | None = None
     _listeners: list[Listener[T]] = field(default_factory=list)
+    _refusal_listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._store = Store(self.indexes)
@@ -88,8 +89,11 @@ class Cache(Generic[T]):
 
     @property
     def refusal(self) -> str:
-        """Why the server does not let us read the first list; empty when it has, or something else is wrong."""
-        return str(self.last_error) if not self.synced and isinstance(self.last_error, Forbidden) else ""
+        """Why the server does not let us read on; empty when it does, or something else is wrong.
+
+        A right that is taken away is noticed when the running watch has ended: until then what is here is true.
+        """
+        return str(self.last_error) if isinstance(self.last_error, Forbidden) else ""
 
     @property
     def resource_version(self) -> str:
@@ -120,6 +124,10 @@ class Cache(Generic[T]):
         self._listeners.append(listener)
         for item in self._store.items():
             self._tell(listener, None, item)
+
+    def on_refusal(self, listener: Callable[[], None]) -> None:
+        """Call `listener()` whenever the server begins or ceases to refuse."""
+        self._refusal_listeners.append(listener)
 
     async def wait_synced(self) -> None:
         """Wait for the first whole list."""
@@ -154,7 +162,8 @@ class Cache(Generic[T]):
         except Exception as error:
             # A bug of ours, or of an index function: the state may be half written, so start over.
             log.exception("cache of %s: unexpected failure", self.resource.plural)
-            self.last_error, self._version = error, ""
+            self._set_error(error)
+            self._version = ""
         return 0.0
 
     async def step(self) -> None:
@@ -172,7 +181,19 @@ class Cache(Generic[T]):
         self._suspect = True
         if str(error) != str(self.last_error):
             log.warning("cache of %s: %s", self.resource.plural, error)
-        self.last_error = error
+        self._set_error(error)
+
+    def _set_error(self, error: Exception | None) -> None:
+        before, self.last_error = self.refusal, error
+        if bool(before) != bool(self.refusal):
+            for listener in self._refusal_listeners:
+                listener()
+
+    def _opened(self) -> None:
+        """A watch that begins shows that reading is allowed; its first event may be minutes away."""
+        if self.refusal:
+            log.info("cache of %s: reading is allowed again", self.resource.plural)
+            self._set_error(None)
 
     async def _relist(self) -> None:
         with nullcontext() if self.synced else self.collector.paused():
@@ -214,13 +235,14 @@ class Cache(Generic[T]):
             label_selector=self.label_selector,
             field_selector=self.field_selector,
             seconds=round(low + (high - low) * self.timing.random()),
+            opened=self._opened,
         )
         async with aclosing(events):
             async for event in events:
                 self._take(event)
         # The server ended it in good order, so all it had is here.
         self._fresh_at = self.timing.monotonic()
-        self.last_error = None
+        self._set_error(None)
 
     def _take(self, event: WatchEvent[T]) -> None:
         match event:
@@ -260,7 +282,7 @@ class Cache(Generic[T]):
     def _seen(self, resource_version: str) -> None:
         self._version = resource_version or self._version
         self._fresh_at = self.timing.monotonic()
-        self.last_error = None
+        self._set_error(None)
         self._moved.set()
 
     def _report(self, changes: Iterable[Change[T]]) -> None:

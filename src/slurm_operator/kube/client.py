@@ -1,7 +1,8 @@
 """The API client: one method per verb, typed answers, typed errors, bounded waits.
 
-In: a resource descriptor, names and plain dictionaries. Out: slim Structs. `cache` reads through it, `write` is the
-only one that writes through it. `requests` builds, `transport` sends, `decode` reads; what is left is when to resend:
+In: a resource descriptor, names and plain dictionaries. Out: slim Structs. `cache` reads through it and `write` writes
+through it; Leases, access reviews and local mode's stand-in for a kubelet go straight. `requests` builds, `transport`
+sends, `decode` reads; what is left is when to resend:
 
 * reads again after any failure to answer, 429, 500, 503 and 504;
 * applies, versioned puts and deletes by uid only when the server cannot have acted: never sent, or 429 or 503;
@@ -33,6 +34,7 @@ from slurm_operator.kube.decode import (
 from slurm_operator.kube.errors import (
     BadAnswer,
     Expired,
+    Forbidden,
     KubeError,
     NotFound,
     ServerError,
@@ -44,6 +46,7 @@ from slurm_operator.kube.errors import (
     from_status,
 )
 from slurm_operator.kube.kubeconfig import Target
+from slurm_operator.kube.missing_right import MissingRight
 from slurm_operator.kube.objects import PODS, Resource, Scale, T
 from slurm_operator.kube.remote import Ran, run
 from slurm_operator.kube.requests import DeleteOptions, LogOptions, Repeat, Request, Selection, WriteOptions
@@ -71,6 +74,8 @@ class Call:
     request: Request
     code: int
     seconds: float
+    # The right that it took and that is not there.
+    denied: MissingRight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,10 @@ class Listing(Generic[T]):
 
 
 def _no_report(_: Call) -> None:
+    return None
+
+
+def _nobody() -> None:
     return None
 
 
@@ -173,15 +182,17 @@ class Client:
         resource_version: str,
         seconds: int = 240,
         silence: float | None = None,
+        opened: Callable[[], None] = _nobody,
         **selection: Unpack[Selection],
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events after a resourceVersion, until the server ends the watch or it fails; never tried again here.
 
-        `silence` bounds the wait for the next byte; by default a little over the whole watch.
+        `silence` bounds the wait for the next byte, by default a little over the whole watch; `opened` is called once
+        the server has agreed to it, which may be long before there is an event.
         """
         request = requests.watch(resource, namespace, resource_version=resource_version, seconds=seconds, **selection)
         request = msgspec.structs.replace(request, seconds=seconds + 15.0 if silence is None else silence)
-        async with aclosing(self._lines(request, "application/json")) as lines:
+        async with aclosing(self._lines(request, "application/json", opened=opened)) as lines:
             async for line in lines:
                 yield decode_event(line, resource, request.what)
 
@@ -221,6 +232,14 @@ class Client:
         """Create one object."""
         return await self._object(requests.create(resource, namespace, body, **options), resource.type)
 
+    async def make(
+        self, resource: Resource[Any], body: Mapping[str, Any], namespace: str = "", **options: Unpack[WriteOptions]
+    ) -> None:
+        """Create one object and do not read it: a server that can sends no more than its metadata back."""
+        request = requests.create(resource, namespace, body, **options)
+        request = msgspec.structs.replace(request, accept=requests.METADATA_ONLY)
+        decode_status(await self.send(request), request.what)
+
     async def replace(
         self,
         resource: Resource[T],
@@ -256,17 +275,6 @@ class Client:
     ) -> T:
         """Merge a patch; a resourceVersion in it makes it conditional."""
         return await self._object(requests.patch(resource, namespace, name, patch, **options), resource.type)
-
-    async def json_patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        operations: Sequence[Mapping[str, Any]],
-        namespace: str = "",
-        **options: Unpack[WriteOptions],
-    ) -> T:
-        """Run patch operations; a failed `test` is an `Invalid`."""
-        return await self._object(requests.patch(resource, namespace, name, operations, **options), resource.type)
 
     async def scale(
         self, resource: Resource[Any], name: str, replicas: int, namespace: str = "", *, dry_run: bool = False
@@ -321,31 +329,44 @@ class Client:
         return max(asked, backoff.next())
 
     async def _send_once(self, request: Request) -> bytes:
-        started, code = self.timing.monotonic(), 0
+        started, code, denied = self.timing.monotonic(), 0, None
         try:
             async with self.transport.open(request) as answer:
                 code = answer.code
                 body = await answer.read()
-                _check(answer, body, request.what, "application/json")
+                _check(answer, body, request, "application/json")
                 return body
+        except Forbidden as error:
+            denied = error.right
+            raise
         finally:
-            self.report(Call(request, code, self.timing.monotonic() - started))
+            self.report(Call(request, code, self.timing.monotonic() - started, denied))
 
-    async def _lines(self, request: Request, content_type: str, *, whole: bool = True) -> AsyncGenerator[bytes, None]:
-        started, code = self.timing.monotonic(), 0
+    async def _lines(
+        self, request: Request, content_type: str, *, whole: bool = True, opened: Callable[[], None] = _nobody
+    ) -> AsyncGenerator[bytes, None]:
+        """A stream is reported when it begins: what it shows, that it was allowed, is known by then."""
+        started, code, denied, begun = self.timing.monotonic(), 0, None, False
         try:
             async with self.transport.open(request) as answer:
                 code = answer.code
                 body = b"" if _is_success(code) else await answer.read()
-                _check(answer, body, request.what, content_type)
+                _check(answer, body, request, content_type)
+                begun = True
+                self.report(Call(request, code, self.timing.monotonic() - started))
+                opened()
                 async with aclosing(split_lines(answer.chunks(), request.what, whole=whole)) as lines:
                     async for line in lines:
                         yield line
         except Unauthorized:
             self.transport.refused()
             raise
+        except Forbidden as error:
+            denied = error.right
+            raise
         finally:
-            self.report(Call(request, code, self.timing.monotonic() - started))
+            if not begun:
+                self.report(Call(request, code, self.timing.monotonic() - started, denied))
 
 
 def _joined(pages: Sequence[Page[T]]) -> Listing[T]:
@@ -369,12 +390,13 @@ def _is_success(code: int) -> bool:
     return 200 <= code < 300
 
 
-def _check(answer: Answer, body: bytes, what: str, content_type: str) -> None:
+def _check(answer: Answer, body: bytes, request: Request, content_type: str) -> None:
     if not _is_success(answer.code):
-        raise from_status(answer.code, body, what, _retry_after(answer.headers))
+        after = _retry_after(answer.headers)
+        raise from_status(answer.code, body, request.what, after, sent=request.body)
     got = answer.headers.get("Content-Type", "")
     if content_type and got.partition(";")[0].strip() != content_type:
-        raise BadAnswer(f"{what}: the answer is {got or 'untyped'}, not {content_type}")
+        raise BadAnswer(f"{request.what}: the answer is {got or 'untyped'}, not {content_type}")
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

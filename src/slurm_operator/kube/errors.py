@@ -21,7 +21,7 @@
         │   └── Invalid   422    `causes` name the fields
         └── KubeconfigInvalid    the kubeconfig cannot be used; says which file and what to do
 
-`transport` raises the ones without a status, `from_status` makes the others; `client` is the only caller of both.
+`transport` and `credentials` raise the ones without a status, `from_status` makes the others for `client` and `decode`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from typing import ClassVar
 import msgspec
 
 from slurm_operator.errors import OperatorError, Retryable, Terminal
+from slurm_operator.kube import missing_right
+from slurm_operator.kube.missing_right import MissingRight
 
 MESSAGE_LIMIT = 256
 
@@ -121,9 +123,10 @@ class Unauthorized(KubeError, Retryable):
 
 
 class Forbidden(KubeError, Retryable):
-    """A role, quota or admission rule says no."""
+    """A role, quota or admission rule says no; `right` is what is missing where it was a role."""
 
     reason: ClassVar[str] = "Forbidden"
+    right: MissingRight | None = None
 
 
 class NotFound(KubeError, Retryable):
@@ -227,13 +230,20 @@ def class_for(code: int, reason: str = "") -> type[KubeError]:
     return ServerError if code >= 500 else BadAnswer
 
 
-def from_status(code: int, body: bytes, what: str, retry_after: float | None = None) -> KubeError:
-    """Turn a failed answer into its error; a body that is no Status is quoted instead."""
+def from_status(code: int, body: bytes, what: str, retry_after: float | None = None, *, sent: bytes = b"") -> KubeError:
+    """Turn a failed answer into its error; a body that is no Status is quoted instead. `sent` is what was refused."""
     status = _decode_status(code, body)
     if retry_after is None and status.details is not None and status.details.retry_after_seconds > 0:
         retry_after = float(status.details.retry_after_seconds)
     message = status.message or status.reason or "no explanation"
-    return class_for(code, status.reason)(f"{what}: {code} {message}", status=status, retry_after=retry_after)
+    kind = class_for(code, status.reason)
+    right = missing_right.read(message, sent) if kind is Forbidden else None
+    if right is None:
+        return kind(f"{what}: {code} {message}", status=status, retry_after=retry_after)
+    # The command comes first, for a long message is cut at its end.
+    denied = Forbidden(f'"{right.can_i}" says no ({what})', status=status, retry_after=retry_after)
+    denied.right = right
+    return denied
 
 
 def _decode_status(code: int, body: bytes) -> Status:

@@ -195,7 +195,9 @@ def load(
     merged = merge(paths)
     name = context or merged.current_context
     if not name:
-        raise KubeconfigInvalid(f"no current-context in {_names(paths)}: name one")
+        raise KubeconfigInvalid(
+            f"no current-context in {_names(paths)}: name one with --context; there is {_known(merged.contexts)}"
+        )
     chosen = merged.contexts.get(name)
     if chosen is None:
         raise KubeconfigInvalid(f"no context {name!r} in {_names(paths)}; there is {_known(merged.contexts)}")
@@ -230,7 +232,9 @@ def merge(paths: Iterable[Path]) -> Merged:
         for context in config.contexts or ():
             contexts.setdefault(context.name, context.context)
     if not files:
-        raise KubeconfigInvalid(f"no kubeconfig: {_names(paths)} does not exist")
+        raise KubeconfigInvalid(
+            f"no kubeconfig: {_names(paths)} does not exist; name one with --kubeconfig or KUBECONFIG"
+        )
     return Merged(current, clusters, users, contexts, tuple(files))
 
 
@@ -245,7 +249,7 @@ def _parse(path: Path) -> Kubeconfig:
         line = f":{where.line + 1}" if where is not None else ""
         raise KubeconfigInvalid(f"{path}{line}: not YAML") from error
     except msgspec.ValidationError as error:
-        raise KubeconfigInvalid(f"{path}: {error}") from error
+        raise KubeconfigInvalid(f"{path}: not a kubeconfig: {error}") from error
 
 
 S = TypeVar("S")

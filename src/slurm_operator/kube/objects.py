@@ -44,19 +44,6 @@ class ObjectMeta(Slim, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Metadata(Protocol):
-    """What a cache and a writer need of any object's metadata."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def resource_version(self) -> str: ...
-
-
 class KubeObject(Protocol):
     """Anything with metadata: the views below, and the custom resources of `api`."""
 

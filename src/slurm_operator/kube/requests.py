@@ -1,13 +1,14 @@
 """Every request to the API server, built without sending it.
 
 In: a resource descriptor and what to do with it. Out: a frozen `Request`, which says of itself whether repeating it
-is harmless. `client` is the only caller and `transport` the only sender.
+is harmless. `client` and `remote` call it, `transport` sends what comes out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
@@ -16,9 +17,10 @@ import msgspec
 from slurm_operator.kube.objects import Resource
 
 JSON = "application/json"
+# For what nobody reads: the object without spec and status, from a server that can.
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1, {JSON}"
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 Query = tuple[tuple[str, str], ...]
 
@@ -64,6 +66,7 @@ def path_of(resource: Resource[Any], namespace: str = "", name: str = "", subres
     return "/" + "/".join(_segment(part) for part in parts)
 
 
+@lru_cache(maxsize=4096)
 def _segment(text: str) -> str:
     if text in {".", ".."}:
         raise ValueError(f"{text!r} is not a name")
@@ -271,14 +274,9 @@ def apply(
 
 
 def patch(
-    resource: Resource[Any],
-    namespace: str,
-    name: str,
-    body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    **options: Unpack[WriteOptions],
+    resource: Resource[Any], namespace: str, name: str, body: Mapping[str, Any], **options: Unpack[WriteOptions]
 ) -> Request:
-    """Patch one object: a mapping is merged (RFC 7386), a sequence is run as operations (RFC 6902)."""
-    merge = isinstance(body, Mapping)
+    """Merge a patch into one object (RFC 7386)."""
     return _object(
         "PATCH",
         resource,
@@ -287,8 +285,8 @@ def patch(
         options.get("subresource", ""),
         repeat=Repeat.NEVER,
         query=_write_query(options),
-        content_type=MERGE_PATCH if merge else JSON_PATCH,
-        body=body if merge else list(body),
+        content_type=MERGE_PATCH,
+        body=body,
         verb="patch",
     )
 
@@ -362,4 +360,6 @@ def run_in_pod(
     query += [("container", container)] if container else []
     query += [("stdin", "true")] if stdin else []
     query += [("stdout", "true"), ("stderr", "true")]
-    return _object("GET", pods, namespace, name, "exec", repeat=Repeat.NEVER, query=tuple(query), verb="exec")
+    request = _object("GET", pods, namespace, name, "exec", repeat=Repeat.NEVER, query=tuple(query), verb="exec")
+    # There is no JSON to be had here: asked for it, an API server answers 406.
+    return msgspec.structs.replace(request, accept="*/*")

@@ -8,13 +8,15 @@ same protocol.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import aiohttp
 from multidict import CIMultiDict
@@ -27,6 +29,7 @@ from slurm_operator.kube.kubeconfig import Target
 from slurm_operator.kube.requests import Request
 
 BODY_LIMIT = 512 * 1024 * 1024
+GOODBYE_SECONDS = 1.0
 
 
 class Answer(Protocol):
@@ -153,14 +156,16 @@ class HttpTransport:
     target: Target
     limits: Limits = field(default_factory=Limits)
     _session: aiohttp.ClientSession | None = None
+    _closed: bool = False
     _gate: asyncio.Semaphore | None = None
     _tls: tuple[tuple[object, ...], ssl.SSLContext] | None = None
+    _sockets: WeakSet[socket.socket] = field(default_factory=WeakSet)
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Answer]:
         """Send a request and translate whatever goes wrong until the context is left."""
-        session = self._open_session()
         options = await self._options()
+        session = self._open_session(request.what)
         with _translated(request.what):
             async with (
                 _NO_GATE if request.stream else self._ready_gate(),
@@ -179,8 +184,8 @@ class HttpTransport:
     @asynccontextmanager
     async def connect(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[Socket]:
         """Open a websocket."""
-        session = self._open_session()
         options = await self._options()
+        session = self._open_session(request.what)
         with _translated(request.what):
             async with session.ws_connect(
                 self._url(request),
@@ -197,23 +202,31 @@ class HttpTransport:
         self.target.credentials.refused()
 
     async def close(self) -> None:
-        """Close every connection, and let the event loop see them closed."""
+        """Close every connection, for good, and let the event loop see them closed."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
             self._session = None
-            # A transport lets go of its socket one turn of the loop after it was closed; the loop may end before.
-            await asyncio.sleep(0)
+            await _let_go(self._sockets)
 
-    def _open_session(self) -> aiohttp.ClientSession:
+    def _open_session(self, what: str) -> aiohttp.ClientSession:
+        if self._closed:
+            # A task that outlives its client must not open connections that nobody would close.
+            raise Unreachable(f"{what}: the client is closed", sent=False)
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, socket_factory=_keepalive_socket, ttl_dns_cache=30),
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, ttl_dns_cache=30),
                 read_bufsize=256 * 1024,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             # aiohttp would silently send a DELETE or PUT twice over a stale connection.
             self._session._retry_connection = False
         return self._session
+
+    def _socket(self, info: Any) -> socket.socket:
+        made = _keepalive_socket(info)
+        self._sockets.add(made)
+        return made
 
     def _ready_gate(self) -> asyncio.Semaphore:
         if self._gate is None:
@@ -304,7 +317,7 @@ def translate(error: BaseException, what: str) -> Exception | None:
         case aiohttp.ConnectionTimeoutError():
             return TimedOut(f"{what}: no connection in time", sent=False)
         case aiohttp.ClientConnectorError():
-            return Unreachable(said, sent=False)
+            return Unreachable(f"{what}: {_unconnected(error)}", sent=False)
         case aiohttp.InvalidURL():
             return KubeconfigInvalid(said)
         case TimeoutError():
@@ -316,6 +329,33 @@ def translate(error: BaseException, what: str) -> Exception | None:
         case aiohttp.ClientError() | OSError():
             return Unreachable(said, sent=True)
     return None
+
+
+def _unconnected(error: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection, without the inner life of the library."""
+    place = f"{error.host}:{error.port}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return f"the certificate of {place} is not trusted: {why}"
+    why = error.os_error.strerror or str(error.os_error)
+    if why.startswith("Connect call failed") and error.os_error.errno:
+        why = os.strerror(error.os_error.errno)  # asyncio puts the address, known here, over the system's own words
+    return f"cannot connect to {place}: {why}"
+
+
+async def _let_go(sockets: Collection[socket.socket]) -> None:
+    """Wait until every socket is closed, for TLS says goodbye in the background and the event loop may end before."""
+    await asyncio.sleep(0)
+    until = asyncio.get_running_loop().time() + GOODBYE_SECONDS
+    while left := [each for each in sockets if each.fileno() >= 0]:
+        if asyncio.get_running_loop().time() >= until:
+            for each in left:
+                # The transport sees the end of the stream, and waits for nobody's goodbye any more.
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(0.01)
+            return
+        await asyncio.sleep(0.005)
 
 
 def _keepalive_socket(info: Any) -> socket.socket:

@@ -1,7 +1,8 @@
 """The one place where this program writes to Kubernetes; only the Lease that fences it is written apart.
 
 In: objects as the builders made them, and what the caches showed. Out: requests, and only those that change something.
-`reconcile/execute` is the only caller besides `events`. Two hooks see every write: crash tests stop the program in
+In the operator `reconcile/execute` is the only caller besides `events`; the admission server's certificates, `kubectl
+slurm` and the parts of local mode write through it too. Two hooks see every write: crash tests stop the program in
 them, leadership fences in `before`, audit counts in `after`.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar, Unpack
@@ -19,9 +20,9 @@ import msgspec
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.compare import Difference, differences
 from slurm_operator.kube.errors import Conflict, Invalid, NotFound
-from slurm_operator.kube.objects import BUILT_IN, KubeObject, RawObject, Resource, Scale, by_kind, resource_of
+from slurm_operator.kube.objects import BUILT_IN, RawObject, Resource, by_kind, resource_of
 from slurm_operator.kube.requests import DeleteOptions
-from slurm_operator.kube.store import Key, key_of
+from slurm_operator.kube.store import Key
 
 FIELD_MANAGER: Final = "slurm-operator"
 
@@ -129,6 +130,18 @@ class Writer:
             ),
         )
 
+    async def make(self, desired: Mapping[str, Any]) -> None:
+        """Create an object of a computed name without reading the answer; `AlreadyExists` when it is there."""
+        resource = resource_of(desired, self._known)
+        namespace, name = _place(desired)
+        write = Write("create", resource, namespace, name, body=desired)
+        await self._do(
+            write,
+            lambda: self.client.make(
+                resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
+            ),
+        )
+
     async def patch(
         self,
         resource: Resource[Any],
@@ -151,19 +164,6 @@ class Writer:
                 raise Conflict(str(error), status=error.status) from error
             raise
 
-    async def scale(self, resource: Resource[Any], name: str, replicas: int, namespace: str = "") -> Scale:
-        """Set the number of replicas."""
-        write = Write("scale", resource, namespace, name, "scale", replicas)
-        return await self._do(
-            write, lambda: self.client.scale(resource, name, replicas, namespace, dry_run=self.dry_run)
-        )
-
-    async def evict(self, name: str, namespace: str, *, uid: str) -> None:
-        """Ask a pod to go, disruption budgets permitting."""
-        pods = self._known["v1", "Pod"]
-        write = Write("evict", pods, namespace, name, "eviction", uid)
-        await self._do(write, lambda: self.client.evict(name, namespace, uid=uid, dry_run=self.dry_run))
-
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = "", **options: Unpack[DeleteOptions]
     ) -> bool:
@@ -178,17 +178,6 @@ class Writer:
         except NotFound:
             return False
         return True
-
-    async def prune(
-        self, resource: Resource[Any], owner_uid: str, wanted: Container[Key], live: Iterable[KubeObject]
-    ) -> tuple[Key, ...]:
-        """Delete what that owner controls and nobody wants any more. Call it after all applies."""
-        gone = [item for item in live if is_leftover(item, owner_uid, wanted)]
-        for item in gone:
-            await self.delete(
-                resource, item.metadata.name, item.metadata.namespace, uid=item.metadata.uid, propagation="Background"
-            )
-        return tuple(key_of(item) for item in gone)
 
     async def _do(self, write: Write, send: Callable[[], Awaitable[R]]) -> R:
         await self.before(write)
@@ -244,13 +233,6 @@ class Writer:
             self._learnt[_identity(desired, subresource)] = (_digest(desired), found)
         else:
             self._learnt.pop(_identity(desired, subresource), None)
-
-
-def is_leftover(item: KubeObject, owner_uid: str, wanted: Container[Key]) -> bool:
-    """Whether an object is controlled by that owner, not wanted, and not going already."""
-    owners = item.metadata.owner_references
-    ours = any(owner.uid == owner_uid and owner.controller for owner in owners)
-    return bool(owner_uid) and ours and key_of(item) not in wanted and not item.metadata.deletion_timestamp
 
 
 def _place(desired: Mapping[str, Any]) -> Key:

@@ -21,7 +21,18 @@ from slurm_operator.build import images, labels
 from slurm_operator.kube import requests
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.objects import CLAIMS, DEPLOYMENTS, NAMESPACES, NODES, PODS, STATEFUL_SETS, RawObject, Resource
+from slurm_operator.kube.objects import (
+    CLAIMS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    RawObject,
+    Resource,
+    by_kind,
+    resource_of,
+)
 from slurm_operator.kube.write import Effect, Writer
 from slurm_operator.local import machine, stopping, supervisor
 from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalError
@@ -36,6 +47,7 @@ from slurm_operator.reconcile.resources import ALL, OURS
 
 Json = Mapping[str, Any]
 MANAGER = "slurm-operator-local"
+DEFAULT_NAMESPACE = "default"
 START_SECONDS = 30.0
 READY_SECONDS = 300.0
 LOOK_SECONDS = 0.25
@@ -144,9 +156,9 @@ async def apply(home: Home, objects: Sequence[Json]) -> dict[str, int]:
 
 
 async def _apply_one(writer: Writer, item: Json) -> Effect:
-    title = f"{item.get('kind')} {(item.get('metadata') or {}).get('name')}"
+    title = f"{item['kind']} {item['metadata']['name']}"
     try:
-        return (await writer.apply(encoded(item))).effect
+        return (await writer.apply(in_namespace(encoded(item), writer.resources))).effect
     except KeyError as error:
         raise LocalError(f"{title}: {error.args[0]}; local mode serves no such kind") from error
     except KubeError as error:
@@ -172,7 +184,7 @@ def with_images(objects: Sequence[Json], version: str) -> list[Json]:
 def _with_image(item: Json, version: str) -> Json:
     name = _CONTAINERS.get(str(item.get("kind")))
     spec = item.get("spec") or {}
-    container = (spec.get(name) or {}) if name else {}
+    container = (spec.get(name) or {}) if name and isinstance(spec, Mapping) else None
     if name is None or not isinstance(container, Mapping) or container.get("image"):
         return item
     image = f"{images.REPOSITORY}/{name}:{version}"
@@ -186,6 +198,14 @@ def encoded(item: Json) -> Json:
     plain = {key: b64encode(str(text).encode()).decode() for key, text in item["stringData"].items()}
     rest = {key: value for key, value in item.items() if key != "stringData"}
     return {**rest, "data": {**(item.get("data") or {}), **plain}}
+
+
+def in_namespace(item: Json, known: Sequence[Resource[Any]]) -> Json:
+    """An object that says no namespace is in the one that kubectl would put it in."""
+    metadata = item["metadata"]
+    if metadata.get("namespace") or not resource_of(item, by_kind(tuple(known))).namespaced:
+        return item
+    return {**item, "metadata": {**metadata, "namespace": DEFAULT_NAMESPACE}}
 
 
 _FIRST = ("CustomResourceDefinition", "Namespace", "StorageClass", "ServiceAccount", "Secret", "ConfigMap")

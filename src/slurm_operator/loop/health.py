@@ -15,6 +15,7 @@ import asyncio
 import collections
 import ipaddress
 import logging
+import os
 import ssl
 import sys
 import threading
@@ -26,6 +27,8 @@ from typing import Protocol
 
 from aiohttp import web
 
+from slurm_operator.errors import Terminal
+from slurm_operator.loop import closing
 from slurm_operator.loop.clock import Clock, SystemClock
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.queue import Key
@@ -272,6 +275,10 @@ def _place(frame: FrameType) -> str:
     return f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
 
 
+class CannotListen(Terminal):
+    """The address is another's, or not of this machine."""
+
+
 class Server:
     """An application that listens; `port` is the real one, also when 0 was asked for."""
 
@@ -282,7 +289,7 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening and let running answers end."""
-        await self._runner.cleanup()
+        await closing.end(self._runner)
 
 
 async def serve(app: web.Application, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> Server:
@@ -291,7 +298,9 @@ async def serve(app: web.Application, host: str, port: int, *, tls: ssl.SSLConte
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
-    except BaseException:
+    except BaseException as error:
         await runner.cleanup()
+        if isinstance(error, OSError) and error.errno:
+            raise CannotListen(f"cannot listen on {host}:{port}: {os.strerror(error.errno)}") from error
         raise
     return Server(runner, host, runner.addresses[0][1])

@@ -1,7 +1,7 @@
 """From a changed object to the keys of those who care: mapping functions, and sources that come and go.
 
 A cache is a `Source`. `Watch` ties one to a controller with a mapping, which is a pure function from an object
-to keys: of itself, of its owner, of the object that a label names, or of whoever an index says refers to it.
+to keys: of itself, of its owner, or of whoever else it concerns (`reconcile/triggers.py`).
 `SourceSet` runs sources as tasks and starts and stops them with the custom resource definitions they need.
 """
 
@@ -74,36 +74,6 @@ def to_owner(group: str, kind: str, *, controlling: bool = True) -> KeysOf:
             and owner.api_version.rpartition("/")[0] == group
             and (owner.controller or not controlling)
         ]
-
-    return keys
-
-
-def to_label(label: str, also: Callable[[Mapping[str, str]], bool] = lambda _: True) -> KeysOf:
-    """The object in the same namespace that the label names, if `also` holds for the labels."""
-
-    def keys(obj: Object) -> Iterable[Key]:
-        labels = obj.metadata.labels or {}
-        name = labels.get(label)
-        return [Key(obj.metadata.namespace or "", name)] if name and also(labels) else []
-
-    return keys
-
-
-def to_referrers(referrers: Callable[[str, str], Iterable[Object]]) -> KeysOf:
-    """The objects that an index (namespace, name -> objects) says refer to this one."""
-
-    def keys(obj: Object) -> Iterable[Key]:
-        found = referrers(obj.metadata.namespace or "", obj.metadata.name)
-        return [key for referrer in found for key in to_itself(referrer)]
-
-    return keys
-
-
-def to_any_of(*mappings: KeysOf) -> KeysOf:
-    """The keys of all these mappings, each once."""
-
-    def keys(obj: Object) -> Iterable[Key]:
-        return dict.fromkeys(key for mapping in mappings for key in mapping(obj))
 
     return keys
 

@@ -2,7 +2,8 @@
 
 slurmrestd lets a caller wait ten seconds for a dead slurmctld, but answers a ping in a millisecond. So a call goes
 through only on the strength of a recent answer; after a failure all calls fail at once for a short time, then one
-ping decides. No I/O; the clock is handed in. Used by `client.py`.
+ping decides. A read that waits is given up by `client.py` after a second, so it may rely on the look before it; a
+change is made right after a ping. No I/O; the clock is handed in. Used by `client.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Callable
 from slurm_operator.slurm.errors import SlurmUnreachable
 
 TRUST_SECONDS = 1.0
+# Whoever looks every five seconds pings now and then: a ping also tells that slurmrestd is another one.
+READ_TRUST_SECONDS = 6.0
+PING_SECONDS = 30.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
@@ -22,28 +26,39 @@ class Breaker:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._trusted_until = float("-inf")
+        self._answered_at = float("-inf")
+        self._pinged_at = float("-inf")
         self._open_until = float("-inf")
         self._pause = FIRST_PAUSE
         self._why = ""
 
-    def needs_ping(self, call: str) -> bool:
+    def needs_ping(self, call: str, *, is_read: bool = False) -> bool:
         """Whether a ping must go first; raises while the breaker is open."""
         now = self._monotonic()
         if now < self._open_until:
             wait = self._open_until - now
             raise SlurmUnreachable(f"not asked again for {wait:.1f} s, since {self._why}", call=call)
-        return now >= self._trusted_until
+        trusted_until = self._trusted_until
+        if is_read:
+            relied_on = min(self._answered_at + READ_TRUST_SECONDS, self._pinged_at + PING_SECONDS)
+            trusted_until = max(trusted_until, relied_on)
+        return now >= trusted_until
+
+    def answered(self) -> None:
+        """slurmctld answered a call."""
+        self._answered_at = self._monotonic()
 
     def good(self) -> None:
-        """slurmctld answered."""
-        self._trusted_until = self._monotonic() + TRUST_SECONDS
+        """slurmctld answered a ping."""
+        self._answered_at = self._pinged_at = now = self._monotonic()
+        self._trusted_until = now + TRUST_SECONDS
         self._open_until = float("-inf")
         self._pause = FIRST_PAUSE
 
     def bad(self, why: str) -> None:
         """slurmctld did not answer."""
         now = self._monotonic()
-        self._trusted_until = float("-inf")
+        self._trusted_until = self._answered_at = float("-inf")
         if now >= self._open_until:
             self._open_until = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)

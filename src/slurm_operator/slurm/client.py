@@ -63,6 +63,7 @@ Reader = Callable[[Reply, str], T]
 
 PING = requests.read("ping")
 DIAG = requests.read("diag")
+RECONFIGURE = requests.reconfigure()
 PARTITION_STATES: tuple[PartitionState, ...] = ("UP", "DOWN", "DRAIN", "INACTIVE")
 NOT_FOUND_JOB = 2017
 ALREADY_DONE = 2021
@@ -325,7 +326,8 @@ class SlurmClient:
     async def _ready(self, request: Request) -> Adapter:
         """The adapter to use, once slurmctld is known to answer; at most one caller finds out at a time."""
         async with self._getting_ready:
-            if request.service == "slurm" and self._breaker.needs_ping(request.label):
+            is_read = request.method == "GET" and request.path != RECONFIGURE.path
+            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=is_read):
                 await self._check_controller()
             return self._adapter or await self._negotiate()
 
@@ -397,7 +399,7 @@ class SlurmClient:
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
         began, outcome = self._monotonic(), "ok"
         try:
-            return reader(await self._patiently(sending, request), request.label)
+            found = reader(await self._patiently(sending, request), request.label)
         except SlurmError as problem:
             outcome = problem.reason
             if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
@@ -406,6 +408,10 @@ class SlurmClient:
         except BaseException as problem:
             outcome = type(problem).__name__
             raise
+        else:
+            if request.service == "slurm" and request is not PING:
+                self._breaker.answered()
+            return found
         finally:
             self._observe(Observation(request.label, outcome, self._monotonic() - began))
 

@@ -1,13 +1,13 @@
 """The language of slurm.conf and its sister files, read as Slurm reads it.
 
-In: the text of a file and the texts that it may include. Out: a Document of entries, each with its place,
-and the findings about what Slurm would refuse or misread. The linter and the builder's merge of extraConf
-call this. Any text is welcome: nothing raises, every problem is a finding.
+In: the text of a file and the texts that it may include. Out: a Document of entries, each with its place, and the
+findings about what Slurm would refuse or misread. The linter, the builder's merge of extraConf and the partition
+planner call this. Any text is welcome: nothing raises, every problem is a finding.
 
-How Slurm reads: a physical line ends at an unescaped `#`; a line that ends in a backslash goes on in the next
-one; then every backslash is dropped and the character after it kept. A line holds one `Key=Value`, or one
-record (`PartitionName=p Nodes=a State=UP`), or `Include file` at its very start. Keys know no case. A value is
-one word, or quoted; quotes do not protect `#`.
+How Slurm reads: a physical line ends at an unescaped `#`; a line that ends in a backslash goes on in the next one; then
+every backslash is dropped and the character after it kept. A line holds one `Key=Value`, or one record
+(`PartitionName=p Nodes=a State=UP`), or `Include file` at its very start. Keys know no case. A value is one word, or
+quoted; quotes do not protect `#`.
 """
 
 from __future__ import annotations

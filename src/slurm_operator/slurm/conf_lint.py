@@ -1,8 +1,8 @@
 """The linter of Slurm's configuration: everything wrong with a set of files, at once.
 
-In: file names and texts, the Slurm version, and what is known of the cluster. Out: findings sorted by place.
-The config plan, admission and `kubectl slurm lint` call this before anything is published. A file is judged by
-its base name; a file of another name is read only where one of these includes it.
+In: file names and texts, the Slurm version, and what is known of the cluster. Out: findings sorted by place. The config
+plan calls this before anything is published, and `slurm-operator check` without a cluster. A file is judged by its base
+name; a file of another name is read only where one of these includes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Slurm's host lists: `n[1-3,07]r[0-1],login` <-> names.
 
-In: the text of a host list, or names. Out: names in Slurm's order, or the short text that
-`scontrol show hostlist` prints for them. The linter, the partition planner and the REST client call this;
-every size is bounded, so a list that somebody typed can never eat the memory of the operator.
+In: the text of a host list, or names. Out: names in Slurm's order, or the short text that `scontrol show hostlist`
+prints for them. The linter, the partition builder and planner, the REST client and `kubectl slurm` call this; every
+size is bounded, so a list that somebody typed can never eat the memory of the operator.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What Slurm's words mean for a worker: busy, drained, ours, free to go. Pure; called by `plan/` and `status/`.
+"""What Slurm's words mean for a worker: busy, drained, ours, free to go.
 
-Two rules stand above all: what is not proven idle is busy, and what is not known is not removed.
+In: nodes and jobs as Slurm described them. Out: judgements. Pure; called by `plan/`, `status/`, `diagnose/` and, right
+before a write, by `reconcile/clusters.py`. Two rules stand above all: what is not proven idle is busy, and what is not
+known is not removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What can be asked of Slurm, as data. In: names and changes. Out: `Request`, ready for any REST version. No I/O.
 
-Every name and every text is checked here, since slurmrestd takes host lists where a name is meant
-(`n[0-9]` would change ten nodes) and slurmctld accepts partition names that slurm.conf cannot hold.
-Called by `client.py`; a version's adapter says whether its server has what a request `needs`.
+Every name and every text is checked here, since slurmrestd takes host lists where a name is meant (`n[0-9]` would
+change ten nodes) and slurmctld accepts partition names that slurm.conf cannot hold. Requests are made by `client.py`,
+changes by the planners; a version's adapter says whether its server has what a request `needs`.
 """
 
 from __future__ import annotations

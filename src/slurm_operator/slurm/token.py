@@ -2,7 +2,7 @@
 
 In: the key (asked for at every request, so that a new key is used at once) and a clock. Out: the text for the
 X-SLURM-USER-TOKEN header. A slurmctld goes by its old key until it is restarted: whoever is refused with the new one
-tries the one before. Called by `transport.py`; `mint` also serves the Token kind.
+tries the one before. Called by `client.py`; `mint` also serves the Token kind.
 """
 
 from __future__ import annotations

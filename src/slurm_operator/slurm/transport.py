@@ -72,6 +72,7 @@ class Http:
         self._tls = tls
         self._largest = largest
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def send(self, sending: Sending, token: str) -> Reply:
         """One request, one reply."""
@@ -96,7 +97,7 @@ class Http:
         headers = {"X-SLURM-USER-TOKEN": token, "Accept": "application/json"}
         if sending.body is not None:
             headers["Content-Type"] = "application/json"
-        async with self._open_session().request(
+        async with self._open_session(sending.label).request(
             sending.method,
             self._endpoint.base + sending.path,
             params=sending.query or None,
@@ -118,7 +119,10 @@ class Http:
             parts.append(part)
         return b"".join(parts)
 
-    def _open_session(self) -> aiohttp.ClientSession:
+    def _open_session(self, label: str) -> aiohttp.ClientSession:
+        if self._closed:
+            # A turn that outlives its client must not open connections that nobody would close.
+            raise SlurmUnreachable("the client is closed", call=label)
         if self._session is None or self._session.closed:
             connector: aiohttp.BaseConnector
             if self._endpoint.socket:
@@ -132,7 +136,8 @@ class Http:
         return self._session
 
     async def close(self) -> None:
-        """Close every connection, and wait until they are."""
+        """Close every connection, for good, and wait until they are."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
             self._session = None

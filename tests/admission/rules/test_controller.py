@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,3 +146,35 @@ def test_an_external_controller_may_get_its_keys_later() -> None:
     assert check("Controller", outside, old=old) == []
     gone = said(check("Controller", {**outside, ("spec", "slurmKeyRef"): None}, old=outside))
     assert gone == ['spec.slurmKeyRef.name: must not change; it was "keys"']
+
+
+CLAIM = "spec.persistence.existingClaim"
+HA: Changes = {
+    ("spec", "ha"): {"enabled": True, "backups": 1},
+    ("spec", "persistence"): {"enabled": True, "existingClaim": "state"},
+}
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ({}, []),
+        ({"state": ("ReadWriteMany",)}, []),
+        (
+            {"state": ("ReadOnlyMany",)},
+            [f"{CLAIM}: claim 'state' allows ReadOnlyMany; backup controllers need ReadWriteMany"],
+        ),
+        (
+            {"state": ()},
+            [f"{CLAIM}: claim 'state' allows nothing; backup controllers need ReadWriteMany"],
+        ),
+    ],
+    ids=["a claim that may still come", "a shared claim", "a claim for one node", "a claim without a mode"],
+)
+def test_backup_controllers_share_a_claim(claims: dict[str, tuple[str, ...]], expected: list[str]) -> None:
+    assert said(check("Controller", HA, refs=replace(namespace(), claims=claims))) == expected
+
+
+def test_one_controller_needs_no_shared_claim() -> None:
+    alone: Changes = {("spec", "persistence"): {"existingClaim": "state"}}
+    assert said(check("Controller", alone, refs=replace(namespace(), claims={"state": ("ReadWriteOnce",)}))) == []

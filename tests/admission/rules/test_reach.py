@@ -36,6 +36,11 @@ POD_REACHES: list[tuple[str, dict[str, Any], str]] = [
     ("serviceAccount", {"serviceAccountName": "admin"}, "serviceAccountName"),
     ("serviceAccount", {"automountServiceAccountToken": True}, "automountServiceAccountToken"),
     (
+        "serviceAccount",
+        {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
+        "volumes[0].projected.sources[0].serviceAccountToken",
+    ),
+    (
         "sysctls",
         {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
         "securityContext.sysctls[0]",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.local.virtual_time import VirtualLoop
 
 from slurm_operator.local.apiserver import ApiServer, Response
 
@@ -138,29 +138,6 @@ def own_definitions() -> list[dict[str, Any]]:
     if not found:
         pytest.skip("deploy/crds is empty")
     return found
-
-
-class VirtualSelector(selectors.DefaultSelector):
-    """Never waits: where an event loop would sleep, the virtual time is moved on instead."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        """What is ready now."""
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose hours pass at once."""
-
-    def __init__(self) -> None:
-        self._virtual = VirtualSelector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        """Virtual seconds."""
-        return self._virtual.now
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import itertools
-import selectors
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.kube.in_process import InProcess
+from tests.local.virtual_time import VirtualLoop
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import Conflict, NotFound
@@ -242,27 +242,6 @@ async def cluster(server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
 def running_on() -> Any:
     """For tests that start controllers themselves, or twice."""
     return running
-
-
-class VirtualSelector(selectors.DefaultSelector):
-    """Never waits: where an event loop would sleep, the virtual time is moved on instead."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose hours pass at once."""
-
-    def __init__(self) -> None:
-        self._virtual = VirtualSelector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return self._virtual.now
 
 
 @pytest.fixture

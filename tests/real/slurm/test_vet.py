@@ -206,9 +206,12 @@ LONGEST_OUTAGE = 15.0
 MISSING_FILE = ("included file is missing", "topology.conf is missing")
 # A copy of the good file for the one who asks: a client that cannot read a bad one says nothing of slurmctld.
 PINGS = """
-cp /etc/slurm/* /cfg/pings/ 2>/dev/null; : > /cfg/pings/times
+cp /etc/slurm/* /cfg/pings/ 2>/dev/null; : > /cfg/pings/times; touch /cfg/pings/on
 export SLURM_CONF=/cfg/pings/slurm.conf
-while :; do timeout 3 scontrol ping | grep -q UP && echo $EPOCHREALTIME >> /cfg/pings/times; sleep 0.05; done
+while [ -e /cfg/pings/on ]; do
+  timeout 3 scontrol ping | grep -q UP && echo $EPOCHREALTIME >> /cfg/pings/times
+  sleep 0.05
+done
 """
 
 
@@ -229,7 +232,8 @@ def pings(sidecar: Sidecar) -> Iterator[Callable[[], float]]:
 
     wait_for(lambda: len(times()) > 1, 30, "the first answers")
     yield longest
-    process.terminate()
+    # The end of `nsenter` is not the end of what it entered.
+    sidecar.cluster.run("rm", "/cfg/pings/on")
     process.wait(10)
 
 
@@ -267,6 +271,28 @@ def test_ten_quick_changes_need_few_reconfigures_and_the_last_one_wins(sidecar: 
     assert sidecar.judged(files("# last\n"))[0] == "applied"
     assert in_force(sidecar).endswith("# last\n")
     assert sidecar.reconfigures() - before <= 5
+
+
+def read_at(sidecar: Sidecar) -> int:
+    """When slurmctld last read its files, in seconds."""
+    found = re.findall(r" stage=applied .* at=(\d+) ", sidecar.log())
+    return int(found[-1])
+
+
+def test_while_jobs_wait_two_reconfigures_are_apart(sidecar: Sidecar) -> None:
+    cluster = sidecar.cluster
+    cluster.shell("for each in 1 2; do sbatch -N 3 --exclusive -o /dev/null --wrap 'sleep 120'; done")
+    waiting, queue = ("squeue", "-h", "-t", "PD", "-o", "%r"), lambda: cluster.run("squeue")
+    wait_for(lambda: {"Resources", "Priority"} & set(cluster.run(*waiting).split()), 60, "a job that waits", queue)
+    try:
+        times = []
+        for number in range(2):
+            assert sidecar.judged(files(f"MinJobAge={600 + number}\n"))[0] == "applied"
+            times.append(read_at(sidecar))
+    finally:
+        cluster.shell("squeue -h -o %A | xargs -r scancel")
+        wait_for(lambda: not cluster.run("squeue", "-h").strip(), 20, "an empty queue")
+    assert times[1] - times[0] >= 5
 
 
 def test_while_the_key_changes_nothing_is_reconfigured(sidecar: Sidecar) -> None:

@@ -1,4 +1,4 @@
-"""Rules for Accountings."""
+"""Rules for Accountings: names, keys, where slurmdbd and its database are. Called by `rules.check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rules for Controllers."""
+"""Rules for Controllers: names, keys, state on disk, configuration files, scripts, metrics, what never changes.
+
+Called by `rules.check`.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,7 @@ KNOWN_FILES = frozenset(
     }
 )
 PERSISTENCE: Path = ("spec", "persistence")
+SHARED = "ReadWriteMany"
 
 
 def check(new: Controller, old: Controller | None, refs: Refs) -> Iterator[FieldProblem]:
@@ -43,7 +47,7 @@ def check(new: Controller, old: Controller | None, refs: Refs) -> Iterator[Field
     yield from fields.service(new.spec.service)
     yield from fields.checked(text.config_text, new.spec.extra_conf, ("spec", "extraConf"))
     yield from _cluster_name(new, old)
-    yield from _high_availability(new)
+    yield from _high_availability(new, refs)
     yield from _persistence(new.spec.persistence, new.namespace)
     yield from _config_files(new, refs)
     yield from _scripts(new, refs)
@@ -59,13 +63,19 @@ def _cluster_name(new: Controller, old: Controller | None) -> Iterator[FieldProb
         yield from fields.immutable(("spec", "clusterName"), old.cluster_name, new.cluster_name)
 
 
-def _high_availability(new: Controller) -> Iterator[FieldProblem]:
+def _high_availability(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
+    """Backup controllers write to one claim from several nodes: it must allow that."""
     persistence = new.spec.persistence
-    if new.replicas > 1 and not (persistence.enabled and persistence.existing_claim):
+    if new.replicas <= 1:
+        return
+    name, path = persistence.existing_claim, (*PERSISTENCE, "existingClaim")
+    if not (persistence.enabled and name):
         yield FieldProblem(
-            (*PERSISTENCE, "existingClaim"),
-            "slurm high availability (HA) mode requires existing PVC with an access mode of ReadWriteMany",
+            path, f"slurm high availability (HA) mode requires existing PVC with an access mode of {SHARED}"
         )
+    elif name in refs.claims and SHARED not in refs.claims[name]:
+        modes = ", ".join(refs.claims[name]) or "nothing"
+        yield FieldProblem(path, f"claim {name!r} allows {modes}; backup controllers need {SHARED}")
 
 
 def _persistence(persistence: Persistence, namespace: str) -> Iterator[FieldProblem]:

@@ -27,7 +27,7 @@ CONTROLLER_REF: Path = ("spec", "controllerRef")
 def name(cr: Resource, longest_suffix: str = "", most: int = 63) -> Iterator[FieldProblem]:
     """The object's name, with room for the names of its children, and its namespace, which hosts are named by."""
     yield from checked(text.dns_label, cr.namespace or None, NAMESPACE)
-    problem = text.dns_subdomain(cr.name)
+    problem = text.dns_subdomain(cr.name) if cr.name else "is required"
     if problem:
         yield FieldProblem(NAME, problem)
     elif len(cr.name) + len(longest_suffix) > most:

@@ -1,4 +1,4 @@
-"""Rules for LoginSets."""
+"""Rules for LoginSets: names, references, the ssh configuration, the strategy. Called by `rules.check`."""
 
 from __future__ import annotations
 

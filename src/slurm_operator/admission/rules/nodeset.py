@@ -1,4 +1,7 @@
-"""Rules for NodeSets."""
+"""Rules for NodeSets: names of workers, size, update strategy, ssh, extra options, partition line, claims.
+
+Called by `rules.check`.
+"""
 
 from __future__ import annotations
 

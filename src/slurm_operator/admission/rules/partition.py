@@ -1,4 +1,4 @@
-"""Rules for Partitions."""
+"""Rules for Partitions: the name, the nodes, and options that exclude each other. Called by `rules.check`."""
 
 from __future__ import annotations
 

@@ -77,9 +77,7 @@ def _pod(spec: Mapping[str, Any], path: Path) -> Iterator[Found]:
             yield SERVICE_ACCOUNT, (*path, name), f"running as the service account {shown(spec[name])}"
     if spec.get("automountServiceAccountToken"):
         yield SERVICE_ACCOUNT, (*path, "automountServiceAccountToken"), "a service account's token in the pod"
-    for index, volume in _items(spec, "volumes"):
-        if volume.get("hostPath") is not None:
-            yield HOST_PATH, (*path, "volumes", index, "hostPath"), "a folder of the node"
+    yield from _volumes(spec, path)
     for index, each in _items(spec.get("securityContext") or {}, "sysctls"):
         if each.get("name") not in SAFE_SYSCTLS:
             place = (*path, "securityContext", "sysctls", index)
@@ -87,6 +85,17 @@ def _pod(spec: Mapping[str, Any], path: Path) -> Iterator[Found]:
     for name in ("containers", "initContainers", "ephemeralContainers"):
         for index, container in _items(spec, name):
             yield from _container(container, (*path, name, index))
+
+
+def _volumes(spec: Mapping[str, Any], path: Path) -> Iterator[Found]:
+    for index, volume in _items(spec, "volumes"):
+        place: Path = (*path, "volumes", index)
+        if volume.get("hostPath") is not None:
+            yield HOST_PATH, (*place, "hostPath"), "a folder of the node"
+        for at, source in _items(volume.get("projected") or {}, "sources"):
+            if source.get("serviceAccountToken") is not None:
+                token = (*place, "projected", "sources", at, "serviceAccountToken")
+                yield SERVICE_ACCOUNT, token, "a service account's token in the pod"
 
 
 def _container(container: Mapping[str, Any], path: Path) -> Iterator[Found]:

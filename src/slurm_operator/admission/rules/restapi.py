@@ -1,4 +1,4 @@
-"""Rules for RestApis."""
+"""Rules for RestApis: names, references, the service. Called by `rules.check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for Tokens."""
+"""Rules for Tokens: user, key, lifetime, the Secret that it goes to. Called by `rules.check`."""
 
 from __future__ import annotations
 

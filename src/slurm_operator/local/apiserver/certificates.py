@@ -5,7 +5,6 @@ Kept in a folder when one is given, so that a kubeconfig stays good across resta
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from slurm_operator import pki
 
 _LIFE = timedelta(days=3650)
 _FILES = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key", "token")
@@ -59,36 +60,23 @@ def load_or_make(folder: Path, hosts: Sequence[str]) -> Credentials:
 
 def make(hosts: Sequence[str]) -> Credentials:
     """New credentials for a server on these host names and addresses."""
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name("slurm-operator local CA")
+    ca_key = pki.new_key()
+    ca_name = pki.subject("slurm-operator local CA")
     ca = (
-        _builder(ca_name, ca_name, ca_key.public_key())
+        _unsigned(ca_name, ca_name, ca_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_key_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    server = _leaf(ca, ca_key, _name("slurm-operator local API server"), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
-    client = _leaf(ca, ca_key, _name(ADMIN, ADMIN_GROUP), ExtendedKeyUsageOID.CLIENT_AUTH, ())
-    return Credentials(_pem(ca), *server, *client, token=secrets.token_urlsafe(32))
+    server = _leaf(ca, ca_key, pki.subject("slurm-operator local API server"), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
+    client = _leaf(ca, ca_key, pki.subject(ADMIN, ADMIN_GROUP), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+    return Credentials(pki.pem(ca), *server, *client, token=secrets.token_urlsafe(32))
 
 
-def _name(common: str, organization: str = "") -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _unsigned(whom: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _LIFE)
-    )
+    return pki.unsigned(whom, issuer, key.public_key(), now - timedelta(hours=1), now + _LIFE)
 
 
 def _key_usage(*, signs: bool) -> x509.KeyUsage:
@@ -112,31 +100,14 @@ def _leaf(
     usage: x509.ObjectIdentifier,
     hosts: Sequence[str],
 ) -> tuple[bytes, bytes]:
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = pki.new_key()
     builder = (
-        _builder(subject, ca.subject, key.public_key())
+        _unsigned(subject, ca.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
     )
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-    return _pem(builder.sign(ca_key, hashes.SHA256())), _key_pem(key)
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+        builder = builder.add_extension(pki.hosts(hosts), critical=False)
+    return pki.pem(builder.sign(ca_key, hashes.SHA256())), pki.key_pem(key)

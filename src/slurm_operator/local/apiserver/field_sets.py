@@ -173,12 +173,6 @@ class FieldSet:
     def child(self, element: str) -> FieldSet:
         return self.children.get(element) or FieldSet()
 
-    def has(self, path: Path) -> bool:
-        here = self
-        for element in path[:-1]:
-            here = here.child(element)
-        return bool(path) and path[-1] in here.members
-
     def paths(self, prefix: Path = ()) -> Iterator[Path]:
         """Every member: those of this level first, in written order."""
         for element in sorted(self.members, key=_order):

@@ -15,6 +15,8 @@ from typing import Any
 
 from aiohttp import web
 
+from slurm_operator.loop import closing
+
 from .certificates import Credentials
 from .errors import ApiError, no_such_resource, unauthorized
 from .handlers import STREAMS, Handlers
@@ -54,7 +56,7 @@ class HttpsFront:
         for task in self._streams:
             task.cancel()
         if self._runner:
-            await self._runner.cleanup()
+            await closing.end(self._runner)
             self._runner = None
 
     async def _serve(self, raw: web.Request) -> web.StreamResponse:

@@ -5,7 +5,6 @@ Called by `reads`, `watch` and `writes` for every answer that carries objects.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ from .store import Row
 
 Object = dict[str, Any]
 
-_AS = re.compile(r"(?:^|;)\s*as=([A-Za-z]+)")
 _ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 

@@ -15,8 +15,6 @@ import yaml
 from . import errors, protobuf
 from .registry import Kind, Registry
 
-Object = dict[str, Any]
-
 JSON = "application/json"
 BODY_LIMIT = 3 * 1024 * 1024
 _READABLE = f"application/json, application/yaml, {protobuf.MEDIA_TYPE}"

@@ -80,11 +80,6 @@ class TypeSchema:
     def is_builtin(self) -> bool:
         return self.structural_schema is None
 
-    @property
-    def is_preserving_unknown(self) -> bool:
-        """Whether fields that the schema does not name are kept at the top."""
-        return self.root.keeps_unknown or self.root is self.root.tree.deduced
-
     def reset_fields(self, subresource: str) -> FieldSet:
         """What the server keeps as it was, whatever a client sends through a door: nobody comes to own it there."""
         if subresource == "status":

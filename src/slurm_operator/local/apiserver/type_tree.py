@@ -170,14 +170,6 @@ class TypeNode:
     def is_embedded_resource(self) -> bool:
         return self.raw.get("x-kubernetes-embedded-resource") is True
 
-    @property
-    def keeps_unknown(self) -> bool:
-        return self.raw.get(_PRESERVE) is True
-
-    @property
-    def is_int_or_string(self) -> bool:
-        return self.raw.get("x-kubernetes-int-or-string") is True or self.raw.get("format") == "int-or-string"
-
 
 def _scalar(kind: str, form: str) -> str | None:
     if kind in ("integer", "number"):

@@ -192,14 +192,6 @@ class Pod(Slim, frozen=True):
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 
-class Taint(Slim, frozen=True):
-    """A taint of a node."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class NodeSpec(Slim, frozen=True):
     """Who may run on a node; the taints also as they are written."""
 

@@ -63,11 +63,6 @@ def exited(code: int) -> dict[str, Any]:
     }
 
 
-def failed(message: str) -> dict[str, Any]:
-    """The result of a command that could not be run."""
-    return {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": message, "code": 500}
-
-
 async def execute(peer: web.WebSocketResponse, argv: Sequence[str], wanted: Wanted, pid_file: Path) -> None:
     """Run a command for the client and tell how it ended; a client that goes away ends the command."""
     await peer.send_bytes(bytes([STDOUT]))

@@ -1,7 +1,7 @@
 """The environment and the command line of a container. Pure.
 
 In: pod, container, image and lookups. Out: `(name, value)` pairs in order, and arguments with `$(VAR)` replaced.
-`bundle` calls it.
+`container` calls it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from aiohttp import WSMsgType, web
 
 from slurm_operator.local.node import spdy
 
-PREFIX = "SPDY/3.1+"
 PROTOCOLS = ("SPDY/3.1+portforward.k8s.io",)
 _CLONE_NEWNET = 0x40000000
 _CHUNK = 32 * 1024

@@ -70,14 +70,6 @@ def run_now(argv: Sequence[str], *, seconds: float = 30.0) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-async def check(argv: Sequence[str], *, stdin: bytes | None = None, seconds: float = 30.0) -> bytes:
-    """Run a command that must succeed; answers what it printed."""
-    done = await run(argv, stdin=stdin, seconds=seconds)
-    if done.code != 0:
-        raise CommandFailed(f"{' '.join(argv[:4])} failed ({done.code}): {done.said}")
-    return done.out
-
-
 def mount(source: str, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
     """mount(2)."""
     code = _libc.mount(os.fsencode(source), os.fsencode(target), kind.encode(), flags, os.fsencode(options) or None)

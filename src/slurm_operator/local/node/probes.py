@@ -66,10 +66,6 @@ class Tally:
         needed = self.thresholds.successes if good else self.thresholds.failures
         return good if self._row >= needed else None
 
-    def start_over(self) -> None:
-        """Forget the row, as after a restart."""
-        self._last, self._row = None, 0
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:

@@ -1,6 +1,6 @@
 """Keeps logs small: at most the current file and one before it, ten megabytes each.
 
-Called by `agent` every few seconds for every running container.
+Called by `pod` every few seconds for every running container.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import itertools
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,19 +201,6 @@ _PROGRAMS = {"runc": "runc", "conmon": "conmon", "ip": "iproute2", "unshare": "u
 
 def _which(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def install_missing(say: Callable[[str], None]) -> None:
-    """Install the programs that run containers from Debian, where they are missing."""
-    packages = sorted({package for program, package in _PROGRAMS.items() if _which(program) is None})
-    if not packages:
-        return
-    if _which("apt-get") is None:
-        raise CannotRunPods(f"install {', '.join(packages)} first: this machine has no apt-get to do it with")
-    say(f"installing {', '.join(packages)} with apt-get: pods are run with them")
-    done = host.run_now(["apt-get", "-qq", "-y", "install", "--no-install-recommends", *packages], seconds=300)
-    if done.code != 0:
-        raise CannotRunPods(f"apt-get could not install {', '.join(packages)}: {done.said}")
 
 
 def send(record: ContainerRecord, number: int) -> None:

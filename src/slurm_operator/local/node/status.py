@@ -84,11 +84,6 @@ def _failed(view: View) -> bool:
     return view.record.ended is None or view.record.ended.exit_code != 0
 
 
-def is_initialized(views: Iterable[View]) -> bool:
-    """Whether every init container is done and every sidecar has started once."""
-    return all(_initialized(view) for view in views if view.kind is not Kind.MAIN)
-
-
 def _initialized(view: View) -> bool:
     if view.kind is Kind.SIDECAR:
         return view.record.started or view.record.restarts > 0

@@ -59,12 +59,6 @@ def controller_of(item: KubeObject) -> OwnerReference | None:
     return next((owner for owner in owners if owner.controller), None)
 
 
-def is_controlled_by(item: KubeObject, uid: str) -> bool:
-    """Whether the object with this uid controls it."""
-    owner = controller_of(item)
-    return owner is not None and owner.uid == uid
-
-
 def owner_reference(api_version: str, kind: str, owner: KubeObject) -> Json:
     """The reference that makes `owner` the controller of an object."""
     return {
