@@ -7,16 +7,14 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 # The pure core, whose coverage has a bar.
 CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slurm/test_conf*.py) tests/slurm/test_hostlist.py
-# A TLS connection to a server that is being stopped may close after its event loop has: no fault of the test at hand.
-LATE_CLOSE := -W "ignore:unclosed:ResourceWarning"
 # What takes minutes on real Slurm: `make test-long` runs it, CI does not.
-LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_outage.py test_partitions.py test_vet.py) \
-  $(addprefix tests/real/local/,test_config.py test_faults.py test_images.py test_kills.py test_node.py test_partitions.py) \
-  $(addprefix tests/real/local/,test_seeds.py test_why.py)
+LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.py test_outage.py test_partitions.py test_vet.py) \
+  $(addprefix tests/real/local/,test_config.py test_faults.py test_images.py test_kills.py node test_partitions.py) \
+  $(addprefix tests/real/local/,test_documents.py test_seeds.py test_why.py)
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm differential
+.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,7 +46,7 @@ test: test-python e2e soak-short ## Lint, type-check, every test that needs noth
 test-python: $(STAMP) lint ## Lint, type-check and run every test that needs nothing but Python
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(CORE)
 	@$(MAKE) --no-print-directory coverage
-	@$(BIN)/python -m pytest -n $(WORKERS) $(LATE_CLOSE) --ignore=tests/real $(addprefix --ignore=,$(CORE)) tests
+	@$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/real $(addprefix --ignore=,$(CORE)) tests
 
 property: $(STAMP) ## Make 20,000 random resources: refused with a path, or built into valid objects (ten minutes)
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 0 tests/property
@@ -68,15 +66,15 @@ soak-short: $(STAMP) ## The same for three minutes
 test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian that are quick (needs root)
 	@$(BIN)/python -m pytest -n 0 $(addprefix --ignore=,tests/real/local/e2e tests/real/local/test_soak.py $(LONG)) tests/real/slurm tests/real/local
 
-test-long: $(STAMP) ## Run those that are not: bad configurations, partitions, kills, faults, documents, diagnoses (needs root; forty minutes)
+test-long: $(STAMP) ## Run those that are not: bad configurations, partitions, kills, faults, documents, diagnoses (needs root; an hour)
 	@$(BIN)/python -m pytest -n 0 $(LONG)
 
 kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on it (needs root; fifteen minutes)
 	@KILLS=50 $(BIN)/python -m pytest -n 0 -s tests/real/local/test_kills.py
 
 test-kube: kube-tools ## Run the tests on a real kube-apiserver and with kubectl (needs Go)
-	@$(BIN)/python -m pytest -n 0 $(LATE_CLOSE) tests/real/kube tests/real/kubectl
-	@$(BIN)/python -m pytest -n 0 $(LATE_CLOSE) -m real_kube tests/kube tests/local
+	@$(BIN)/python -m pytest -n 0 tests/real/kube tests/real/kubectl
+	@$(BIN)/python -m pytest -n 0 -m real_kube tests/kube tests/local
 
 coverage: $(STAMP) ## Hold the pure core at its coverage
 	@$(BIN)/python tools/coverage_bar.py
@@ -110,11 +108,18 @@ bench: $(STAMP) ## Run the benchmarks
 kube-tools: $(STAMP) ## Build a real kube-apiserver for the tests (needs Go; once)
 	@$(BIN)/python tests/real/kube/tools.py
 
-helm-tools: $(STAMP) ## Build the real helm 3 and 4 for the tests (needs Go; once)
+helm-tools: $(STAMP) ## Build the real helm 3 and 4 for the tests, and fetch promtool (needs Go; once)
 	@$(BIN)/python -m tests.real.helm.tools
+	@$(BIN)/python -m tests.charts.promtool
 
-test-helm: helm-tools kube-tools ## Run the tests of the charts on the real helm and kube-apiserver (needs Go)
-	@$(BIN)/python -m pytest -n 0 $(LATE_CLOSE) tests/real/helm
+test-helm: helm-tools kube-tools ## Run the tests of charts, upgrades and roles on the real helm and kube-apiserver (needs Go; twenty minutes)
+	@$(BIN)/python -m pytest -n 0 tests/charts/test_alerts.py tests/real/helm
+
+kubelet-tools: $(STAMP) ## Bring a real kubelet, containerd and what they need into the cache (needs Go; once)
+	@$(BIN)/python -m tests.real.kubelet.tools
+
+test-kubelet: kubelet-tools ## Install the operator's own image on a real kubelet and run Slurm there (needs Go and root)
+	@$(BIN)/python -m pytest -n 0 tests/real/kubelet
 
 differential: kube-tools ## Hold the embedded API server against the real one, 300 sequences of 60 requests
 	@$(BIN)/python -m tests.real.kube.differential.campaign --sequences 300

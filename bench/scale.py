@@ -3,9 +3,11 @@
     python bench/scale.py [-o json] [--pods N] [--idle SECONDS] [--rounds N]
 
 In: the programs that `make kube-tools` built; without them it says so and exits 0. Out: seconds until all pods exist,
-requests, CPU and memory of the operator's own process. The floor is measured first, in the same run: a bare aiohttp
-client that posts the same pods into another namespace, 64 in flight. Rounds alternate floor and operator, each pair on
-a cluster of its own; times are medians, the other figures are those of the worst round. Exits 1 above a bar.
+requests, CPU and memory of the operator's own process. The floor is measured in the same run: a bare aiohttp client
+that posts the same pods into another namespace, 64 in flight. It runs three times on the same cluster: once to warm it
+up (the first thousand pods of a new scheduler are bound late, so that posting them looks cheap), once before and once
+after the operator, and the floor is the mean of these two. Each waits until the machine is at rest. Every round has a
+cluster of its own; times are medians, the other figures are those of the worst round. Exits 1 above a bar.
 """
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ Json = dict[str, Any]
 IN_FLIGHT = 64
 NODES = 25
 WAIT_SECONDS = 120.0
-FLOOR, OURS = "floor", "scale"
+# Fake nodes run no sidecar: the operator nudges it for a minute before it gives the new configuration up.
+SILENCE_SECONDS = 65.0
+WARM_UP, BEFORE, AFTER, OURS = "warm-up", "floor-before", "floor-after", "scale"
+FLOORS = (WARM_UP, BEFORE, AFTER)
+REST_SECONDS, REST_SHARE = 20.0, 0.85
 CUSTOM = "/apis/slinky.slurm.net/v1beta1/namespaces/{namespace}/{plural}"
 SHARED = {
     "Service": "/api/v1/namespaces/{namespace}/services",
@@ -151,11 +157,11 @@ async def prepare(http: aiohttp.ClientSession) -> None:
     for path in sorted((ROOT / "deploy" / "crds").glob("*.yaml")):
         for definition in yaml.safe_load_all(path.read_text()):
             await call(http, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-    for name in (FLOOR, OURS):
+    for name in (*FLOORS, OURS):
         await call(http, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     keys = {"metadata": {"name": "keys"}, "stringData": {"slurm.key": "k" * 64, "jwt.key": "k" * 32}}
     await call(http, "POST", f"/api/v1/namespaces/{OURS}/secrets", keys)
-    for name in (FLOOR, OURS):
+    for name in (*FLOORS, OURS):
         await until(http, f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
     served = CUSTOM.format(namespace=OURS, plural="nodesets")
     await until(http, served, lambda _: True)
@@ -188,10 +194,31 @@ async def until_running(http: aiohttp.ClientSession, namespace: str) -> None:
     await until(http, path, lambda body: not body["items"], pause=0.5)
 
 
+async def until_at_rest() -> None:
+    """Wait until little runs on the machine, for a while: what went before is not to be paid by what comes next."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REST_SECONDS):
+            while await idle_share() < REST_SHARE:
+                pass
+
+
+async def idle_share() -> float:
+    """How much of the next second the processors had nothing to do."""
+    before = _processor_ticks()
+    await asyncio.sleep(1)
+    after = _processor_ticks()
+    spent = [late - early for early, late in zip(before, after, strict=True)]
+    return (spent[3] + spent[4]) / max(1, sum(spent))
+
+
+def _processor_ticks() -> list[int]:
+    return [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+
+
 # The floor
 
 
-async def post_all(url: str, ca_path: str, token: str, bodies: Sequence[bytes]) -> None:
+async def post_all(url: str, ca_path: str, namespace: str, token: str, bodies: Sequence[bytes]) -> None:
     """Post the pods with nothing else around it."""
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca_path), limit=IN_FLIGHT)
     headers = {"Authorization": f"Bearer {token}", **JSON_BODY}
@@ -200,7 +227,7 @@ async def post_all(url: str, ca_path: str, token: str, bodies: Sequence[bytes]) 
 
         async def poster() -> None:
             for body in pending:
-                async with http.post(f"/api/v1/namespaces/{FLOOR}/pods", data=body) as answer:
+                async with http.post(f"/api/v1/namespaces/{namespace}/pods", data=body) as answer:
                     text = await answer.read()
                     if answer.status != 201:
                         raise RuntimeError(text.decode(errors="replace"))
@@ -210,31 +237,38 @@ async def post_all(url: str, ca_path: str, token: str, bodies: Sequence[bytes]) 
                 group.create_task(poster())
 
 
-async def measure_floor(cluster: Cluster, http: aiohttp.ClientSession, count: int) -> None:
+async def measure_floor(cluster: Cluster, http: aiohttp.ClientSession, namespace: str, count: int) -> None:
     """The bare client, in a process of its own; its pods have the same Service, budget and kind of owner as ours."""
-    controllers, nodesets = (CUSTOM.format(namespace=FLOOR, plural=name) for name in ("controllers", "nodesets"))
-    controller = await call(http, "POST", controllers, controller_object(FLOOR))
-    owner = await call(http, "POST", nodesets, nodeset_object(FLOOR, count))
+    controllers, nodesets = (CUSTOM.format(namespace=namespace, plural=name) for name in ("controllers", "nodesets"))
+    controller = await call(http, "POST", controllers, controller_object(namespace))
+    owner = await call(http, "POST", nodesets, nodeset_object(namespace, count))
     shared, pods = built(controller, owner, count)
     for item in shared:
-        await call(http, "POST", SHARED[item["kind"]].format(namespace=FLOOR), item)
+        await call(http, "POST", SHARED[item["kind"]].format(namespace=namespace), item)
+    await until_at_rest()
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         __file__,
         "--floor",
         cluster.url,
         str(cluster.folder / "ca.crt"),
+        namespace,
         stdin=asyncio.subprocess.PIPE,
     )
     lines = [cluster.token.encode(), *map(msgspec.json.encode, pods)]
     await child.communicate(b"\n".join(lines))
     if child.returncode:
         raise RuntimeError("the bare client failed")
-    await until_running(http, FLOOR)
-    for path in (nodesets, controllers):
-        await call(http, "DELETE", path)
-    await call(http, "DELETE", f"/api/v1/namespaces/{FLOOR}/pods", {"gracePeriodSeconds": 0})
-    await until_pods(http, FLOOR, 0)
+    await until_running(http, namespace)
+    await remove_all(http, namespace)
+
+
+async def remove_all(http: aiohttp.ClientSession, namespace: str) -> None:
+    """Take away owners and pods, and wait until they are gone."""
+    for plural in ("nodesets", "controllers"):
+        await call(http, "DELETE", CUSTOM.format(namespace=namespace, plural=plural))
+    await call(http, "DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+    await until_pods(http, namespace, 0)
 
 
 # The operator
@@ -258,6 +292,15 @@ class Process:
         return int(peak.split()[1]) / 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """When the new replica count was written, when all was ready, and when nothing was left to do."""
+
+    since: float
+    ended: float
+    rested: float
+
+
 @contextlib.asynccontextmanager
 async def operator(cluster: Cluster, profile: str) -> AsyncIterator[Process]:
     """`slurm-operator run` as people run it, for the length of the block."""
@@ -276,7 +319,9 @@ async def operator(cluster: Cluster, profile: str) -> AsyncIterator[Process]:
         await child.wait()
 
 
-async def measure_operator(cluster: Cluster, http: aiohttp.ClientSession, options: argparse.Namespace) -> Json:
+async def measure_operator(
+    cluster: Cluster, http: aiohttp.ClientSession, options: argparse.Namespace
+) -> tuple[Json, Moments]:
     """Scale out, then rest."""
     count = options.pods
     nodesets = CUSTOM.format(namespace=OURS, plural="nodesets")
@@ -285,6 +330,7 @@ async def measure_operator(cluster: Cluster, http: aiohttp.ClientSession, option
     async with operator(cluster, options.profile) as process:
         await until(http, f"{nodesets}/compute", lambda it: it.get("status", {}).get("observedGeneration"))
         await until_pods(http, OURS, 1)  # the slurmctld
+        await until_at_rest()
         cpu, began = process.cpu_seconds(), time.monotonic()
         since = time.time()
         await call(http, "PATCH", f"{nodesets}/compute", {"spec": {"replicas": count}}, MERGE)
@@ -298,14 +344,15 @@ async def measure_operator(cluster: Cluster, http: aiohttp.ClientSession, option
             "peak_megabytes": round(process.peak_megabytes(), 1),
         }
         ended = time.time()
+        if options.idle:
+            await asyncio.sleep(SILENCE_SECONDS)
+        rested = time.time()
         idle = await measure_idle(process, options.idle)
-    await asyncio.sleep(2)  # the last batch of the audit log
-    return {**result, **idle, **requests(cluster.folder / "audit.log", since, ended, count)}
+    return {**result, **idle}, Moments(since, ended, rested)
 
 
 async def measure_idle(process: Process, seconds: float) -> Json:
     """What rest costs."""
-    await asyncio.sleep(min(seconds, 5))
     cpu = process.cpu_seconds()
     await asyncio.sleep(seconds)
     return {"idle_seconds": seconds, "idle_cpu_seconds": round(process.cpu_seconds() - cpu, 2)}
@@ -314,13 +361,13 @@ async def measure_idle(process: Process, seconds: float) -> Json:
 # The audit log
 
 
-def requests(path: Path, since: float, ended: float, count: int) -> Json:
+def requests(path: Path, moments: Moments, count: int) -> Json:
     """What the operator asked for: while it scaled, and while it rested."""
     everything = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     entries = [entry for entry in everything if _is_operator(entry)]
     # The status that said "ready" may have been seen before a last write of the same moment.
-    busy = [entry for entry in entries if since <= _time(entry) <= ended + 5]
-    resting = [entry for entry in entries if _time(entry) > ended + 5]
+    busy = [entry for entry in entries if moments.since <= _time(entry) <= moments.ended + 5]
+    resting = [entry for entry in entries if _time(entry) > moments.rested]
     status = sorted(_time(entry) for entry in busy if entry["objectRef"].get("subresource") == "status")
     by_kind: dict[str, int] = {}
     for entry in busy:
@@ -328,7 +375,7 @@ def requests(path: Path, since: float, ended: float, count: int) -> Json:
         name = "/".join(part for part in (reference["resource"], reference.get("subresource")) if part)
         by_kind[f"{entry['verb']} {name}"] = by_kind.get(f"{entry['verb']} {name}", 0) + 1
     return {
-        **_durations(everything, since),
+        **_durations(everything, moments.since),
         "requests": len(busy),
         "requests_per_pod": round(len(busy) / count, 3),
         "requests_by_kind": dict(sorted(by_kind.items())),
@@ -341,15 +388,20 @@ def requests(path: Path, since: float, ended: float, count: int) -> Json:
 
 def _durations(entries: Sequence[Json], since: float) -> Json:
     """By the server's own clock: from the first post, or from the new replica count, to the last pod that exists."""
-    made = {name: [entry for entry in entries if _is_new_pod(entry, name)] for name in (FLOOR, OURS)}
-    began = min(_time(entry) for entry in made[FLOOR])
-    floor = max(_time(entry, "stageTimestamp") for entry in made[FLOOR]) - began
-    ours = max(_time(entry, "stageTimestamp") for entry in made[OURS] if _is_operator(entry)) - since
+    floors = [_first_to_last([entry for entry in entries if _is_new_pod(entry, name)]) for name in (BEFORE, AFTER)]
+    floor = statistics.mean(floors)
+    made = [entry for entry in entries if _is_new_pod(entry, OURS) and _is_operator(entry)]
+    ours = max(_time(entry, "stageTimestamp") for entry in made) - since
     return {
         "floor_seconds": round(floor, 2),
+        "floor_seconds_before_and_after": [round(each, 2) for each in floors],
         "seconds_until_all_exist": round(ours, 2),
         "times_floor": round(ours / floor, 3),
     }
+
+
+def _first_to_last(entries: Sequence[Json]) -> float:
+    return max(_time(entry, "stageTimestamp") for entry in entries) - min(map(_time, entries))
 
 
 def _is_new_pod(entry: Json, namespace: str) -> bool:
@@ -378,18 +430,23 @@ def _most_within(times: Sequence[float], seconds: float) -> int:
 
 
 async def measure(options: argparse.Namespace) -> Json:
-    """Floor, then operator, on one fresh cluster."""
+    """Floor, operator, and floor again, on one fresh cluster."""
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder = Path(name)
         async with audited_cluster(folder) as cluster, cluster.session() as http, fake_nodes(cluster, NODES):
             await prepare(http)
-            await measure_floor(cluster, http, options.pods)
+            await measure_floor(cluster, http, WARM_UP, options.pods)
+            await measure_floor(cluster, http, BEFORE, options.pods)
             try:
-                ours = await measure_operator(cluster, http, options)
+                ours, moments = await measure_operator(cluster, http, options)
             except TimeoutError:
                 log = (folder / "operator.log").read_text(errors="replace")
                 raise RuntimeError(f"the operator did not get there:\n{log[-3000:]}") from None
-    return {"pods": options.pods, **ours}
+            await remove_all(http, OURS)
+            await measure_floor(cluster, http, AFTER, options.pods)
+            await asyncio.sleep(2)  # the last batch of the audit log
+            asked = requests(folder / "audit.log", moments, options.pods)
+    return {"pods": options.pods, **ours, **asked}
 
 
 def measure_rounds(options: argparse.Namespace) -> Json:
@@ -422,12 +479,12 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", default="", help="write a cProfile of the operator to this file")
-    parser.add_argument("--floor", nargs=2, metavar=("URL", "CA"), help=argparse.SUPPRESS)
+    parser.add_argument("--floor", nargs=3, metavar=("URL", "CA", "NAMESPACE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.floor:
         token, *bodies = sys.stdin.buffer.read().split(b"\n")
-        url, ca_path = options.floor
-        asyncio.run(post_all(url, ca_path, token.decode(), bodies))
+        url, ca_path, namespace = options.floor
+        asyncio.run(post_all(url, ca_path, namespace, token.decode(), bodies))
         return 0
     if missing := missing_tools():
         print(f"skipped: {', '.join(missing)} are not built (make kube-tools)", file=sys.stderr)
