@@ -14,7 +14,7 @@ LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.p
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
+.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ test-slurm: $(STAMP) ## Run the other tests on real Slurm from Debian that are q
 
 test-long: $(STAMP) ## Run those that are not: bad configurations, partitions, kills, faults, documents, diagnoses (needs root; an hour)
 	@$(BIN)/python -m pytest -n 0 $(LONG)
+
+storm: $(STAMP) ## A thousand partition changes through the operator under 250 jobs, on each Slurm version (needs root; half an hour or more)
+	@for version in 26.05 24.11; do $(BIN)/python -m tests.real.local.partition_storm --version $$version || exit 1; done
 
 kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on it (needs root; fifteen minutes)
 	@KILLS=50 $(BIN)/python -m pytest -n 0 -s tests/real/local/test_kills.py

@@ -1,8 +1,8 @@
 """Many partition changes through a whole operator, under running and waiting jobs: what gets lost, waits and grows.
 
 In: a local cluster with real Slurm, and how much of everything. Every change is a write of a Partition through the API
-server; the operator, its sidecar and slurmrestd do the rest. Out: `Outcome`, numbers that a test or a person judges.
-Called by `test_partitions.py` with little of everything, and by hand: `python -m tests.real.local.partition_storm`.
+server; the operator, its sidecar and slurmrestd do the rest. Out: `Outcome`, numbers to judge.
+Run by hand, like a soak: `python -m tests.real.local.partition_storm`.
 """
 
 from __future__ import annotations

@@ -138,11 +138,14 @@ async def test_a_job_whose_start_was_forgotten_is_started_again_by_slurm_on_the_
     keep_state(slurm)
     slurm.wait_job(job)
     await asyncio.to_thread(kill_and_forget, slurm, "job_state")
+
     # Whether it finds its own job there first, and drains the node for that, is a matter of milliseconds.
+    def decided() -> bool:
+        ended = not slurm.run("pgrep", "-f", "sleep 300", check=False)
+        return ended or "Drain" in operated.states("compute-0") or job_is(slurm, job, "RUNNING")
+
+    await operated.until("Slurm has made up its mind", decided)
     drained = "Drain" in operated.states("compute-0")
-    while not (drained or job_is(slurm, job, "RUNNING")):
-        await asyncio.sleep(0.1)
-        drained = "Drain" in operated.states("compute-0")
     assert not drained or "Duplicate jobid" in slurm.run("scontrol", "-o", "show", "node", "compute-0")
     assert job_is(slurm, job, "PENDING") or job_is(slurm, job, "RUNNING")
     assert operated.pod("compute-0")["metadata"]["uid"] == first
