@@ -44,3 +44,10 @@ def test_a_controller_without_a_key_has_no_key_to_mount() -> None:
 def test_a_controller_that_is_missing() -> None:
     with pytest.raises(MissingReference):
         build.objects(restapi(), refs())
+
+
+def test_files_beside_slurm_conf_are_mounted_too() -> None:
+    world = refs(controller(configFileRefs=[{"name": "files"}]), config_maps={"files": {"gres.conf": "Name=gpu\n"}})
+    _, deployment = build.objects(restapi(), world)
+    sources = deployment["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
+    assert {"configMap": {"name": "slurm-config"}} in sources

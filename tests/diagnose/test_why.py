@@ -113,6 +113,13 @@ def crashed(name: str, component: labels.Component, instance: str, **ended: Any)
     return pod(name, component, instance, conditions=unready, containerStatuses=[status])
 
 
+def started_anew(broken: Object) -> Object:
+    """The same pod a moment later: the container runs again, and is not ready yet."""
+    (status,) = broken["status"]["containerStatuses"]
+    running = {**status, "state": {"running": {"startedAt": "2026-11-16T00:00:00Z"}}}
+    return {**broken, "status": {**broken["status"], "containerStatuses": [running]}}
+
+
 def with_node(state: str, reason: str = "", name: str = "compute-0") -> Slurm:
     said = f" Reason={reason} [slurm@2026-11-16T00:00:00]" if reason else ""
     lines = [line for line in NODES.splitlines() if f"={name} " not in line]
@@ -198,6 +205,14 @@ CASES: dict[str, tuple[str, Facts, str]] = {
     "out of memory": (
         "compute-0",
         cluster(crashed("compute-0", labels.WORKER, "compute", reason="OOMKilled")),
+        "OutOfMemory",
+    ),
+    "out of memory, and started anew": (
+        "compute-0",
+        cluster(
+            started_anew(crashed("compute-0", labels.WORKER, "compute", reason="OOMKilled")),
+            event("Pod", "compute-0", "Unhealthy", "Startup probe failed: connection refused"),
+        ),
         "OutOfMemory",
     ),
     "a wrong key": (

@@ -210,8 +210,10 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
-    failed = ended and (int(ended.get("exitCode") or 0) != 0 or ended.get("reason") == OUT_OF_MEMORY)
-    if failed and not status.get("ready") and not state.get("running"):
+    starved = ended.get("reason") == OUT_OF_MEMORY
+    failed = ended and (int(ended.get("exitCode") or 0) != 0 or starved)
+    # One that was started anew may do better this time, but not with the same limit.
+    if failed and not status.get("ready") and (starved or not state.get("running")):
         return _ended(facts, pod, name, ended, int(status.get("restartCount") or 0))
     return None
 
