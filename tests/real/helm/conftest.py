@@ -7,6 +7,8 @@ reason, when it is not built. `cluster` is a real control plane for the whole se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,4 +70,11 @@ async def place(cluster: Cluster, helm: Helm, tmp_path: Path) -> AsyncIterator[P
             async with http.delete(f"/api/v1/namespaces/{namespace}"):
                 pass
             await eventually(lambda at=namespace: gone(here, f"/api/v1/namespaces/{at}"))  # type: ignore[misc]  # bound
+        # A definition goes after its last resource has, a moment after the helm that asked for it.
+        with suppress(TimeoutError):
+            await eventually(partial(_is_as_before, here, before))
         assert await footprint(here) == before
+
+
+async def _is_as_before(here: Place, before: set[str]) -> bool:
+    return await footprint(here) == before
