@@ -34,6 +34,7 @@ from slurm_operator.reconcile import accounting, config, controller, host_keys, 
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.denied import Guarded
 from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.faults import FaultReports
 from slurm_operator.reconcile.loginset import HostKeys
 from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
@@ -125,6 +126,8 @@ def assemble(
             clock=clock,
             random=outside.random,
             metrics=metrics,
+            group_of=_cluster_of(observer, kind),
+            report_fault=FaultReports(kind, observer, executor, clock),
         )
         for kind, turn in reconcilers.items()
     }
@@ -167,6 +170,19 @@ def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside)
         return None
     store = LeaseObject(client, settings.leader_elect_namespace or "default", LEASE, LeaseRecord)
     return Elector(store, f"{LEASE}-{outside.new_id()}", clock=clock)
+
+
+def _cluster_of(observer: Observer, kind: str) -> Callable[[Key], Hashable]:
+    """Which cluster a resource belongs to: clusters share the workers, none may keep another waiting."""
+
+    def cluster(key: Key) -> Hashable:
+        if kind == "Controller":
+            return key
+        decoded = observer.resource(kind, key.namespace, key.name)
+        ref = getattr(getattr(decoded and decoded.readable, "spec", None), "controller_ref", None)
+        return Key(key.namespace, ref.name if ref is not None else "")
+
+    return cluster
 
 
 def _fence(elector: Elector) -> Any:
