@@ -21,7 +21,8 @@ from slurm_operator.slurm.errors import (
     SlurmUnreachable,
     SlurmUnsupported,
 )
-from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, Unchanged, Unknown
+from slurm_operator.slurm.hostlist import HostList
+from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, KnownJob, Unchanged, Unknown
 from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
@@ -107,14 +108,30 @@ async def test_a_call_that_the_version_has_but_nobody_found_is_tried_again(clien
 async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /jobs", "jobs")
     (job,) = (await client.all_jobs()).items
-    assert (job.name, job.nodes, job.partition, job.time_limit, job.user) == ("j1", ("n0",), "compute", 5, "slurm")
+    assert (job.name, job.nodes, job.partition, job.time_limit, job.user) == (
+        "j1",
+        HostList("n0"),
+        "compute",
+        5,
+        "slurm",
+    )
     assert job.states == {"RUNNING"}
     assert job.end_time == job.start_time + 300
 
 
-async def test_a_job_that_slurm_does_not_have_is_none(client: SlurmClient, replay: Replay) -> None:
+async def test_a_job_is_known_absent_or_unknown(client: SlurmClient, replay: Replay) -> None:
+    replay.on("GET /jobs", "jobs")
+    (listed,) = (await client.all_jobs()).items
+    replay.on(f"GET /job/{listed.job_id}", "jobs")
+    assert await client.job(listed.job_id) == KnownJob(listed)
     replay.on("GET /job/999", "job_absent")
-    assert await client.job(999) is None
+    assert await client.job(999) == Absent()
+
+
+@pytest.mark.parametrize("answer", ["jobs", "jobs_controller_down", "node_absent", "unknown_version", "forbidden"])
+async def test_a_job_is_absent_only_by_slurms_own_word(client: SlurmClient, replay: Replay, answer: str) -> None:
+    replay.on("GET /job/999", answer)
+    assert isinstance(await client.job(999), Unknown)
 
 
 async def test_partitions_are_read(client: SlurmClient, replay: Replay) -> None:
@@ -128,7 +145,7 @@ async def test_partitions_are_read(client: SlurmClient, replay: Replay) -> None:
 
 async def test_reservations_are_read(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /reservations", "reservations")
-    names = [(r.name, r.nodes, r.users) for r in (await client.all_reservations()).items]
+    names = [(r.name, tuple(r.nodes), r.users) for r in (await client.all_reservations()).items]
     assert names == ([] if replay.release == "24.11" else [("r1", ("n2",), ("slurm",))])
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.slurm import policy
+from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 from slurm_operator.slurm.policy import No, Yes
 
@@ -16,7 +17,7 @@ def node(*states: str, cpus: int = 0, memory: int = 0) -> Node:
 
 
 def job(*states: str, nodes: tuple[str, ...] = ("n0",), start: int = 1000, limit: Limit = 10, number: int = 1) -> Job:
-    return Job(job_id=number, states=frozenset(states), nodes=nodes, start_time=start, time_limit=limit)
+    return Job(job_id=number, states=frozenset(states), nodes=HostList.of(*nodes), start_time=start, time_limit=limit)
 
 
 def readable(value: object) -> str:
@@ -168,7 +169,7 @@ def test_the_deadline_is_the_end_of_the_last_job(jobs: list[Job], end: Limit) ->
 
 
 def test_a_job_over_many_nodes_gives_each_its_deadline() -> None:
-    assert policy.deadlines([job("RUNNING", nodes=("a", "b"))]) == {"a": 1600, "b": 1600}
+    assert policy.deadlines([job("RUNNING", nodes=("a", "b", "c"))], {"a", "b", "d"}) == {"a": 1600, "b": 1600}
 
 
 @pytest.mark.parametrize(

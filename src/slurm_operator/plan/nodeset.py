@@ -38,7 +38,7 @@ from slurm_operator.plan.workers import (
     workers,
 )
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Absent, Unknown
+from slurm_operator.slurm.model import LAST_SECOND, Absent, Unknown
 
 WAITING = 1.0
 IDLE = 5.0
@@ -435,7 +435,7 @@ def deadline_text(worker: Worker) -> str | None:
     """When the last job on a worker must be over."""
     if worker.deadline is None:
         return None
-    if isinstance(worker.deadline, int):
+    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
         return datetime.fromtimestamp(worker.deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return "9999-12-31T23:59:59Z"
 
@@ -466,7 +466,7 @@ def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
 
 
 def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    on_nodes = jobs_by_node(world.slurm.jobs)
+    on_nodes = jobs_by_node(world.slurm.jobs, {worker.hostname for worker in choice.staying})
     for worker in choice.staying:
         since = worker.unregistered_since(world.now)
         if since is None or absence_in_doubt(worker.hostname, world.slurm.about(worker.hostname, on_nodes)):

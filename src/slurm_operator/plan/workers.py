@@ -7,7 +7,7 @@ turn and its status.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -25,7 +25,9 @@ DELETION = "deletion"
 PLACEMENT = "placement"
 KEY = "key rotation"
 
-_COST = re.compile(r"^-?(0|[1-9][0-9]*)$")
+# An int32, as Kubernetes reads it: neither of these may be handed to int() unbounded.
+_COST = re.compile(r"-?(?:0|[1-9][0-9]{0,9})")
+_ORDINAL = re.compile(r"[0-9]{1,18}")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -144,24 +146,26 @@ class Worker:
     def cost(self) -> int:
         """What its deletion costs, as a user put it."""
         written = self.pod.metadata.annotations.get(labels.POD_DELETION_COST, "")
-        return int(written) if _COST.match(written) and abs(int(written)) < 2**31 else 0
+        return int(written) if _COST.fullmatch(written) and abs(int(written)) < 2**31 else 0
 
 
 def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) -> list[Worker]:
     """The workers of a NodeSet, by name."""
     by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
-    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs) if not isinstance(slurm.jobs, Unknown) else {}
-    result = [_worker(cr, pod, slurm, by_name, ends) for pod in pods]
-    on_nodes = jobs_by_node(slurm.jobs)
+    known = list(pods)
+    hostnames = {hostname_of(cr, pod) for pod in known}
+    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs, hostnames) if not isinstance(slurm.jobs, Unknown) else {}
+    result = [_worker(cr, pod, slurm, by_name, ends) for pod in known]
+    on_nodes = jobs_by_node(slurm.jobs, hostnames)
     judged = (replace(worker, may_go=_may_go(worker, slurm.about(worker.hostname, on_nodes), now)) for worker in result)
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
 
-def jobs_by_node(jobs: Iterable[Job] | Unknown) -> dict[str, list[Job]]:
-    """The jobs that name each node."""
+def jobs_by_node(jobs: Iterable[Job] | Unknown, names: Set[str]) -> dict[str, list[Job]]:
+    """The jobs that name each of these nodes."""
     result: dict[str, list[Job]] = {}
     for job in () if isinstance(jobs, Unknown) else jobs:
-        for name in job.nodes:
+        for name in job.nodes.within(names):
             result.setdefault(name, []).append(job)
     return result
 
@@ -206,7 +210,7 @@ def hostname_of(cr: NodeSet, pod: Pod) -> str:
 def ordinal_of(cr: NodeSet, pod: Pod) -> int | None:
     """The number in a pod's name, in StatefulSet mode."""
     prefix, _, number = pod.metadata.name.rpartition("-")
-    return int(number) if prefix == cr.name and number.isascii() and number.isdigit() else None
+    return int(number) if prefix == cr.name and _ORDINAL.fullmatch(number) else None
 
 
 def in_deletion_order(some: Iterable[Worker], now: datetime) -> list[Worker]:
@@ -237,8 +241,9 @@ def _deadline_key(deadline: Limit) -> float:
 
 @lru_cache(maxsize=4096)
 def parse_time(text: str) -> datetime | None:
-    """A Kubernetes time, or None."""
+    """A Kubernetes time, or None; one without a zone is in UTC, or it could not be compared."""
     try:
-        return datetime.fromisoformat(text) if text else None
+        found = datetime.fromisoformat(text) if text else None
+        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
     except ValueError:
         return None

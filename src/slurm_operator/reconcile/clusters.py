@@ -260,7 +260,8 @@ def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] 
         return None
     nodes = {node.name for node in set(before.nodes.items) ^ set(now.nodes.items)}
     jobs = set(before.jobs) ^ set(now.jobs)
-    return frozenset(nodes.union(*(job.nodes for job in jobs)))
+    known = {node.name for node in (*before.nodes.items, *now.nodes.items)}
+    return frozenset(nodes.union(*(job.nodes.within(known) for job in jobs)))
 
 
 def shown(error: SlurmError) -> str:
