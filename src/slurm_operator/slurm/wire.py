@@ -348,7 +348,8 @@ def _check_identity(reply: Reply, server: Server, call: str) -> None:
         if reply.status != 200:
             raise errors.from_status(reply.status, "", call=call)
         raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
-    if reply.cluster and server.cluster != reply.cluster:
+    # Slurm writes its own name in small letters.
+    if reply.cluster and server.cluster.lower() != reply.cluster.lower():
         raise SlurmWrongCluster(reply.cluster, server.cluster, call=call)
 
 
