@@ -386,7 +386,13 @@ def _refused(plan: ConfigPlan, partitions: live_partitions.Settled) -> list[Stat
     """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
     if not partitions.refused or plan.stage in NOT_VALID:
         return []
-    message = "; ".join(f"partition {name}: {why}" for name, why in sorted(partitions.refused.items()))
+    names_by_why: dict[str, list[str]] = {}
+    for name, why in sorted(partitions.refused.items()):
+        names_by_why.setdefault(why, []).append(name)
+    message = "; ".join(
+        f"{'partition' if len(refused) == 1 else 'partitions'} {', '.join(refused)}: {why}"
+        for why, refused in names_by_why.items()
+    )
     return [yes(DEGRADED, "RefusedBySlurm", message)]
 
 
