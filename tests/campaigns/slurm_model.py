@@ -473,7 +473,11 @@ class SlurmModel:
 
     def _partition(self, declared: dict[str, Any]) -> dict[str, Any]:
         shape = copy.deepcopy(declared)
+        # Hosts by name are no NodeSets.
+        hosts = self.nodes.keys() & set(hostlist.expand(shape["node_sets"])) if shape["node_sets"] else set[str]()
         members = [node.name for node in self.nodes.values() if shape["node_sets"] in (*node.features, "ALL")]
+        if hosts:
+            members, shape["node_sets"] = sorted(hosts), ""
         shape["nodes"] |= {"configured": hostlist.compress(members), "total": len(members)}
         return shape
 

@@ -135,6 +135,7 @@ class LogOptions(TypedDict, total=False):
     container: str
     follow: bool
     tail: int | None
+    limit_bytes: int | None
     previous: bool
     timestamps: bool
     since_seconds: int | None
@@ -338,11 +339,12 @@ def evict(pods: Resource[Any], namespace: str, name: str, **options: Unpack[Dele
 
 def logs(pods: Resource[Any], namespace: str, name: str, **options: Unpack[LogOptions]) -> Request:
     """Read what a container printed."""
-    tail, since = options.get("tail"), options.get("since_seconds")
+    tail, since, most = options.get("tail"), options.get("since_seconds"), options.get("limit_bytes")
     wanted = {
         "container": options.get("container", ""),
         "follow": "true" if options.get("follow") else "",
         "tailLines": "" if tail is None else str(tail),
+        "limitBytes": "" if most is None else str(most),
         "previous": "true" if options.get("previous") else "",
         "timestamps": "true" if options.get("timestamps") else "",
         "sinceSeconds": "" if since is None else str(since),

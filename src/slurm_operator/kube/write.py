@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
@@ -27,6 +27,8 @@ from slurm_operator.kube.store import Key
 FIELD_MANAGER: Final = "slurm-operator"
 
 R = TypeVar("R")
+# (apiVersion, kind, (namespace, name))
+_Place: TypeAlias = tuple[str, str, Key]
 
 
 class Look(Enum):
@@ -65,6 +67,15 @@ class Applied:
     why: tuple[Difference, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    """How the server's answer to an apply differed from what we applied; true of this very object alone."""
+
+    uid: str
+    digest: bytes
+    differences: tuple[Difference, ...]
+
+
 async def _before(_: Write) -> None:
     return None
 
@@ -85,8 +96,8 @@ class Writer:
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _known: dict[tuple[str, str], Resource[Any]] = field(init=False)
-    # What the server writes in another form than we do, by object: (what we applied, how the answer differed).
-    _learnt: dict[tuple[str, str, Key], tuple[bytes, tuple[Difference, ...]]] = field(default_factory=dict)
+    # What the server writes in another form than we do, by object and subresource.
+    _learnt: dict[_Place, dict[str, _Learnt]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known = by_kind(tuple(self.resources))
@@ -224,15 +235,18 @@ class Writer:
         if live is None:
             return (Difference("", "missing"),)
         found = differences(desired, live.content(), self.field_manager, subresource)
-        learnt = self._learnt.get(_identity(desired, subresource))
-        return () if found and learnt == (_digest(desired), found) else found
+        learnt = self._learnt.get(_identity(desired), {}).get(subresource)
+        same = found and learnt is not None and learnt == _Learnt(live.metadata.uid, _digest(desired), found)
+        return () if same else found
 
     def _learn(self, desired: Mapping[str, Any], answer: RawObject, subresource: str) -> None:
+        place = _identity(desired)
         found = differences(desired, answer.content(), self.field_manager, subresource)
+        kept = {key: value for key, value in self._learnt.pop(place, {}).items() if key != subresource}
         if found and not self.dry_run:
-            self._learnt[_identity(desired, subresource)] = (_digest(desired), found)
-        else:
-            self._learnt.pop(_identity(desired, subresource), None)
+            kept[subresource] = _Learnt(answer.metadata.uid, _digest(desired), found)
+        if kept:
+            self._learnt[place] = kept
 
 
 def _place(desired: Mapping[str, Any]) -> Key:
@@ -240,8 +254,8 @@ def _place(desired: Mapping[str, Any]) -> Key:
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
 
 
-def _identity(desired: Mapping[str, Any], subresource: str) -> tuple[str, str, Key]:
-    return str(desired.get("apiVersion", "")), f"{desired.get('kind', '')}{subresource}", _place(desired)
+def _identity(desired: Mapping[str, Any]) -> _Place:
+    return str(desired.get("apiVersion", "")), str(desired.get("kind", "")), _place(desired)
 
 
 def _digest(desired: Mapping[str, Any]) -> bytes:

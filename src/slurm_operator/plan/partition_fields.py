@@ -7,6 +7,7 @@ partition` prints, so that MaxTime=60 and MaxTime=1:00:00 are the same. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ ALL = "ALL"
 FILE_ONLY = frozenset({"CpuBind", "ResumeTimeout", "SelectTypeParameters", "SuspendTime", "SuspendTimeout"})
 _PREEMPT_MODES = frozenset({"OFF", "CANCEL", "REQUEUE", "SUSPEND", "PRIORITY"})
 _TRUE = frozenset({"yes", "true", "up", "1"})
+_DECIMAL = re.compile(r"[0-9]{1,18}")
 _ENDLESS = frozenset({"unlimited", "infinite", "-1"})
 # Slurm has one of two memory limits: setting one takes the other away.
 _TWINS = {
@@ -132,7 +134,7 @@ def change(line: Line, options: Iterable[str]) -> PartitionChange:
             values["nodes"] = line.nodes
         elif key in _BY_KEY and (key in wanted or _TWINS.get(key) not in wanted):
             each = _BY_KEY[key]
-            made = each.change(_reset(each, wanted))
+            made = _change_of(each, _reset(each, wanted)) or {}
             flags |= made.pop("flags", {})
             values |= made
     if values.get("exclusive") == "NODE":
@@ -143,9 +145,12 @@ def change(line: Line, options: Iterable[str]) -> PartitionChange:
 
 def unsettable(line: Line) -> tuple[str, ...]:
     """The options of a line that no live change can set."""
-    mode = _wanted(line).get("PreemptMode")
-    odd = ["PreemptMode"] if mode is not None and mode not in _PREEMPT_MODES else []
-    return tuple(sorted([key for key in line.values if key in FILE_ONLY] + odd))
+    wanted = _wanted(line)
+    mode = wanted.get("PreemptMode")
+    odd = {"PreemptMode"} if mode is not None and mode not in _PREEMPT_MODES else set[str]()
+    # No call can name a value that is not one: the file comes first then, and the linter, which says so.
+    odd |= {key for key, value in wanted.items() if key in _BY_KEY and _change_of(_BY_KEY[key], value) is None}
+    return tuple(sorted({key for key in line.values if key in FILE_ONLY} | odd))
 
 
 def unreturnable(line: Line) -> frozenset[str]:
@@ -208,6 +213,16 @@ def _exclusive(values: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
+def _change_of(each: _Field, value: str) -> dict[str, Any] | None:
+    """The part of a call that sets one option; None where the call has no such value."""
+    made = each.change(value)
+    try:
+        msgspec.convert({"name": "p", **made}, PartitionChange)
+    except msgspec.ValidationError:
+        return None
+    return made
+
+
 def _reset(each: _Field, wanted: Mapping[str, str]) -> str:
     if each.key == "DefaultTime" and each.key not in wanted:
         # No call takes a default time away; jobs that name none then get the longest, which is this.
@@ -235,6 +250,11 @@ def _number(text: str) -> str:
     return text if number is None else str(number)
 
 
+def _decimal(text: str) -> int | None:
+    """A number in plain digits, of a length that is one."""
+    return int(text) if _DECIMAL.fullmatch(text) else None
+
+
 def _memory(text: str) -> str:
     number = _number(text)
     return "0" if number == UNLIMITED else number
@@ -247,8 +267,9 @@ def _limit(value: Limit, none: str) -> str:
 def _minutes(text: str) -> int | None:
     """The minutes that Slurm reads: seconds are rounded up."""
     days, dash, rest = text.rpartition("-")
-    parts = [int(part) for part in rest.split(":") if part.isdigit()]
-    if len(parts) != rest.count(":") + 1 or (dash and not days.isdigit()):
+    whole_days = _decimal(days) if dash else 0
+    parts = [number for part in rest.split(":") if (number := _decimal(part)) is not None]
+    if len(parts) != rest.count(":") + 1 or len(parts) > 3 or whole_days is None:
         return None
     if dash:
         hours, minutes, seconds = [*parts, 0, 0][:3]
@@ -256,7 +277,7 @@ def _minutes(text: str) -> int | None:
         hours, minutes, seconds = parts
     else:
         hours, (minutes, seconds) = 0, [*parts, 0][:2]
-    return int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0)
+    return whole_days * 1440 + hours * 60 + minutes + (seconds > 0)
 
 
 def shown_time(minutes: int) -> str:
@@ -277,7 +298,7 @@ def _found_time(value: Limit, none: str) -> str:
 
 
 def _to_limit(value: str) -> Limit:
-    return UNLIMITED if value == UNLIMITED else int(value) if value.isdigit() else None
+    return UNLIMITED if value == UNLIMITED else _decimal(value)
 
 
 def _time_limit(value: str) -> Limit:
@@ -404,7 +425,8 @@ def _per_cpu(key: str, attribute: str, per_node: str) -> _Field:
         return _limit(getattr(live, attribute), "")
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {per_node: 0}
+        number = _decimal(value)
+        return {attribute: number} if number is not None else {} if value else {per_node: 0}
 
     return _Field(key, _memory, found, changed, "")
 
@@ -414,7 +436,8 @@ def _per_node(key: str, attribute: str) -> _Field:
         return _memory(_limit(getattr(live, attribute), "0"))
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {}
+        number = _decimal(value)
+        return {} if number is None else {attribute: number}
 
     return _Field(key, _memory, found, changed, "0")
 

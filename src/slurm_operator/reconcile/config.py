@@ -8,6 +8,7 @@ sidecar's word is waited for, or stands against what is wanted.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,7 +53,10 @@ from slurm_operator.status.conditions import DEGRADED, PROGRESSING, Statement, y
 log = logging.getLogger(__name__)
 
 SIDECAR = "reconfigure"
-TAIL = 40
+LOG_TAIL_LINES = 40
+# A verdict is a few hundred bytes; an image that prints more than this is not listened to.
+LOG_TAIL_BYTES = 256 * 1024
+_TIMES = re.compile(r"[0-9]{1,6}")
 # Seconds between looks: while the sidecar works; before slurmctld has started, or when it takes long; otherwise.
 TRYING = 0.15
 STARTING = 1.0
@@ -257,7 +261,7 @@ class Configurations:
 
     async def _word(self, namespace: str, pod: ControllerPod, heard: _Hearing) -> Verdict | None:
         try:
-            return last_verdict(await self.logs(namespace, pod.name, SIDECAR, TAIL))
+            return last_verdict(await self.logs(namespace, pod.name, SIDECAR, LOG_TAIL_LINES))
         except KubeError as error:
             # A container that has not started has no log.
             log.debug("log of %s/%s: %s", namespace, pod.name, error)
@@ -323,7 +327,7 @@ def _pod(pod: Pod) -> ControllerPod:
         pod.metadata.uid,
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
         nudged,
-        int(times) if times.isdecimal() else 1,
+        int(times) if _TIMES.fullmatch(times) else 1,
     )
 
 
@@ -386,7 +390,13 @@ def _refused(plan: ConfigPlan, partitions: live_partitions.Settled) -> list[Stat
     """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
     if not partitions.refused or plan.stage in NOT_VALID:
         return []
-    message = "; ".join(f"partition {name}: {why}" for name, why in sorted(partitions.refused.items()))
+    names_by_why: dict[str, list[str]] = {}
+    for name, why in sorted(partitions.refused.items()):
+        names_by_why.setdefault(why, []).append(name)
+    message = "; ".join(
+        f"{'partition' if len(refused) == 1 else 'partitions'} {', '.join(refused)}: {why}"
+        for why, refused in names_by_why.items()
+    )
     return [yes(DEGRADED, "RefusedBySlurm", message)]
 
 
@@ -416,6 +426,7 @@ def reader(client: Any) -> Logs:
     """Reads logs through a client."""
 
     async def read(namespace: str, pod: str, container: str, lines: int) -> list[str]:
-        return [line async for line in client.logs(namespace, pod, container=container, tail=lines, seconds=10.0)]
+        limits = {"tail": lines, "limit_bytes": LOG_TAIL_BYTES}
+        return [line async for line in client.logs(namespace, pod, container=container, seconds=10.0, **limits)]
 
     return read

@@ -94,10 +94,13 @@ def _in_sync(seen: Seen) -> Statement:
     rows = _rows(seen.drift)
     if seen.policy == "Keep":
         return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")
-    if seen.given_up:
-        return no(IN_SYNC, "DriftComesBack", f"reverted again and again, now left: {rows}")
     if seen.policy == "Report":
         return no(IN_SYNC, "Drifted", f"changed in Slurm: {rows}")
+    if seen.given_up:
+        message = f"Slurm accepted the revert again and again, and differs again; now left as it is: {rows}"
+        return no(IN_SYNC, "DriftComesBack", message)
+    if seen.refused:
+        return no(IN_SYNC, "RefusedBySlurm", f"changed in Slurm, and not reverted: {seen.refused}; {rows}")
     return no(IN_SYNC, "Reverting", f"changed in Slurm, being reverted: {rows}")
 
 
@@ -134,17 +137,20 @@ def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -
     return rows
 
 
-def fields(found: Partition | Unknown | None, nodes: Iterable[Node], jobs: Iterable[Job]) -> dict[str, Any]:
-    """The counts of a Partition's status; none while Slurm cannot be asked."""
+def fields(
+    found: Partition | Unknown | None, nodes: Iterable[Node] | Unknown, jobs: Iterable[Job] | Unknown
+) -> dict[str, Any]:
+    """The counts of a Partition's status; those that Slurm cannot be asked for are left out, not 0."""
     if found is None or isinstance(found, Unknown):
         return {}
-    mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
-    return {
-        "nodes": found.total_nodes,
-        "cpus": sum(node.cpus for node in nodes if found.name in node.partitions),
-        "runningJobs": sum("RUNNING" in job.states for job in mine),
-        "pendingJobs": sum("PENDING" in job.states for job in mine),
-    }
+    counts = {"nodes": found.total_nodes}
+    if not isinstance(nodes, Unknown):
+        counts["cpus"] = sum(node.cpus for node in nodes if found.name in node.partitions)
+    if not isinstance(jobs, Unknown):
+        mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
+        counts["runningJobs"] = sum("RUNNING" in job.states for job in mine)
+        counts["pendingJobs"] = sum("PENDING" in job.states for job in mine)
+    return counts
 
 
 def _rows(differences: Iterable[Difference]) -> str:
