@@ -32,9 +32,7 @@ from slurm_operator.plan.workers import (
     UPDATE,
     SlurmWorld,
     Worker,
-    absence_in_doubt,
     in_deletion_order,
-    jobs_by_node,
     workers,
 )
 from slurm_operator.slurm import policy
@@ -381,7 +379,7 @@ def _over(world: NodeSetWorld, everyone: Iterable[Worker]) -> Iterator[Action]:
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return not absence_in_doubt(worker.hostname, world.slurm)
+        return not worker.absence_doubt
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -466,10 +464,9 @@ def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
 
 
 def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    on_nodes = jobs_by_node(world.slurm.jobs, {worker.hostname for worker in choice.staying})
     for worker in choice.staying:
         since = worker.unregistered_since(world.now)
-        if since is None or absence_in_doubt(worker.hostname, world.slurm.about(worker.hostname, on_nodes)):
+        if since is None or worker.absence_doubt:
             continue
         grace = max(REGISTRATION_GRACE, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:

@@ -23,7 +23,7 @@ from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
 from slurm_operator.reconcile.partition_notes import PartitionNotes
 from slurm_operator.slurm.client import Observation, SlurmClient
-from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable
+from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import NEW_SECONDS, Shared
@@ -122,7 +122,7 @@ class Cluster:
             answer = await self.client.all_partitions()
             self.live_partitions = await self.client.offers(Feature.PARTITIONS)
         except SlurmError as error:
-            return Unknown(shown(error))
+            return unknown(error)
         before, self._listed_partitions = self._listed_partitions, answer.items
         if before is not None and before != answer.items:
             # No node: whoever reports on partitions alone.
@@ -151,7 +151,7 @@ class Cluster:
             answer = await self.client.nodes(since)
         except SlurmError as error:
             self.nodes = None
-            return Unknown(shown(error))
+            return unknown(error)
         if isinstance(answer, Unchanged):
             return self.nodes if self.nodes is not None else Unknown("an unchanged list, but of nothing known")
         before, self.newest = self.newest, answer.last_update
@@ -166,7 +166,7 @@ class Cluster:
             answer = await self.client.jobs(self.listed.last_update if self.listed is not None and not whole else None)
         except SlurmError as error:
             self.listed = None
-            return Unknown(shown(error))
+            return unknown(error)
         if isinstance(answer, Unchanged) and self.listed is None:
             return Unknown("unchanged jobs, but of none known")
         if isinstance(answer, Answer):
@@ -187,7 +187,7 @@ class Cluster:
         try:
             return await self.client.all_reservations()
         except SlurmError as error:
-            return Unknown(shown(error))
+            return unknown(error)
 
     async def _offers(self) -> frozenset[Feature]:
         try:
@@ -265,6 +265,13 @@ def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] 
     jobs = set(before.jobs) ^ set(now.jobs)
     known = {node.name for node in (*before.nodes.items, *now.nodes.items)}
     return frozenset(nodes.union(*(job.nodes.within(known) for job in jobs)))
+
+
+def unknown(error: SlurmError) -> Unknown:
+    """What is known after an error: nothing, and why."""
+    if isinstance(error, SlurmWrongCluster):
+        return Unknown(shown(error), error.reason)
+    return Unknown(shown(error))
 
 
 def shown(error: SlurmError) -> str:

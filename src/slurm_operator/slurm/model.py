@@ -190,9 +190,10 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Slurm could not be asked, or its answer cannot be used."""
+    """Slurm could not be asked, or its answer cannot be used; `reason` is that of the conditions that say so."""
 
     why: str
+    reason: str = "SlurmUnreachable"
 
 
 class KnownJob(msgspec.Struct, frozen=True):

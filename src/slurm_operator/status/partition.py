@@ -53,8 +53,8 @@ def statements(seen: Seen) -> list[Statement]:
     if isinstance(found, Unknown):
         return [
             accepted,
-            unknown(APPLIED, "SlurmUnreachable", found.why),
-            unknown(READY, "SlurmUnreachable", found.why),
+            unknown(APPLIED, found.reason, found.why),
+            unknown(READY, found.reason, found.why),
         ]
     if found is None and not seen.drift:
         waiting = seen.refused or "Slurm does not have it yet"
@@ -119,7 +119,7 @@ def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) ->
     """The condition of a Partition that waits to go."""
     if isinstance(jobs, Unknown):
         message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
-        return [unknown(READY, "SlurmUnreachable", message)]
+        return [unknown(READY, jobs.reason, message)]
     if not jobs:
         return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being taken out of Slurm")]
     records = "the records of jobs" if finished_too else "jobs"
