@@ -27,8 +27,9 @@ from slurm_operator.slurm.conf_lint import Finding
 Files = Mapping[str, str]
 
 _VERDICT = re.compile(
-    r"^verdict hash=(?P<hash>\w+) stage=(?P<stage>\w+) ms=(?P<ms>\d+) parse=(?P<parse>\d+) trial=(?P<trial>\d+)"
-    r' reconfigure=(?P<reconfigure>\d+)(?: at=(?P<at>\d+))? reason="(?P<reason>.*)"$'
+    r"^verdict hash=(?P<hash>\w+) stage=(?P<stage>\w+) ms=(?P<ms>[0-9]{1,12})"
+    r" parse=(?P<parse>[0-9]{1,12}) trial=(?P<trial>[0-9]{1,12})"
+    r' reconfigure=(?P<reconfigure>[0-9]{1,12})(?: at=(?P<at>[0-9]{1,11}))? reason="(?P<reason>.*)"$'
 )
 _SPLIT = re.compile(r"[\W_]+")
 # Words of Slurm's complaints that stand in every file, or are no words of a file at all.

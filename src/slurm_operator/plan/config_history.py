@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import labels
 from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
 from slurm_operator.build.metadata import Object
@@ -58,8 +59,7 @@ def is_revision(item: RawObject) -> bool:
 
 def number_of(item: RawObject) -> int:
     """Its number, by its name: nothing is decoded for it."""
-    number = item.metadata.name.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
+    return whole_number(item.metadata.name.rpartition("-")[2]) or 0
 
 
 def read(content: Object) -> Revision:

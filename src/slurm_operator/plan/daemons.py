@@ -40,8 +40,11 @@ class Census:
 
 
 def seconds(time: str | None) -> float | None:
-    """A time of Kubernetes in seconds since 1970."""
-    return datetime.fromisoformat(time).timestamp() if time else None
+    """A time of Kubernetes in seconds since 1970; None for one that nobody can read."""
+    try:
+        return datetime.fromisoformat(time).timestamp() if time else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from slurm_operator.api.text import whole_number
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.conf_values import to_int
 from slurm_operator.slurm.model import UNLIMITED, Limit, Partition
@@ -247,8 +248,9 @@ def _limit(value: Limit, none: str) -> str:
 def _minutes(text: str) -> int | None:
     """The minutes that Slurm reads: seconds are rounded up."""
     days, dash, rest = text.rpartition("-")
-    parts = [int(part) for part in rest.split(":") if part.isdigit()]
-    if len(parts) != rest.count(":") + 1 or (dash and not days.isdigit()):
+    parts = [number for part in rest.split(":") if (number := whole_number(part)) is not None]
+    whole_days = whole_number(days) if dash else 0
+    if len(parts) != rest.count(":") + 1 or len(parts) > 3 or whole_days is None:
         return None
     if dash:
         hours, minutes, seconds = [*parts, 0, 0][:3]
@@ -256,7 +258,7 @@ def _minutes(text: str) -> int | None:
         hours, minutes, seconds = parts
     else:
         hours, (minutes, seconds) = 0, [*parts, 0][:2]
-    return int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0)
+    return whole_days * 1440 + hours * 60 + minutes + (seconds > 0)
 
 
 def shown_time(minutes: int) -> str:
@@ -277,7 +279,7 @@ def _found_time(value: Limit, none: str) -> str:
 
 
 def _to_limit(value: str) -> Limit:
-    return UNLIMITED if value == UNLIMITED else int(value) if value.isdigit() else None
+    return UNLIMITED if value == UNLIMITED else whole_number(value)
 
 
 def _time_limit(value: str) -> Limit:
@@ -404,7 +406,8 @@ def _per_cpu(key: str, attribute: str, per_node: str) -> _Field:
         return _limit(getattr(live, attribute), "")
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {per_node: 0}
+        number = whole_number(value)
+        return {per_node: 0} if number is None else {attribute: number}
 
     return _Field(key, _memory, found, changed, "")
 
@@ -414,7 +417,8 @@ def _per_node(key: str, attribute: str) -> _Field:
         return _memory(_limit(getattr(live, attribute), "0"))
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {}
+        number = whole_number(value)
+        return {} if number is None else {attribute: number}
 
     return _Field(key, _memory, found, changed, "0")
 

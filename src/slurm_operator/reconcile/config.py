@@ -15,6 +15,7 @@ from typing import Any
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
@@ -323,7 +324,7 @@ def _pod(pod: Pod) -> ControllerPod:
         pod.metadata.uid,
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
         nudged,
-        int(times) if times.isdecimal() else 1,
+        1 if (nudges := whole_number(times)) is None else nudges,
     )
 
 
