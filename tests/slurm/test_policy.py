@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 from slurm_operator.slurm.policy import No, Yes
 
 
@@ -177,3 +177,32 @@ def test_a_job_over_many_nodes_gives_each_its_deadline() -> None:
 )
 def test_a_node_responds_unless_slurm_says_otherwise(states: tuple[str, ...], responding: bool) -> None:
     assert policy.is_responding(node(*states)) is responding
+
+
+@pytest.mark.parametrize(
+    ("states", "holds"),
+    [
+        pytest.param((), True, id="no state at all"),
+        pytest.param(("A_STATE_OF_NEXT_YEAR",), True, id="a state never heard of"),
+        pytest.param(("PENDING",), False, id="only pending"),
+        pytest.param(("PENDING", "A_STATE_OF_NEXT_YEAR"), True, id="pending and more"),
+        pytest.param(("COMPLETED",), False, id="over"),
+        pytest.param(("COMPLETED", "COMPLETING"), True, id="over, not cleaned up"),
+        pytest.param(("FAILED", "RUNNING"), True, id="a contradiction"),
+        pytest.param(("CANCELLED", "SUSPENDED"), True, id="another contradiction"),
+    ],
+)
+def test_only_a_job_that_is_known_to_be_over_lets_its_node_go(states: tuple[str, ...], holds: bool) -> None:
+    """T16: an empty list of states is a subset of any."""
+    held = job(*states)
+    assert policy.occupies(held, "n0") is holds
+    assert ("n0" in policy.deadlines([held], {"n0"})) is holds
+    free = policy.may_remove(Known(node("IDLE", "DRAIN")), [held])
+    assert isinstance(free, No) is holds
+
+
+@given(st.integers(), st.integers(min_value=0))
+def test_no_time_limit_is_later_than_a_calendar_can_write(start: int, limit: int) -> None:
+    """T2: `sbatch -t 2982616-00:00:00` ends in the year 10192."""
+    end = policy.deadline("n0", [job("RUNNING", start=start, limit=limit)])
+    assert end == UNLIMITED or (isinstance(end, int) and end <= LAST_SECOND)

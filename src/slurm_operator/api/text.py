@@ -32,6 +32,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -153,6 +154,11 @@ def user_name(text: str) -> str | None:
     if not _USER.fullmatch(text) or len(text) > 256:
         return f"{shown(text)} is no user name"
     return None
+
+
+def whole_number(text: str) -> int | None:
+    """The number that plain digits write; None for anything else, and for what no counter of ours can hold."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 def printable(text: str, longest: int = LONGEST_SHOWN) -> str:

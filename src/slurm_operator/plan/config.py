@@ -19,6 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
+from slurm_operator.api.text import printable
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
@@ -186,13 +187,6 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
 def _bounded(digits: str) -> int:
     """A number that is at least 0; one that is too long is a large one, never an error."""
     return max(0, int(digits[:MOST_DIGITS]))
-
-
-def printable(text: str, longest: int) -> str:
-    """One printable line of bounded length, whatever somebody else wrote."""
-    line = "".join(each if each.isprintable() else " " for each in text[: 2 * longest])
-    line = " ".join(line.split())
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigPlan:

@@ -7,19 +7,18 @@ one look at a label. Pure; called by `reconcile/config.py`, and by `cli/kubectl/
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.text import printable, whole_number
 from slurm_operator.build import labels
 from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
 from slurm_operator.build.metadata import Object
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.actions import Action, Create, Delete
-from slurm_operator.plan.config import printable
 
 KEY = ("apps/v1", "ControllerRevision")
 # So many are kept, as long as they are not larger than this together; the newest always is.
@@ -29,7 +28,6 @@ MOST_BYTES = 4 * 1024 * 1024
 KEPT_AFTER = 5.0
 LONGEST_CHANGE = 240
 LONGEST_TEXT = 1000
-_NUMBER = re.compile(r"[0-9]{1,18}")
 OPERATOR = "slurm-operator"
 
 
@@ -63,8 +61,7 @@ def is_revision(item: RawObject) -> bool:
 
 def number_of(item: RawObject) -> int:
     """Its number, by its name: nothing is decoded for it."""
-    number = item.metadata.name.rpartition("-")[2]
-    return int(number) if _NUMBER.fullmatch(number) else 0
+    return whole_number(item.metadata.name.rpartition("-")[2]) or 0
 
 
 def read(content: Object) -> Revision:

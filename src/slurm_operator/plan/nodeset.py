@@ -33,6 +33,7 @@ from slurm_operator.plan.workers import (
     SlurmWorld,
     Worker,
     in_deletion_order,
+    jobs_by_node,
     workers,
 )
 from slurm_operator.slurm import policy
@@ -360,12 +361,13 @@ def _fits(world: NodeSetWorld, spec: Object, name: str) -> bool:
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
     # Slurm keeps a record's old features and memory when another slurmd registers under its name.
-    for worker in new:
-        hostname = worker.hostname(world.cr)
+    hostnames = [worker.hostname(world.cr) for worker in new]
+    on_nodes = jobs_by_node(world.slurm.jobs, frozenset(hostnames))
+    for hostname in hostnames:
         seen = world.slurm.view(hostname)
         if isinstance(seen, Absent | Unknown) or isinstance(world.slurm.jobs, Unknown):
             continue
-        held = any(policy.occupies(job, hostname) for job in world.slurm.jobs)
+        held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
         if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
             yield DeleteNode(hostname, "its pod is made anew")
 

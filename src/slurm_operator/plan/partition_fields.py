@@ -7,13 +7,13 @@ partition` prints, so that MaxTime=60 and MaxTime=1:00:00 are the same. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from slurm_operator.api.text import whole_number
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.conf_values import to_int
 from slurm_operator.slurm.model import UNLIMITED, Limit, Partition
@@ -26,7 +26,6 @@ ALL = "ALL"
 FILE_ONLY = frozenset({"CpuBind", "ResumeTimeout", "SelectTypeParameters", "SuspendTime", "SuspendTimeout"})
 _PREEMPT_MODES = frozenset({"OFF", "CANCEL", "REQUEUE", "SUSPEND", "PRIORITY"})
 _TRUE = frozenset({"yes", "true", "up", "1"})
-_DECIMAL = re.compile(r"[0-9]{1,18}")
 _ENDLESS = frozenset({"unlimited", "infinite", "-1"})
 # Slurm has one of two memory limits: setting one takes the other away.
 _TWINS = {
@@ -250,11 +249,6 @@ def _number(text: str) -> str:
     return text if number is None else str(number)
 
 
-def _decimal(text: str) -> int | None:
-    """A number in plain digits, of a length that is one."""
-    return int(text) if _DECIMAL.fullmatch(text) else None
-
-
 def _memory(text: str) -> str:
     number = _number(text)
     return "0" if number == UNLIMITED else number
@@ -267,8 +261,8 @@ def _limit(value: Limit, none: str) -> str:
 def _minutes(text: str) -> int | None:
     """The minutes that Slurm reads: seconds are rounded up."""
     days, dash, rest = text.rpartition("-")
-    whole_days = _decimal(days) if dash else 0
-    parts = [number for part in rest.split(":") if (number := _decimal(part)) is not None]
+    whole_days = whole_number(days) if dash else 0
+    parts = [number for part in rest.split(":") if (number := whole_number(part)) is not None]
     if len(parts) != rest.count(":") + 1 or len(parts) > 3 or whole_days is None:
         return None
     if dash:
@@ -298,7 +292,7 @@ def _found_time(value: Limit, none: str) -> str:
 
 
 def _to_limit(value: str) -> Limit:
-    return UNLIMITED if value == UNLIMITED else _decimal(value)
+    return UNLIMITED if value == UNLIMITED else whole_number(value)
 
 
 def _time_limit(value: str) -> Limit:
@@ -425,7 +419,7 @@ def _per_cpu(key: str, attribute: str, per_node: str) -> _Field:
         return _limit(getattr(live, attribute), "")
 
     def changed(value: str) -> dict[str, Any]:
-        number = _decimal(value)
+        number = whole_number(value)
         return {attribute: number} if number is not None else {} if value else {per_node: 0}
 
     return _Field(key, _memory, found, changed, "")
@@ -436,7 +430,7 @@ def _per_node(key: str, attribute: str) -> _Field:
         return _memory(_limit(getattr(live, attribute), "0"))
 
     def changed(value: str) -> dict[str, Any]:
-        number = _decimal(value)
+        number = whole_number(value)
         return {} if number is None else {attribute: number}
 
     return _Field(key, _memory, found, changed, "0")

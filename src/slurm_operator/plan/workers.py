@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import labels
 from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm import policy
@@ -26,9 +27,8 @@ DELETION = "deletion"
 PLACEMENT = "placement"
 KEY = "key rotation"
 
-# An int32, as Kubernetes reads it: neither of these may be handed to int() unbounded.
+# An int32, as Kubernetes reads it: int() refuses thousands of digits.
 _COST = re.compile(r"-?(?:0|[1-9][0-9]{0,9})")
-_ORDINAL = re.compile(r"[0-9]{1,18}")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -240,7 +240,7 @@ def hostname_of(cr: NodeSet, pod: Pod) -> str:
 def ordinal_of(cr: NodeSet, pod: Pod) -> int | None:
     """The number in a pod's name, in StatefulSet mode."""
     prefix, _, number = pod.metadata.name.rpartition("-")
-    return int(number) if prefix == cr.name and _ORDINAL.fullmatch(number) else None
+    return whole_number(number) if prefix == cr.name else None
 
 
 def in_deletion_order(some: Iterable[Worker], now: datetime) -> list[Worker]:

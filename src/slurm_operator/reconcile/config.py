@@ -8,7 +8,6 @@ sidecar's word is waited for, or stands against what is wanted.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
@@ -56,7 +56,6 @@ SIDECAR = "reconfigure"
 LOG_TAIL_LINES = 40
 # A verdict is a few hundred bytes; an image that prints more than this is not listened to.
 LOG_TAIL_BYTES = 256 * 1024
-_TIMES = re.compile(r"[0-9]{1,6}")
 # Seconds between looks: while the sidecar works; before slurmctld has started, or when it takes long; otherwise.
 TRYING = 0.15
 STARTING = 1.0
@@ -327,7 +326,7 @@ def _pod(pod: Pod) -> ControllerPod:
         pod.metadata.uid,
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
         nudged,
-        int(times) if _TIMES.fullmatch(times) else 1,
+        1 if (nudges := whole_number(times)) is None else nudges,
     )
 
 

@@ -68,6 +68,9 @@ class _Item(NamedTuple):
 
     def has(self, name: str) -> bool:
         """Whether the name is one of the item's, found without making them."""
+        first = self.pieces[0]
+        if isinstance(first, str) and not name.startswith(first):
+            return False
         ends = {0}
         for piece in self.pieces:
             ends = {end for start in ends for end in _ends(piece, name, start)}

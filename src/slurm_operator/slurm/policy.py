@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 
 import msgspec
 
+from slurm_operator.api.text import printable
 from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "
@@ -68,8 +69,7 @@ def drain_is_ours(reason: str) -> bool:
 
 def drain_reason(text: str) -> str:
     """A reason that is recognised as ours: one line, printable, of bounded length."""
-    printable = "".join(c if c.isprintable() else " " for c in text.removeprefix(REASON_PREFIX))
-    return REASON_PREFIX + " ".join(printable.split())[:LONGEST_REASON]
+    return REASON_PREFIX + printable(text.removeprefix(REASON_PREFIX), 2 * LONGEST_REASON)[:LONGEST_REASON]
 
 
 def occupies(job: Job, node: str) -> bool:

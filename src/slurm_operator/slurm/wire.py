@@ -33,6 +33,9 @@ MOST_WARNINGS = 20
 LARGEST_NUMBER = 2**63 - 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
+# A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
+Word = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
+State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
 NO_TEXT = msgspec.Raw(b'""')
 NO_LIST = msgspec.Raw(b"[]")
 
@@ -65,7 +68,9 @@ class Number(Item, frozen=True):
 
     def _whole(self) -> int:
         # An endless float has no integer, and none of ours is below zero.
-        return int(min(max(self.number, 0), LARGEST_NUMBER)) if math.isfinite(self.number) else LARGEST_NUMBER
+        if isinstance(self.number, float) and not math.isfinite(self.number):
+            return LARGEST_NUMBER
+        return int(min(max(self.number, 0), LARGEST_NUMBER))
 
 
 NOT_SET = Number()
@@ -182,8 +187,8 @@ class _Diag(Envelope, frozen=True):
 
 class _Node(Item, frozen=True):
     ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"alloc_cpus", "alloc_memory"})
-    name: str
-    state: list[str]
+    name: Word
+    state: list[State]
     reason: str = ""
     reason_set_by_user: str = ""
     features: list[str] = []
@@ -211,7 +216,7 @@ class _Node(Item, frozen=True):
 
 class _Job(Item, frozen=True):
     job_id: Count
-    job_state: list[str]
+    job_state: list[State]
     name: str = ""
     user_name: str = ""
     account: str = ""
