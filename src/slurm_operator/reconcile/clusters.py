@@ -280,6 +280,8 @@ class Clusters:
     changed: Callable[[Key, frozenset[str] | None, Hashable], None] = lambda _, __, ___: None
     # The Controller whose partitions changed: by us, or behind our back.
     repartitioned: Callable[[Key], None] = lambda _: None
+    # Raises when this process may not write any more.
+    fence: Callable[[], None] = lambda: None
     _clusters: dict[Key, Cluster] = field(default_factory=dict)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
@@ -302,6 +304,7 @@ class Clusters:
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
         client = self.connect(address, token, self.clock)
+        client.fence = self.fence
         holder.append(
             Cluster(
                 client,
