@@ -54,6 +54,7 @@ from slurm_operator.kube.timing import Backoff, Timing
 from slurm_operator.kube.transport import Answer, HttpTransport, Limits, Transport
 
 PAGE = 500
+LONGEST_RETRY_AFTER_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,5 +411,5 @@ def _check(answer: Answer, body: bytes, request: Request, content_type: str) -> 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
-    # The API server only sends seconds; a date would need a clock that both sides share.
-    return float(text) if text.isdecimal() else None
+    # The API server only sends seconds; a date would need a clock that both sides share. More digits say nothing.
+    return float(text[:LONGEST_RETRY_AFTER_DIGITS]) if text.isascii() and text.isdecimal() else None
