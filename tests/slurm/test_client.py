@@ -345,3 +345,38 @@ async def test_every_call_is_measured(client: SlurmClient, replay: Replay, obser
         ("GET nodes", "ok"),
         ("DELETE node", "SlurmBusy"),
     ]
+
+
+class FencedError(Exception):
+    """This process may not write any more."""
+
+
+@pytest.mark.parametrize("passed", [0, 1], ids=["before the call", "while connecting"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: client.drain(("n0",), "why"),
+        lambda client: client.undrain(("n0",)),
+        lambda client: client.delete_node("n0"),
+        lambda client: client.reconfigure(),
+    ],
+    ids=["drain", "undrain", "delete node", "reconfigure"],
+)
+async def test_nothing_is_written_to_slurm_once_the_right_to_write_has_ended(
+    client: SlurmClient, replay: Replay, write: Callable[[SlurmClient], Awaitable[object]], passed: int
+) -> None:
+    """T17: drains and deletes of node records are writes too."""
+    await client.version()
+    before = len(replay.seen)
+    asked = iter([None] * passed)
+
+    def fence() -> None:
+        try:
+            next(asked)
+        except StopIteration:
+            raise FencedError from None
+
+    client.fence = fence
+    with pytest.raises(FencedError):
+        await write(client)
+    assert [call for call in replay.seen[before:] if "/ping" not in call] == []

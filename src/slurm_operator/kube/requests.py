@@ -6,7 +6,7 @@ is harmless. `client` and `remote` call it, `transport` sends what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypedDict, Unpack
@@ -34,7 +34,7 @@ class Repeat(Enum):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request; `what` names it in errors and metrics."""
+    """One HTTP request; `what` names it in errors and metrics, `fence` raises when it may not be sent any more."""
 
     method: str
     path: str
@@ -46,6 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     accept: str = JSON
     stream: bool = False
     seconds: float | None = None
+    fence: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         # The body may be a Secret.

@@ -3,7 +3,7 @@
 In: objects as the builders made them, and what the caches showed. Out: requests, and only those that change something.
 In the operator `reconcile/execute` is the only caller besides `events`; the admission server's certificates, `kubectl
 slurm` and the parts of local mode write through it too. Two hooks see every write: crash tests stop the program in
-them, leadership fences in `before`, audit counts in `after`.
+them, audit counts in `after`. Leadership is asked by `fence`, at every attempt and at the last moment.
 """
 
 from __future__ import annotations
@@ -84,6 +84,10 @@ async def _after(_: Write, __: BaseException | None) -> None:
     return None
 
 
+def _open() -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Writer:
     """Writes as one field manager."""
@@ -94,13 +98,16 @@ class Writer:
     dry_run: bool = False
     before: Callable[[Write], Awaitable[None]] = _before
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
+    fence: Callable[[], None] = _open
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _fenced: Client = field(init=False)
     _known: dict[tuple[str, str], Resource[Any]] = field(init=False)
     # What the server writes in another form than we do, by object and subresource.
     _learnt: dict[_Place, dict[str, _Learnt]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known = by_kind(tuple(self.resources))
+        self._fenced = self.client.fenced(self.fence)
 
     async def apply(
         self, desired: Mapping[str, Any], live: RawObject | Look | None = Look.FIRST, *, subresource: str = ""
@@ -136,7 +143,7 @@ class Writer:
         write = Write("create", resource, namespace, name, body=desired)
         return await self._do(
             write,
-            lambda: self.client.create(
+            lambda: self._fenced.create(
                 resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
             ),
         )
@@ -148,7 +155,7 @@ class Writer:
         write = Write("create", resource, namespace, name, body=desired)
         await self._do(
             write,
-            lambda: self.client.make(
+            lambda: self._fenced.make(
                 resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
             ),
         )
@@ -185,7 +192,7 @@ class Writer:
         write = Write("delete", resource, namespace, name, body=options)
         self._learnt.pop((resource.api_version, resource.kind, (namespace, name)), None)
         try:
-            await self._do(write, lambda: self.client.delete(resource, name, namespace, **options))
+            await self._do(write, lambda: self._fenced.delete(resource, name, namespace, **options))
         except NotFound:
             return False
         return True
@@ -208,7 +215,7 @@ class Writer:
             return None
 
     async def _send_patch(self, write: Write) -> RawObject:
-        return await self.client.merge_patch(
+        return await self._fenced.merge_patch(
             write.resource,
             write.name,
             write.body,
@@ -219,7 +226,7 @@ class Writer:
         )
 
     async def _send_apply(self, write: Write) -> RawObject:
-        return await self.client.apply(
+        return await self._fenced.apply(
             write.resource,
             write.name,
             write.body,

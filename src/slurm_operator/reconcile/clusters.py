@@ -291,6 +291,8 @@ class Clusters:
     changed: Callable[[Key, frozenset[str] | None, Hashable], None] = lambda _, __, ___: None
     # The Controller whose partitions changed: by us, or behind our back.
     repartitioned: Callable[[Key], None] = lambda _: None
+    # Raises when this process may not write any more.
+    fence: Callable[[], None] = lambda: None
     # By Controller: its uid, since a namesake is another cluster, and its Slurm.
     _clusters: dict[Key, tuple[str, Cluster]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
@@ -317,6 +319,7 @@ class Clusters:
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
         client = self.connect(target, token, self.clock)
+        client.fence = self.fence
         holder.append(
             Cluster(
                 client,

@@ -131,6 +131,8 @@ class SlurmClient:
         self._adapter: Adapter | None = None
         self._server = wire.Server()
         self._getting_ready = asyncio.Lock()
+        # Raises when nothing may be written any more; asked before a write, and once more when its connection is there.
+        self.fence: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> Self:
         return self
@@ -341,8 +343,7 @@ class SlurmClient:
     async def _ready(self, request: Request) -> Adapter:
         """The adapter to use, once slurmctld is known to answer; at most one caller finds out at a time."""
         async with self._getting_ready:
-            is_read = request.method == "GET" and request.path != RECONFIGURE.path
-            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=is_read):
+            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=_is_read(request)):
                 await self._check_controller()
             return self._adapter or await self._negotiate()
 
@@ -439,6 +440,8 @@ class SlurmClient:
 
     async def _patiently(self, sending: Sending, request: Request) -> Reply:
         """Wait as long as slurmctld is alive: slurmrestd would wait ten seconds for one that died meanwhile."""
+        if sending.fence is not None:
+            sending.fence()
         call = asyncio.ensure_future(self._transport.send(sending, self._token.current()))
         try:
             if request in (PING, DIAG) or request.service != "slurm":
@@ -472,7 +475,12 @@ class SlurmClient:
             body=None if request.body is None else msgspec.json.encode(request.body),
             seconds=seconds or (self._seconds.ping if request is PING else usual),
             most_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
+            fence=None if _is_read(request) else self.fence,
         )
+
+
+def _is_read(request: Request) -> bool:
+    return request.method == "GET" and request.path != RECONFIGURE.path
 
 
 def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:

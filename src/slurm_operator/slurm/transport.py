@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from slurm_operator.fence import last_check
 from slurm_operator.slurm import connection
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
@@ -33,7 +35,10 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request; the token is put in at the last moment and is not part of it."""
+    """One HTTP request; the token is put in at the last moment and is not part of it.
+
+    `fence` raises when the request may not be sent any more.
+    """
 
     method: str
     path: str
@@ -43,6 +48,7 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
     # Budgets of the response: from the first byte sent to the last received, and its size.
     seconds: float = 12.0
     most_bytes: int = LIST_RESPONSE_BYTES
+    fence: Callable[[], None] | None = None
 
 
 class Transport(Protocol):
@@ -114,6 +120,7 @@ class Http:
             data=sending.body,
             headers=headers,
             allow_redirects=False,
+            trace_request_ctx=sending.fence,
             ssl=self._tls if self._tls is not None else True,
             timeout=aiohttp.ClientTimeout(total=sending.seconds, sock_connect=CONNECT_SECONDS),
         ) as response:
@@ -132,7 +139,11 @@ class Http:
                 connector = aiohttp.TCPConnector(limit=16, ttl_dns_cache=10)
             connection.use_in(connector)
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+                trace_configs=[last_check()],
             )
         return self._session
 
