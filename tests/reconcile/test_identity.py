@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
+from slurm_operator.api.controller import Controller
 from slurm_operator.loop.queue import Key
+from slurm_operator.reconcile.clusters import expected_name
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 
@@ -37,14 +40,24 @@ async def test_the_answers_of_another_cluster_are_unknown_and_take_no_worker(wor
     assert conditions(world, "NodeSet", "compute")["Ready"][0] == "True"
 
 
-async def test_the_name_that_an_external_slurm_gives_itself_is_believed(world: World) -> None:
-    world.slurm.cluster_name, world.slurm.up = "older_than_kubernetes", True
-    external = {"external": True, "externalConfig": {"host": "slurmctld.example", "port": 6817}}
-    await world.create("Controller", "slurm", {**KEYS, **external})
-    await world.create("RestApi", "slurm", REF)
-    await world.create("NodeSet", "compute", {**REF, "replicas": 1})
-    await world.run()
-    assert conditions(world, "NodeSet", "compute")["SlurmReachable"][0] == "True"
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ({}, "hpc_slurm"),
+        ({"clusterName": "blue"}, "blue"),
+        ({"external": True}, ""),
+        ({"external": True, "clusterName": "blue"}, "blue"),
+    ],
+    ids=["computed", "given", "external", "external and given"],
+)
+def test_the_name_that_answers_must_carry(spec: dict[str, Any], name: str) -> None:
+    raw = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "Controller",
+        "metadata": {"name": "slurm", "namespace": "hpc"},
+        "spec": {**KEYS, **spec},
+    }
+    assert expected_name(msgspec.convert(raw, Controller)) == name
 
 
 async def test_empty_lists_of_jobs_take_no_worker_from_a_suspended_job(world: World) -> None:

@@ -307,7 +307,7 @@ class Clusters:
         if not key:
             return Unknown(f"the JWT key of Controller {controller.name!r} is missing")
         oldest = min(serving, key=lambda each: (each.metadata.creation_timestamp or "", each.name))
-        target = Target(self.address(oldest), _expected_name(controller))
+        target = Target(self.address(oldest), expected_name(controller))
         return await self._client(controller, target, key)
 
     async def _client(self, controller: Controller, target: Target, jwt_key: bytes) -> Cluster:
@@ -352,6 +352,6 @@ class Clusters:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 
-def _expected_name(controller: Controller) -> str:
+def expected_name(controller: Controller) -> str:
     """The ClusterName of every answer. An external Slurm has the name that its own slurm.conf gives it."""
     return "" if controller.spec.external and not controller.spec.cluster_name else controller.cluster_name
