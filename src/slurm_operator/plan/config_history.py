@@ -105,8 +105,7 @@ def _surplus(present: Iterable[RawObject], room: int) -> Iterator[Action]:
         room -= len(item.body)
         kept += 1
         if kept > MOST or room < 0:
-            meta = item.metadata
-            yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "the history of configurations is full")
+            yield Delete(*KEY, item.metadata, "the history of configurations is full")
 
 
 def changes(before: Inputs, now: Inputs) -> dict[str, tuple[str, ...]]:

@@ -73,6 +73,8 @@ class Worker:
     view: NodeView
     may_go: policy.Yes | policy.No
     deadline: Limit
+    # Who else has its host name, and so its node record; empty when nobody has.
+    rival: str = ""
 
     @property
     def name(self) -> str:
