@@ -205,6 +205,4 @@ def _has_no_other_manager(content: Mapping[str, Any]) -> bool:
     """Whether we alone have written to an object, by the API server's own record."""
     entries = (content.get("metadata") or {}).get("managedFields") or ()
     written = [entry for entry in entries if not entry.get("subresource")]
-    return bool(written) and all(
-        (entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") for entry in written
-    )
+    return bool(written) and all(entry.get("manager") == MANAGER for entry in written)

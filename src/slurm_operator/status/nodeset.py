@@ -154,9 +154,9 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
     host, rival = same[0]
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
     return (
-        f"host name {host}{more} of NodeSet {world.cr.name} is that of {rival}, which keeps it: no worker is made for it "
-        "here, and its node record is left alone. Give them different names: by template.spec.hostname, by the name of a "
-        f"NodeSet, or by {labels.HOSTNAME_OVERRIDE} of a Kubernetes node"
+        f"host name {host}{more} of NodeSet {world.cr.name} is that of {rival}, which keeps it: no worker is made for "
+        "it here, and its node record is left alone. Give them different names: by template.spec.hostname, by the name "
+        f"of a NodeSet, or by {labels.HOSTNAME_OVERRIDE} of a Kubernetes node"
     )
 
 

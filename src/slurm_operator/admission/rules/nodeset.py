@@ -77,7 +77,7 @@ def duplicates(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldP
         example = hostnames.shared(new, other) or f"{hostnames.prefix(new)}0"
         path = HOSTNAME if new.spec.template.spec.get("hostname") else fields.NAME
         message = (
-            f"workers would be named like those of NodeSet {shown(other.name)}, {shown(example)} for example, and a name "
+            f"workers would be named like those of NodeSet {shown(other.name)}, such as {shown(example)}, and a name "
             "is one node in Slurm; give the NodeSets of a cluster different prefixes"
         )
         yield FieldProblem(path, message, severity="warning" if old is not None and _collides(old, other) else "error")
