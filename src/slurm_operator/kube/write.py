@@ -19,7 +19,7 @@ import msgspec
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.compare import Difference, differences
-from slurm_operator.kube.errors import Conflict, Invalid, NotFound
+from slurm_operator.kube.errors import BadAnswer, Conflict, Invalid, NotFound
 from slurm_operator.kube.objects import BUILT_IN, RawObject, Resource, by_kind, resource_of
 from slurm_operator.kube.requests import DeleteOptions
 from slurm_operator.kube.store import Key
@@ -127,6 +127,13 @@ class Writer:
         answer = await self._do(write, lambda: self._send_apply(write))
         self._learn(desired, answer, subresource)
         return Applied(Effect.CREATED if live is None else Effect.CHANGED, answer, why)
+
+    async def find(self, resource: Resource[Any], name: str, namespace: str) -> RawObject | None:
+        """The object that has a name now, past every cache; with no more rights than a cache needs."""
+        listing = await self.client.list(resource.raw(), namespace, field_selector=f"metadata.name={name}")
+        if listing.unreadable:
+            raise BadAnswer(f"{resource.kind} {namespace}/{name} is there, but cannot be read")
+        return next((item for item in listing.items if item.metadata.name == name), None)
 
     def would_change(self, desired: Mapping[str, Any], live: RawObject | None, *, subresource: str = "") -> bool:
         """Whether an apply would send a request."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 
@@ -21,6 +21,7 @@ import msgspec
 
 from slurm_operator.api.text import printable
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
+from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
@@ -90,6 +91,7 @@ class ControllerPod:
     nudged: str = ""
     times: int = 1
     verdict: Verdict | None = None
+    seen: ObjectMeta = field(default_factory=ObjectMeta, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

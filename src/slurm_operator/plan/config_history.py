@@ -88,14 +88,17 @@ def is_kept(hash_: str, present: Iterable[RawObject]) -> bool:
 
 
 def plan_history(
-    cr: Controller, in_force: InForce, present: Sequence[RawObject], managers: Mapping[str, str]
+    cr: Controller, in_force: InForce, present: Sequence[RawObject], managers: Mapping[str, str], highest: int = 0
 ) -> tuple[Action, ...]:
-    """Keep what is in force and take the oldest away; `managers` says by `Kind/name` who wrote a resource last."""
+    """Keep what is in force and take the oldest away; `managers` says by `Kind/name` who wrote a resource last.
+
+    `highest` is the highest number that has a name, also of revisions that are not the Controller's any more.
+    """
     if is_kept(in_force.hash, present):
         return ()
     newest = max(present, key=number_of, default=None)
     before = read(newest.content()) if newest is not None else None
-    number = number_of(newest) + 1 if newest is not None else 1
+    number = max(highest, number_of(newest) if newest is not None else 0) + 1
     changed = changes(before.inputs if before is not None else {}, in_force.inputs)
     said = {
         "time": in_force.since,
@@ -113,8 +116,7 @@ def _surplus(present: Iterable[RawObject], room: int) -> Iterator[Action]:
         room -= len(item.body)
         kept += 1
         if kept > MOST or room < 0:
-            meta = item.metadata
-            yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "the history of configurations is full")
+            yield Delete(*KEY, item.metadata, "the history of configurations is full")
 
 
 def changes(before: Inputs, now: Inputs) -> dict[str, tuple[str, ...]]:

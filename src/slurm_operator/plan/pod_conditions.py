@@ -31,8 +31,7 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
             continue
         wanted = tuple(_conditions(worker, now))
         if _content(wanted) != _content(_present(worker)):
-            meta = worker.pod.metadata
-            yield PatchPodConditions(meta.namespace, meta.name, meta.uid, wanted)
+            yield PatchPodConditions(worker.pod.metadata, wanted)
 
 
 def _conditions(worker: Worker, now: datetime) -> Iterator[Condition]:

@@ -80,6 +80,8 @@ class Worker:
     deadline: Limit
     # Why a node that Slurm's list lacks may still be at work; empty when it is not, or when the list has it.
     absence_doubt: str = ""
+    # Who else has its host name, and so its node record; empty when nobody has.
+    rival: str = ""
 
     @property
     def name(self) -> str:

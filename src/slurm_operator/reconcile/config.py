@@ -195,7 +195,7 @@ class Configurations:
         check = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
         held = self._config_map(cr.namespace, names.config_candidate(cr))
         candidate = {name: text for name, text in held.items() if name != controller.NOTE} if held else None
-        pods = [pod for pod in self.observer.controller_pods(cr.namespace, cr.name) if _counts(pod)]
+        pods = [pod for pod in self.observer.controller_pods(cr) if _counts(pod)]
         world = ConfigWorld(
             before,
             candidate,
@@ -327,6 +327,7 @@ def _pod(pod: Pod) -> ControllerPod:
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
         nudged,
         1 if (nudges := whole_number(times)) is None else nudges,
+        seen=pod.metadata,
     )
 
 
@@ -350,7 +351,7 @@ def _settled(
     said = status.statements(plan, cr.status.config, checked=checked)
     return Settled(
         list(_objects(world, objects, plan)),
-        tuple(_nudge(cr, pod) for pod in plan.nudge),
+        tuple(_nudge(pod) for pod in plan.nudge),
         [*said, *_degraded(plan, said)],
         {"config": status.fields(plan, cr.status.config, now, found)},
     )
@@ -373,10 +374,10 @@ def _objects(world: World[Controller], objects: list[Object], plan: ConfigPlan) 
             yield value
 
 
-def _nudge(cr: Controller, pod: ControllerPod) -> Action:
+def _nudge(pod: ControllerPod) -> Action:
     """Any change of a pod makes its kubelet read the ConfigMaps again at once."""
     note = pod.nudged if pod.times == 1 else f"{pod.nudged}/{pod.times}"
-    return PatchMetadata("v1", "Pod", cr.namespace, pod.name, pod.uid, annotations={labels.CONFIG_CANDIDATE: note})
+    return PatchMetadata("v1", "Pod", pod.seen, annotations={labels.CONFIG_CANDIDATE: note})
 
 
 def _degraded(plan: ConfigPlan, said: list[Statement]) -> list[Statement]:

@@ -16,7 +16,7 @@ from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.partition import Partition
-from slurm_operator.api.problem import errors
+from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
 from slurm_operator.build.errors import BuildError
@@ -98,7 +98,8 @@ class Partitions:
         refs = self.observer.refs(key.namespace)
         cr = decoded.resource
         if raw.metadata.deletion_timestamp:
-            return await self._leave(cr if isinstance(cr, Partition) else None, raw, refs)
+            known = decoded.readable
+            return await self._leave(known if isinstance(known, Partition) else None, raw, refs, decoded.problems)
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
             await self._say(raw, None, workload.refused(found), {})
@@ -164,12 +165,18 @@ class Partitions:
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             await self._set_finalizers(raw, cr, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
 
-    async def _leave(self, cr: Partition | None, raw: RawObject, refs: Refs) -> Result:
+    async def _leave(
+        self, cr: Partition | None, raw: RawObject, refs: Refs, problems: Sequence[FieldProblem]
+    ) -> Result:
         """The end: let go when Slurm has, or when nobody can be asked for ever."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             return Result()
-        if cr is None or self._is_let_go(cr, refs):
+        if self._is_let_go(cr, raw, refs):
             return await self._release(raw, cr)
+        if cr is None:
+            # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
+            await self._say(raw, None, workload.refused(problems), {})
+            return Result(MISSING)
         try:
             world = await self._observe(cr, raw, refs)
         except BuildError:
@@ -185,10 +192,13 @@ class Partitions:
         await self._say(raw, cr, status.deleting(cr.slurm_name, waits, finished_too=finished_too), _last_apply(cr))
         return Result(WAITING_SECONDS if waits else DELETING_SECONDS)
 
-    def _is_let_go(self, cr: Partition, refs: Refs) -> bool:
+    def _is_let_go(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
+        if raw.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true":
+            return True
+        if cr is None or ("Controller", cr.spec.controller_ref.name) in refs.unreadable:
+            return False
         controller = refs.controllers.get(cr.spec.controller_ref.name)
-        forced = cr.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true"
-        return forced or controller is None or controller.spec.external
+        return controller is None or controller.spec.external
 
     async def _release(self, raw: RawObject, cr: Partition | None) -> Result:
         left = tuple(each for each in raw.metadata.finalizers if each != labels.PARTITION_FINALIZER)
@@ -200,11 +210,8 @@ class Partitions:
         patch = PatchMetadata(
             API_VERSION,
             "Partition",
-            meta.namespace,
-            meta.name,
-            meta.uid,
+            meta,
             finalizers=finalizers,
-            resource_version=meta.resource_version,
         )
         try:
             await self.executor.execute(Plan(((patch,),)), raw, "Partition")
