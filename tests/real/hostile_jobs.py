@@ -38,6 +38,11 @@ class HostileJob:
     # What its owner does to it afterwards, with {id} for its id.
     then: str = ""
 
+    @property
+    def suspends(self) -> bool:
+        """Whether its owner stops it for a while: whoever wants its end has to resume it."""
+        return "scontrol suspend" in self.then
+
 
 TEXTS: Mapping[str, bytes] = {
     "invalid-utf8": b"\xff\xfe",
