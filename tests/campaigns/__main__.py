@@ -6,6 +6,7 @@ Prints points, violations and seconds for each scenario; with `--output` one JSO
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
@@ -14,12 +15,15 @@ from pathlib import Path
 from tests.campaigns.campaign import CAMPAIGNS, lines, replay, run, sampled
 from tests.campaigns.scenarios import SCENARIOS
 
+# Campaigns with a program of their own: they run when they are asked for by name.
+PROGRAMS = {"R10": "tests.campaigns.neighbours"}
+
 
 def main() -> int:
     """The exit code is 1 when something was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
     parser.add_argument("--point", help="replay this point, for example R2/S-in/017")
-    parser.add_argument("--campaign", choices=CAMPAIGNS, action="append")
+    parser.add_argument("--campaign", choices=[*CAMPAIGNS, *PROGRAMS], action="append")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--every", type=int, default=1, help="try one point of so many")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="points that run side by side")
@@ -38,6 +42,9 @@ def main() -> int:
 def _all(given: argparse.Namespace) -> int:
     failed = 0
     for campaign in given.campaign or CAMPAIGNS:
+        if campaign in PROGRAMS:
+            failed += importlib.import_module(PROGRAMS[campaign]).main([])
+            continue
         for scenario in given.scenario or SCENARIOS:
             result = run(campaign, scenario, sampled(given.every), given.at_once)
             print(f"{campaign}/{scenario}: {result}", flush=True)
