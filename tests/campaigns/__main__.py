@@ -6,6 +6,7 @@ Prints points, violations and seconds for each scenario; with `--output` one JSO
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
@@ -15,12 +16,15 @@ from tests.campaigns import leaders
 from tests.campaigns.campaign import CAMPAIGNS, Result, lines, replay, run, sampled
 from tests.campaigns.scenarios import SCENARIOS
 
+# Campaigns with a program of their own: they run when they are asked for by name.
+PROGRAMS = {"R10": "tests.campaigns.neighbours"}
+
 
 def main() -> int:
     """The exit code is 1 when something was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
     parser.add_argument("--point", help="replay this point, for example R2/S-in/017")
-    parser.add_argument("--campaign", choices=(*CAMPAIGNS, leaders.CAMPAIGN), action="append")
+    parser.add_argument("--campaign", choices=[*CAMPAIGNS, leaders.CAMPAIGN, *PROGRAMS], action="append")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--every", type=int, default=1, help="try one point of so many")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="points that run side by side")
@@ -41,6 +45,9 @@ def _all(given: argparse.Namespace) -> int:
     for campaign in given.campaign or (*CAMPAIGNS, leaders.CAMPAIGN):
         if campaign == leaders.CAMPAIGN:
             failed += _leaders(given)
+            continue
+        if campaign in PROGRAMS:
+            failed += importlib.import_module(PROGRAMS[campaign]).main([])
             continue
         for scenario in given.scenario or SCENARIOS:
             failed += _report(campaign, scenario, run(campaign, scenario, sampled(given.every), given.at_once), given)

@@ -32,6 +32,7 @@ class Sidecar:
     server: ApiServer
     slurm: SlurmModel
     ask: Callable[..., Awaitable[Any]]
+    namespace: str = "hpc"
     lines: list[str] = field(default_factory=list)
     in_force: str = ""
     considered: str = ""
@@ -65,7 +66,7 @@ class Sidecar:
 
     def _mount(self) -> None:
         """What a kubelet does."""
-        rows = [row.load()["metadata"] for row in self.server.store.rows("pods", "hpc")]
+        rows = [row.load()["metadata"] for row in self.server.store.rows("pods", self.namespace)]
         pods = {
             each["uid"]: each["annotations"].get(labels.CONFIG_CANDIDATE, "")
             for each in rows
@@ -95,7 +96,7 @@ class Sidecar:
         self.lines.append(f'verdict hash={self.in_force} stage=applied {STAGES} reason=""')
 
     def _files(self, name: str) -> dict[str, str]:
-        row = self.server.store.get("configmaps", "hpc", name)
+        row = self.server.store.get("configmaps", self.namespace, name)
         data: dict[str, str] = (row.load().get("data") or {}) if row is not None else {}
         return {key: text for key, text in data.items() if key != NOTE}
 
