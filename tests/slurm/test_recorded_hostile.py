@@ -17,7 +17,7 @@ from slurm_operator.plan.nodeset import deadline_text
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.model import Absent, Job
+from slurm_operator.slurm.model import Absent, Job, KnownJob
 
 LISTS = ("names", "fields", "limits", "sizes", "dependencies", "states", "rest")
 RUNNING = ("limits", "sizes", "states")
@@ -48,9 +48,9 @@ async def test_a_hostile_job_is_found_by_its_id(client: SlurmClient, replay: Rep
     """T1: the same for one job."""
     (job_id,) = kept(replay, f"job_{name}")["job_ids"]
     replay.on(f"GET /job/{job_id}", f"hostile_job_{name}")
-    job = await client.job(job_id)
-    assert job is not None
-    assert job.job_id == job_id
+    seen = await client.job(job_id)
+    assert isinstance(seen, KnownJob)
+    assert seen.job.job_id == job_id
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -67,7 +67,7 @@ async def test_every_text_of_a_hostile_job_can_be_written_anywhere(
 async def test_every_deadline_of_a_hostile_job_has_a_text(client: SlurmClient, replay: Replay, name: str) -> None:
     """T2: a limit that ends in the year 10192 is an end like any other."""
     found = await recorded_jobs(client, replay, name)
-    ends = policy.deadlines(found)
+    ends = policy.deadlines(found, {node for job in found for node in job.nodes})
     assert ends, "some of them run"
     for node, end in ends.items():
         worker = Worker(Pod(), 0, node, Absent(), policy.Yes(), end)
