@@ -163,8 +163,9 @@ class Effects(threading.Thread):
         while missing := self._missing(replicas, newest[ROLL], newest[CONFIGURE]):
             if time.monotonic() > deadline:
                 self.ledger.late.append(f"not settled within {seconds:.0f} s of the last change: {'; '.join(missing)}")
-                return
+                break
             time.sleep(LOOK_SECONDS)
+        self.look()
 
     def _missing(self, replicas: int, template: int, age: int) -> list[str]:
         pods = _items(self.cluster.attempt("get", "pods", "-l", WORKERS, "-o", "json").stdout)
