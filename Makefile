@@ -14,7 +14,7 @@ LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.p
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-short property campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
+.PHONY: help install demo down examples test test-python e2e soak soak-hostile soak-short property campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ e2e: $(STAMP) ## Run the operator end to end with real Slurm, on each version (n
 
 soak: $(STAMP) ## Change and kill everything round hundreds of jobs for SOAK_SECONDS, half an hour by default (needs root)
 	@$(BIN)/python -m tests.real.local.soak
+
+soak-hostile: $(STAMP) ## The same with hostile jobs of an ordinary user among them, on both versions of Slurm
+	@$(BIN)/python -m tests.real.local.soak --hostile --slurm 24.11 26.05
 
 soak-short: $(STAMP) ## The same for three minutes
 	@$(BIN)/python -m pytest -n 0 -s tests/real/local/test_soak.py

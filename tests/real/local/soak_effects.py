@@ -21,8 +21,9 @@ from tests.real.local.e2e.cluster import LocalCluster
 LOOK_SECONDS = 3.0
 WORKERS = "app.kubernetes.io/instance=compute"
 KINDS = "nodesets,controllers,partitions,restapis,loginsets,accountings,tokens"
-# An error that the operator did not expect, as its log tells it.
-UNEXPECTED = re.compile(r"unexpected (\w+)|\b(InternalError)\b")
+# An error that the operator did not expect, as its log tells it, without how often it was tried.
+AN_ERROR = re.compile(r'"level":"error"|\bERROR\b')
+UNEXPECTED = re.compile(r"(?:unexpected|internal error|InternalError)[^\";]{0,120}", re.IGNORECASE)
 MIN_JOB_AGE_SECONDS = 300
 # The kinds of change.
 GROW, SHRINK, ROLL, CONFIGURE = "scale out", "scale in", "roll", "configuration"
@@ -162,8 +163,9 @@ class Effects(threading.Thread):
         while missing := self._missing(replicas, newest[ROLL], newest[CONFIGURE]):
             if time.monotonic() > deadline:
                 self.ledger.late.append(f"not settled within {seconds:.0f} s of the last change: {'; '.join(missing)}")
-                return
+                break
             time.sleep(LOOK_SECONDS)
+        self.look()
 
     def _missing(self, replicas: int, template: int, age: int) -> list[str]:
         pods = _items(self.cluster.attempt("get", "pods", "-l", WORKERS, "-o", "json").stdout)
@@ -178,8 +180,7 @@ class Effects(threading.Thread):
     def unexpected(self) -> Counter[str]:
         """Errors of the operator's own: in conditions, and in its log."""
         log = self.cluster.home.log("operator")
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return self.reasons + Counter(one or other for one, other in UNEXPECTED.findall(text))
+        return self.reasons + unexpected_errors(log.read_text(errors="replace") if log.exists() else "")
 
 
 def internal_errors(objects: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -190,6 +191,12 @@ def internal_errors(objects: Iterable[Mapping[str, Any]]) -> list[str]:
         for condition in one.get("status", {}).get("conditions", [])
         if condition.get("reason") == "InternalError"
     ]
+
+
+def unexpected_errors(log: str) -> Counter[str]:
+    """What an operator's log tells of errors that it did not expect."""
+    found = (UNEXPECTED.search(line) for line in log.splitlines() if AN_ERROR.search(line))
+    return Counter(one[0].strip() for one in found if one)
 
 
 def templates(pods: Sequence[Mapping[str, Any]]) -> list[int]:
