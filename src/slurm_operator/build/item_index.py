@@ -59,7 +59,7 @@ class ItemIndex:
         if self._field.key and not isinstance(wanted, Mapping):
             return None
         key, *others = self._keys(wanted)
-        slots = product((key,), *((value, "") if value else (_ANY,) for value in others))
+        slots = product((key,), *((_ANY,) if value == "" else (value, "") for value in others))
         found = (self._first(slot) for slot in slots)
         return min((at for at in found if at is not None), default=None)
 

@@ -38,7 +38,7 @@ ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
 # Each pair of a required node selector term of the user and one of the operator becomes a term.
 MOST_TERMS: Final = 1024
 # Items of one list with the same key are merged one after the other, each at the cost of what is there already.
-MOST_REPEATS: Final = 8
+MOST_REPEATS: Final = 4
 
 _TYPES: Final = frozenset(slot.partition(".")[0] for slot in MERGE_KEYS)
 _DIRECTIVES: Final = frozenset({"$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder"})
