@@ -190,7 +190,7 @@ def _observer(client: Client, settings: Settings, domain: str) -> Observer:
         )
         for kind in kinds
     }
-    observer = Observer(raw, (), None, domain, settings.allowed_pod_features)
+    observer = Observer(raw, (), None, domain, settings.allowed_pod_features, worker_images=settings.worker_images)
 
     def drop(old: RawObject | None, new: RawObject | None) -> None:
         if old is not None and new is None:

@@ -18,7 +18,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
-from slurm_operator.build import labels, names
+from slurm_operator.build import images, labels, names
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.kube.cache import Cache
@@ -51,6 +51,7 @@ class Observer:
     nodes: Cache[Node] | None = None
     domain: str = "cluster.local"
     allowed_pod_features: frozenset[str] | None = None
+    worker_images: tuple[str, ...] = images.TRUSTED
     # Kinds that need not be served, and those of them that are not.
     optional: frozenset[str] = frozenset()
     unserved: set[str] = field(default_factory=set)
@@ -118,6 +119,8 @@ class Observer:
             serves_service_monitors=self._serves("ServiceMonitor"),
             governing_services=dict(self._governing(namespace)),
             allowed_pod_features=self.allowed_pod_features,
+            worker_images=self.worker_images,
+            revisions=self._revisions(namespace),
         )
 
     def refusal(self, kind: str, namespace: str) -> str:
@@ -134,6 +137,14 @@ class Observer:
             service = item.content().get("spec", {}).get("serviceName")
             if service:
                 yield item.metadata.name, str(service)
+
+    def _revisions(self, namespace: str) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        for item in self.in_namespace("ControllerRevision", namespace):
+            for owner in item.metadata.owner_references:
+                if owner.controller and owner.kind == NodeSet.__name__:
+                    found[owner.uid] = (*found.get(owner.uid, ()), self._remembered(item, lambda data: data))
+        return found
 
     def _texts(self, item: RawObject) -> Mapping[str, str]:
         return self._remembered(item, lambda data: data)

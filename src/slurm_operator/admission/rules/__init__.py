@@ -44,7 +44,7 @@ def check(new: Resource, old: Resource | None, refs: Refs) -> list[FieldProblem]
     if old is not None and _spec(old) == _spec(new):
         # Labels and finalizers may always change: what is wrong must still be let go.
         return []
-    found = limited(chain(RULES[type(new).__name__](new, old, refs), reach.check(new, refs.allowed_pod_features)))
+    found = limited(chain(RULES[type(new).__name__](new, old, refs), reach.check(new, old, refs)))
     return found if errors(found) else [*found, *buildable.check(new, refs)]
 
 
