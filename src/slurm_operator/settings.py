@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slurm_operator.build import images
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -28,6 +30,8 @@ class Settings:
     propagated_node_conditions: tuple[str, ...] = ()
     # How far users' pod templates may reach; None is no bound.
     allowed_pod_features: frozenset[str] | None = frozenset()
+    # The images that a privileged worker may run.
+    worker_images: tuple[str, ...] = images.TRUSTED
     # How slurmrestd is reached; {service}, {namespace} and {port} are filled in.
     restapi_address: str = "http://{service}.{namespace}:{port}"
 

@@ -2,23 +2,57 @@
 
 In: a way to see a namespace, and whom to tell of each answer. Out: an aiohttp application with one path per kind, as
 the Go operator has them. Called by `cli/webhook.py`. It holds no state; any number of them may run.
+
+Reviews are answered in threads (`lanes.py`): small ones in a lane of their own, so that they need not wait for large
+ones. Who comes when a lane is full, and whose review takes too long, is refused and told so: the server fails closed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
-from slurm_operator.admission.review import RefsOf, answer
+from slurm_operator.admission.lanes import SMALL_BYTES, Lane, Overloaded, TookTooLong
+from slurm_operator.admission.review import Answer, RefsOf, answer, asked_by, refusal
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP, VERSION
 
 LARGEST = 3 * 1024 * 1024
+OVERLOADED = "the admission server of slurm-operator has too many reviews to answer; try again in a moment"
+TOO_LONG = "the admission server of slurm-operator could not answer in time; make the resource smaller, or try again"
 
 # Kind, result and seconds of one answer.
 Report = Callable[[str, str, float], None]
+
+
+def _small_lane() -> Lane:
+    return Lane(threads=2, most_waiting=512, most_waiting_each=128)
+
+
+def _large_lane() -> Lane:
+    # One at a time: each takes up to a third of a second of the one interpreter that there is.
+    return Lane(threads=1, most_waiting=64, most_waiting_each=32)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A lane for small reviews, and one for large."""
+
+    small: Lane = field(default_factory=_small_lane)
+    large: Lane = field(default_factory=_large_lane)
+
+    def of(self, size: int) -> Lane:
+        """The lane of a body of so many bytes."""
+        return self.small if size <= SMALL_BYTES else self.large
+
+    async def close(self, _: web.Application) -> None:
+        """Start nothing more."""
+        self.small.close()
+        self.large.close()
 
 
 def path_of(kind: str) -> str:
@@ -26,22 +60,42 @@ def path_of(kind: str) -> str:
     return f"/validate-{GROUP.replace('.', '-')}-{VERSION}-{kind.lower()}"
 
 
-def admission_app(refs_of: RefsOf, report: Report = lambda _, __, ___: None) -> web.Application:
-    """The application that API servers talk to."""
+def admission_app(
+    refs_of: RefsOf, report: Report = lambda _, __, ___: None, lanes: Lanes | None = None
+) -> web.Application:
+    """The application that API servers talk to; `refs_of` is called in threads."""
+    lanes = lanes or Lanes()
     app = web.Application(client_max_size=LARGEST)
+    app.on_cleanup.append(lanes.close)
     for kind in KINDS:
-        app.router.add_post(path_of(kind.name), _handler(refs_of, kind.name, report))
+        app.router.add_post(path_of(kind.name), _handler(refs_of, kind.name, report, lanes))
     return app
 
 
-def _handler(refs_of: RefsOf, kind: str, report: Report) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _handler(
+    refs_of: RefsOf, kind: str, report: Report, lanes: Lanes
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(text="reviews are sent as application/json\n")
+        if lanes.of(request.content_length or 0).is_full:
+            # Not even read: bodies that wait would fill the memory.
+            report(kind, "overloaded", 0.0)
+            raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
         body = await request.read()
         started = time.monotonic()
-        code, body, result = answer(body, refs_of)
+        code, body, result = await _answered(body, refs_of, lanes)
         report(kind, result, time.monotonic() - started)
         return web.Response(status=code, body=body, content_type="application/json" if code == 200 else "text/plain")
 
     return handle
+
+
+async def _answered(body: bytes, refs_of: RefsOf, lanes: Lanes) -> Answer:
+    asked = asked_by(body)
+    try:
+        return await lanes.of(len(body)).run(asked.namespace, partial(answer, body, refs_of))
+    except Overloaded:
+        return refusal(asked, 429, "TooManyRequests", OVERLOADED, "overloaded")
+    except TookTooLong:
+        return refusal(asked, 504, "Timeout", TOO_LONG, "timeout")

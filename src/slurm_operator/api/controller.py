@@ -9,6 +9,8 @@ from msgspec import Meta
 
 from slurm_operator.api.meta import (
     ATOMIC,
+    LONGEST_DURATION,
+    LONGEST_FILE,
     PROMETHEUS_DURATION,
     Conditions,
     ConfigMapKeySelector,
@@ -28,7 +30,7 @@ from slurm_operator.api.meta import (
 )
 
 ConfigMapRefs = Annotated[tuple[LocalObjectReference, ...] | None, Meta(extra_json_schema={"nullable": True})]
-PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION)]
+PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION, max_length=LONGEST_DURATION)]
 
 SLURM_KEY_RULE = rule("!self.external ? has(self.slurmKeyRef) : true", "slurmKeyRef must be set when external is false")
 JWT_KEY_RULE = rule(
@@ -44,12 +46,15 @@ HA_RULE = rule(
     "slurm high availability (HA) mode requires existing PVC with an access mode of ReadWriteMany",
 )
 
+# Each has a line in slurm.conf, which every command and daemon reads; sites have one or two.
+MOST_BACKUPS = 15
+
 
 class HighAvailability(Part, frozen=True, kw_only=True):
     """Backup controllers."""
 
     enabled: Annotated[bool, doc("Run backup controllers beside the primary.", x_required=True)] = False
-    backups: Annotated[int, Meta(ge=1, le=2**31 - 1), doc("How many backups.", format="int32")] = 1
+    backups: Annotated[int, Meta(ge=1, le=MOST_BACKUPS), doc("How many backups.", format="int32")] = 1
 
 
 class TypedReference(Part, frozen=True, kw_only=True):
@@ -165,7 +170,7 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     reconfigure: Annotated[Container, doc("Container that is merged over the reconfigure sidecar.")] = {}
     logfile: Annotated[Container, doc("Container that is merged over the log sidecar.")] = {}
     template: Annotated[PodTemplate, doc("Overlay of the pods.")] = PodTemplate()
-    extra_conf: Annotated[str | None, doc("Lines that are added to slurm.conf.")] = None
+    extra_conf: Annotated[str | None, doc("Lines that are added to slurm.conf.", maxLength=LONGEST_FILE)] = None
     config_file_refs: Annotated[
         ConfigMapRefs, doc("ConfigMaps whose keys become files beside slurm.conf, such as gres.conf.")
     ] = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slurm_operator.api.bounds import bounded
 from slurm_operator.api.kinds import KINDS, Column, Kind
 from slurm_operator.api.meta import GROUP, VERSION
 from slurm_operator.api.schema import Schema, struct_schema
@@ -45,7 +46,7 @@ def object_schema(kind: Kind) -> Schema:
         "apiVersion": {"type": "string", "description": API_VERSION_TEXT},
         "kind": {"type": "string", "description": KIND_TEXT},
         "metadata": {"type": "object"},
-        "spec": struct["properties"]["spec"],
+        "spec": bounded(struct["properties"]["spec"]),
         "status": _without_defaults(struct["properties"]["status"]),
     }
     return {"type": "object", "description": (kind.struct.__doc__ or "").strip(), "properties": properties}

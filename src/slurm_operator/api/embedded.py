@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from slurm_operator.api.bounds import LONGEST_NUMBER, size_problem
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import INT_OR_STRING, structural
@@ -61,8 +62,12 @@ EMBEDDED: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
 
 def problems(kind: str, raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
     """What Kubernetes would not take of the embedded types."""
-    for steps, type_name in EMBEDDED[kind]:
-        value = _at(raw.get("spec"), steps)
+    parts = [(steps, type_name, _at(raw.get("spec"), steps)) for steps, type_name in EMBEDDED[kind]]
+    too_large = size_problem((("spec", *steps), value) for steps, _, value in parts)
+    if too_large is not None:
+        yield too_large
+        return
+    for steps, type_name, value in parts:
         for path, item in _each(value, ("spec", *steps)):
             yield from structural(item, overlay_type(type_name), path, types())
 
@@ -87,7 +92,7 @@ def types() -> dict[str, Schema]:
     table: dict[str, Schema] = json.loads(files(__package__).joinpath("embedded.json").read_text())
     for (type_name, field), words in WORDS.items():
         table[type_name]["properties"][field]["enum"] = ["", *words]
-    table["Quantity"] = {INT_OR_STRING: True, "pattern": QUANTITY}
+    table["Quantity"] = {INT_OR_STRING: True, "pattern": QUANTITY, "maxLength": LONGEST_NUMBER}
     table["IntOrString"] = {INT_OR_STRING: True}
     return table
 

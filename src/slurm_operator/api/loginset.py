@@ -8,6 +8,7 @@ from typing import Annotated
 from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
+    LONGEST_FILE,
     Conditions,
     Container,
     ControllerRef,
@@ -45,8 +46,10 @@ class LoginSetSpec(Part, frozen=True, kw_only=True):
     login: Annotated[Container, doc("Container that is merged over the login container.")] = {}
     initconf: Annotated[Container, doc("Container that is merged over the initconf container.")] = {}
     template: Annotated[PodTemplate, doc("Overlay of the pods.")] = PodTemplate()
-    root_ssh_authorized_keys: Annotated[str | None, doc("Public keys that may log in as root.")] = None
-    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.")] = None
+    root_ssh_authorized_keys: Annotated[
+        str | None, doc("Public keys that may log in as root.", maxLength=LONGEST_FILE)
+    ] = None
+    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=LONGEST_FILE)] = None
     strategy: Annotated[Strategy | None, doc("How the Deployment replaces its pods.")] = None
     service: Annotated[ServiceTemplate, doc("Overlay of the Service.")] = ServiceTemplate()
 

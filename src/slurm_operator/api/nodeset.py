@@ -10,6 +10,8 @@ from msgspec import Meta
 from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
+    LONGEST_DURATION,
+    LONGEST_FILE,
     Claim,
     Conditions,
     Container,
@@ -46,7 +48,7 @@ class Ssh(Part, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Run sshd beside slurmd; users may enter where they have a job.", x_required=True)] = (
         False
     )
-    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.")] = None
+    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=LONGEST_FILE)] = None
 
 
 class NodeSetPartition(Part, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class ScheduledUpdate(Part, frozen=True, kw_only=True):
     """A maintenance window, kept free by a Slurm reservation."""
 
     start_time: Annotated[Time | None, doc("When the window opens.")] = None
-    duration: Annotated[str, doc("How long the window is open, such as 30m or 2h.")] = "30m"
+    duration: Annotated[str, doc("How long the window is open, such as 30m or 2h.", maxLength=LONGEST_DURATION)] = "30m"
     flags: Annotated[tuple[str, ...] | None, doc("Further flags of the reservation, such as DAILY.", nullable=True)] = (
         None
     )

@@ -15,8 +15,11 @@ Step = str | int
 Path = tuple[Step, ...]
 Severity = Literal["error", "warning"]
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+# More than anybody mends at once. A resource of many parts must not make an answer of many megabytes.
+MOST_PROBLEMS = 100
+
 _SHOWN = 60
+_PLAIN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_SHOWN - 1}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,16 @@ def format_path(path: Sequence[Step]) -> str:
 
 def shown(value: object) -> str:
     """A value in a message: short, on one line, with control characters made visible."""
-    text = repr(value) if not isinstance(value, str) else '"' + value.encode("unicode_escape").decode() + '"'
+    text = _repr(value) if not isinstance(value, str) else '"' + value[:_SHOWN].encode("unicode_escape").decode() + '"'
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        # Python writes no number of more than 4,300 digits.
+        return "a value too long to show"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -55,6 +66,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
     return f'; did you mean "{by_lower[close[0]]}"?' if close else ""
+
+
+def limited(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
+    """The first findings of each severity; nothing is looked for once enough errors are found."""
+    found: list[FieldProblem] = []
+    warnings = 0
+    for problem in problems:
+        warnings += problem.severity == "warning"
+        if problem.severity == "error" and len(found) - min(warnings, MOST_PROBLEMS) >= MOST_PROBLEMS:
+            found.append(FieldProblem((), f"has more than {MOST_PROBLEMS} errors; these are the first"))
+            break
+        if problem.severity == "error" or warnings <= MOST_PROBLEMS:
+            found.append(problem)
+    return found
 
 
 def errors(problems: Iterable[FieldProblem]) -> list[FieldProblem]:

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, shown
+from slurm_operator.api.bounds import DEEPEST
+from slurm_operator.api.problem import MOST_PROBLEMS, FieldProblem, Path, did_you_mean, shown
 from slurm_operator.api.schema import Schema
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 UNKNOWN = "unknown field"
 INT_OR_STRING = "x-kubernetes-int-or-string"
-DEEPEST = 64
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (Mapping,),
@@ -66,6 +66,10 @@ def _is(value: object, expected: str) -> bool:
 def _int_or_string(value: object, schema: Schema, path: Path) -> Iterator[FieldProblem]:
     if isinstance(value, bool) or not isinstance(value, int | str):
         yield FieldProblem(path, f"must be an integer or a string, not {shown(value)}")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield FieldProblem(path, f"{shown(value)} does not fit into int64")
+    elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
+        yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
     elif "pattern" in schema and not _matches(schema["pattern"], str(value)):
         yield FieldProblem(path, f"{shown(value)} does not match {schema['pattern']}")
 
@@ -77,7 +81,10 @@ def _object(
     for name in schema.get("required", ()):
         if value.get(name) is None and "default" not in properties[name]:
             yield FieldProblem((*path, name), "is required")
-    additional = schema.get("additionalProperties")
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield FieldProblem(path, f"has {len(value)} entries; at most {schema['maxProperties']} are allowed")
+        return
+    additional, unknown = schema.get("additionalProperties"), 0
     for name, item in value.items():
         if name in properties:
             yield from structural(item, properties[name], (*path, name), types)
@@ -85,12 +92,17 @@ def _object(
             yield from structural(item, dict(additional), (*path, str(name)), types)
         elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
             # Directives such as $patch belong into overlays, which are told by the types that they are held against.
-            yield FieldProblem((*path, str(name)), f"{UNKNOWN}{did_you_mean(str(name), properties)}")
+            unknown += 1
+            hint = did_you_mean(str(name), properties) if unknown <= MOST_PROBLEMS else ""
+            yield FieldProblem((*path, str(name)), f"{UNKNOWN}{hint}")
 
 
 def _array(
     value: list[Any] | tuple[Any, ...], schema: Schema, path: Path, types: Mapping[str, Schema] | None
 ) -> Iterator[FieldProblem]:
+    if len(value) > schema.get("maxItems", len(value)):
+        yield FieldProblem(path, f"has {len(value)} items; at most {schema['maxItems']} are allowed")
+        return
     for index, item in enumerate(value):
         if item is None:
             yield FieldProblem((*path, index), "must not be null")
@@ -127,7 +139,7 @@ def _string(value: str, schema: Schema, path: Path) -> Iterator[FieldProblem]:
         yield FieldProblem(path, "must not be empty")
     if len(value) > schema.get("maxLength", len(value)):
         yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
-    if "pattern" in schema and not _matches(schema["pattern"], value):
+    elif "pattern" in schema and not _matches(schema["pattern"], value):
         yield FieldProblem(path, f"{shown(value)} does not match {schema['pattern']}")
     if schema.get("format") == "date-time" and not _RFC3339.match(value):
         yield FieldProblem(path, f"{shown(value)} is not a time such as 2026-01-31T22:00:00Z")
@@ -147,9 +159,9 @@ _RFC3339 = re.compile(
 
 def _number(value: float, schema: Schema, path: Path) -> Iterator[FieldProblem]:
     if value < schema.get("minimum", value):
-        yield FieldProblem(path, f"{value} is too small; the least is {schema['minimum']}")
+        yield FieldProblem(path, f"{shown(value)} is too small; the least is {schema['minimum']}")
     bound = _INTEGERS.get(str(schema.get("format")))
     if bound is not None and not -bound <= value < bound:
-        yield FieldProblem(path, f"{value} does not fit into {schema['format']}")
+        yield FieldProblem(path, f"{shown(value)} does not fit into {schema['format']}")
     if value > schema.get("maximum", value):
-        yield FieldProblem(path, f"{value} is too large; the most is {schema['maximum']}")
+        yield FieldProblem(path, f"{shown(value)} is too large; the most is {schema['maximum']}")

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from slurm_operator.api.meta import LONGEST_FILE
 from slurm_operator.api.problem import shown
 
 LONGEST_VALUE = 8192
-LONGEST_TEXT = 1_000_000
+LONGEST_TEXT = LONGEST_FILE
+MOST_LINES = 25_000
 LONGEST_REASON = 256
 LONGEST_CLUSTER_NAME = 40
 LONGEST_SHOWN = 300
@@ -72,6 +74,8 @@ def config_text(text: str) -> str | None:
         return "must not end in a backslash, which would join the operator's next line"
     if len(text) > LONGEST_TEXT:
         return f"is {len(text)} characters long; at most {LONGEST_TEXT} are allowed"
+    if text.count("\n") > MOST_LINES:
+        return f"has {text.count(chr(10))} lines; at most {MOST_LINES} are allowed"
     return None
 
 

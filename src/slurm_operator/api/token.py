@@ -7,6 +7,7 @@ from typing import Annotated
 
 from slurm_operator.api.meta import (
     ATOMIC,
+    LONGEST_DURATION,
     Conditions,
     ObservedGeneration,
     Part,
@@ -30,7 +31,9 @@ class TokenSpec(Part, frozen=True, kw_only=True):
         SecretKeySelector | None, doc("Older name of jwtKeyRef, which wins when both are set.", **ATOMIC)
     ] = None
     jwt_key_ref: Annotated[SecretKeySelector | None, doc("The auth/jwt HS256 key to sign with.", **ATOMIC)] = None
-    lifetime: Annotated[str | None, doc("How long a token lives, such as 15m or 1h30m; 15m by default.")] = None
+    lifetime: Annotated[
+        str | None, doc("How long a token lives, such as 15m or 1h30m; 15m by default.", maxLength=LONGEST_DURATION)
+    ] = None
     refresh: Annotated[bool, doc("Renew the token before it ends; false makes one, in an immutable Secret.")] = True
     secret_ref: Annotated[
         SecretKeySelector | None,

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api import embedded
+from slurm_operator.api.bounds import depth_problem
 from slurm_operator.api.crd import object_schema
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import API_VERSION, Resource
-from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, shown
+from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, limited, shown
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import PRESERVE, UNKNOWN, structural
 
@@ -46,13 +47,14 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or raw.get("apiVersion") != API_VERSION:
         return Decoded(None, tuple(_wrong_kind(raw)))
+    too_deep = depth_problem(raw)
+    if too_deep is not None:
+        return Decoded(None, (too_deep,))
     if not _is_unicode(raw):
-        return Decoded(None, tuple(_not_unicode(raw, ())))
+        return Decoded(None, tuple(limited(_not_unicode(raw, ()))))
     # An API server drops the status of what people write; only its types must fit.
     written = {name: value for name, value in raw.items() if name != "status"}
-    problems = [_newer(each) if served else each for each in structural(written, schema_of(kind.name))]
-    problems += embedded.problems(kind.name, raw)
-    problems += _metadata(raw)
+    problems = limited(_problems(kind.name, raw, written, served=served))
     wrong = bool(errors(problems))
     if wrong and not served:
         return Decoded(None, tuple(problems))
@@ -61,6 +63,12 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     except (msgspec.ValidationError, OverflowError) as error:
         return Decoded(None, tuple(problems) if wrong else (*problems, _unconvertible(str(error))))
     return Decoded(None if wrong else resource, tuple(problems), resource)
+
+
+def _problems(kind: str, raw: Mapping[str, Any], written: Mapping[str, Any], *, served: bool) -> Iterator[FieldProblem]:
+    yield from (_newer(each) if served else each for each in structural(written, schema_of(kind)))
+    yield from embedded.problems(kind, raw)
+    yield from _metadata(raw)
 
 
 def _newer(problem: FieldProblem) -> FieldProblem:
@@ -152,5 +160,6 @@ def without_nulls(value: Any, schema: Schema) -> Any:
             if item is not None
         }
     if isinstance(value, list | tuple):
-        return [without_nulls(item, schema.get("items", {})) for item in value]
+        items = schema.get("items", {})
+        return list(value) if items.get(PRESERVE) else [without_nulls(item, items) for item in value]
     return value

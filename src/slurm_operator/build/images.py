@@ -7,7 +7,7 @@ checker for the slurm.conf keys that a version knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 REPOSITORY = "ghcr.io/slinkyproject"
@@ -15,6 +15,10 @@ TAG = "26.05-ubuntu26.04"
 # The first Slurm whose daemons answer HTTP on their own ports.
 HTTP_PROBES = (25, 11)
 
+# The images that a privileged worker may run where the administrator names no others.
+TRUSTED = (f"{REPOSITORY}/",)
+
+_TAG = re.compile(r":[^:/]*$")
 _VERSION = re.compile(r"^v?(\d{2})\.(\d{2})(?:[.\-_]|$)")
 
 Version = tuple[int, int]
@@ -28,6 +32,14 @@ def default(name: str) -> str:
 def of(container: Mapping[str, Any], name: str) -> str:
     """The image that a container will run."""
     return str(container.get("image") or default(name))
+
+
+def is_trusted(image: str, trusted: Iterable[str]) -> bool:
+    """Whether an image is of a list: of a repository in it by any tag or digest, or below an entry that ends in `/`."""
+    repository = _TAG.sub("", image.partition("@")[0])
+    return any(
+        image.startswith(entry) if entry.endswith("/") else entry in (image, repository) for entry in trusted if entry
+    )
 
 
 def slurm_version(image: str) -> Version | None:

@@ -211,7 +211,7 @@ def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str
         "spec": {
             **spec,
             "hostname": hostname,
-            "volumes": claims_.volumes(cr, worker.identity(cr), list(spec["volumes"])),
+            "volumes": claims_.volumes(cr, worker.identity(cr), list(spec.get("volumes") or ())),
         },
     }
 
@@ -276,8 +276,13 @@ def _slurmd(cr: NodeSet, controller: Controller, refs: Refs) -> Object:
         "volumeMounts": _mounts(cr),
     }
     if manages_cgroups(controller, refs):
-        base["securityContext"] = {"privileged": True, "capabilities": {"add": list(CAPABILITIES)}}
+        base["securityContext"] = security_context()
     return pods.container(base, cr.spec.slurmd, "slurmd")
+
+
+def security_context() -> Object:
+    """The rights of a slurmd that manages cgroups."""
+    return {"privileged": True, "capabilities": {"add": list(CAPABILITIES)}}
 
 
 def _env(cr: NodeSet) -> list[Object]:

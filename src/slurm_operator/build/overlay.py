@@ -8,6 +8,9 @@ field, keyed lists merge by item, other lists and all scalars are replaced, `nul
 `$patch`, `$retainKeys`, `$deleteFromPrimitiveList` and `$setElementOrder` are obeyed and never reach the
 result. Explicit `false`, `0` and `""` are values like any other: they win.
 
+The time is linear in the size of both sides. Two things would not be, and are bounded with an error instead: how often
+a list names one item, and how many pairs of required node selector terms there are.
+
 A merged list keeps the user's order; an item that only the base has goes in front of the first shared item
 that follows it in the base, else behind all items of the user. Without shared items that is: user, then base.
 
@@ -17,19 +20,25 @@ one field may be set.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from slurm_operator.api.problem import Path, format_path
+from slurm_operator.api.problem import Path, format_path, shown
+from slurm_operator.build.item_index import ItemIndex, frozen
 from slurm_operator.build.merge_keys import MERGE_KEYS, Field
 from slurm_operator.errors import Terminal
 
 Json = dict[str, Any]
 ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
-Same = Callable[[Any, Any], bool]
+
+# Each pair of a required node selector term of the user and one of the operator becomes a term.
+MOST_TERMS: Final = 1024
+# Items of one list with the same key are merged one after the other, each at the cost of what is there already.
+MOST_REPEATS: Final = 4
 
 _TYPES: Final = frozenset(slot.partition(".")[0] for slot in MERGE_KEYS)
 _DIRECTIVES: Final = frozenset({"$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder"})
@@ -128,8 +137,9 @@ def _merge_object(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str, 
         case "merge":
             base = _without_rivals(_retained(base, patch, path), patch, kind, rules)
         case other:
-            raise OverlayConflict(path, f"$patch is {other!r}; write delete, merge or replace")
-    result: Json = {name: _copy(value) for name, value in base.items()}
+            raise OverlayConflict(path, f"$patch is {shown(other)}; write delete, merge or replace")
+    # What the patch sets is copied as it is merged, and only then: copies at every level would add up.
+    result: Json = {name: None if _is_set(patch, name) else _copy(value) for name, value in base.items()}
     for name, value in patch.items():
         if value is None or (name not in base and _deletes(value)):
             result.pop(name, None)
@@ -155,22 +165,27 @@ def _merge_list(base: list[Any], patch: list[Any], slot: str, path: Path, rules:
     if field.key:
         return _merge_keyed(base, patch, slot, path, rules)
     if field.merge:
-        return _in_order(_unique([*base, *patch]), patch, base, _equal)
+        return _in_order(_unique([*base, *patch]), patch, base, _PLAIN_FIELD)
     return _clean(patch, field, path, rules)
 
 
 def _merge_keyed(base: list[Any], patch: list[Any], slot: str, path: Path, rules: _Rules) -> list[Any]:
     field = MERGE_KEYS[slot]
-    same = _same_item(field)
     merged: list[Any] = _copy(base)
-    for index, item in enumerate(patch):
-        where = (*path, index)
-        at = _position(merged, _keyed_item(item, field, where), same)
-        if at is None:
-            merged.append(_merge_object({}, item, field.type, where, rules))
-        else:
-            merged[at] = _merge_object(merged[at], item, field.type, where, rules)
-    return merged if slot in rules.base_first else _in_order(merged, patch, base, same)
+    index, times = ItemIndex(field, merged), Counter[int]()
+    for number, item in enumerate(patch):
+        where = (*path, number)
+        found = index.find(_keyed_item(item, field, where))
+        at = len(merged) if found is None else found
+        times[at] += 1
+        if times[at] > MOST_REPEATS:
+            message = f"is the same {field.key} for the {times[at]}th time; write each item of this list once"
+            raise OverlayConflict((*where, field.key), message)
+        if found is None:
+            merged.append({})
+        merged[at] = _merge_object(merged[at], item, field.type, where, rules)
+        index.put(at, merged[at])
+    return merged if slot in rules.base_first else _in_order(merged, patch, base, field)
 
 
 def _clean(patch: list[Any], field: Field, path: Path, rules: _Rules) -> list[Any]:
@@ -190,17 +205,17 @@ def _without_special_items(base: list[Any], patch: list[Any], field: Field, path
     plain = [item for item in patch if not (isinstance(item, Mapping) and "$patch" in item)]
     if len(plain) == len(patch):
         return base, patch
-    same = _same_item(field)
+    gone: list[Any] = []
     for index, item in enumerate(patch):
         directive = item.get("$patch", "") if isinstance(item, Mapping) else ""
         if directive == "replace":
             base = []
         elif directive == "delete" and field.key:
-            gone = _keyed_item(item, field, (*path, index))
-            base = [kept for kept in base if not same(kept, gone)]
+            gone.append(_keyed_item(item, field, (*path, index)))
         elif directive not in ("", "delete"):
-            raise OverlayConflict((*path, index), f"$patch is {directive!r}; write delete or replace")
-    return base, plain
+            raise OverlayConflict((*path, index), f"$patch is {shown(directive)}; write delete or replace")
+    deleted = ItemIndex(field, gone)
+    return [kept for kept in base if deleted.find(kept) is None] if gone else base, plain
 
 
 def _with_list_directives(
@@ -212,20 +227,20 @@ def _with_list_directives(
             continue
         wanted = _list(value, (*path, directive))
         if verb == "$deleteFromPrimitiveList":
-            result[name] = [item for item in result[name] if item not in wanted]
+            gone = {frozen(item) for item in wanted}
+            result[name] = [item for item in result[name] if frozen(item) not in gone]
         else:
-            same = _same_item(MERGE_KEYS.get(f"{kind}.{name}", _PLAIN_FIELD))
-            before = base.get(name)
-            result[name] = _in_order(result[name], wanted, before if isinstance(before, list) else [], same)
+            field, before = MERGE_KEYS.get(f"{kind}.{name}", _PLAIN_FIELD), base.get(name)
+            result[name] = _in_order(result[name], wanted, before if isinstance(before, list) else [], field)
     return result
 
 
 def _retained(base: Mapping[str, Any], patch: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     if "$retainKeys" not in patch:
         return base
-    keys = _list(patch["$retainKeys"], (*path, "$retainKeys"))
+    keys = {name for name in _list(patch["$retainKeys"], (*path, "$retainKeys")) if isinstance(name, str)}
     if strays := [name for name in patch if name not in keys and not _is_directive(name)]:
-        raise OverlayConflict(path, f"$retainKeys leaves out {strays[0]!r}, which the same object sets")
+        raise OverlayConflict(path, f"$retainKeys leaves out {strays[0][:60]!r}, which the same object sets")
     return {name: value for name, value in base.items() if name in keys}
 
 
@@ -239,17 +254,23 @@ def _without_rivals(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str
     return base
 
 
-def _in_order(items: list[Any], first: list[Any], base: list[Any], same: Same) -> list[Any]:
+def _in_order(items: list[Any], first: list[Any], base: list[Any], field: Field) -> list[Any]:
     """Order a merged list as Kubernetes does: `first` rules, the base decides where its own items go."""
-    wanted = [(at, item) for item in items if (at := _position(first, item, same)) is not None]
-    left = [item for _, item in sorted(wanted, key=lambda pair: pair[0])]
-    own = [item for item in items if _position(first, item, same) is None]
+    rank, before = ItemIndex(field, first), ItemIndex(field, base)
+    placed = [(rank.find(item), before.find(item), item) for item in items]
+    left = sorted(((at, was, item) for at, was, item in placed if at is not None), key=lambda each: each[0])
+    own = [(was, item) for at, was, item in placed if at is None]
     result: list[Any] = []
-    while own and left:
-        mine, theirs = _position(base, own[0], same), _position(base, left[0], same)
-        goes_first = mine is not None and theirs is not None and mine < theirs
-        result.append((own if goes_first else left).pop(0))
-    return result + left + own
+    next_own = 0
+    for _, theirs, item in left:
+        while next_own < len(own) and theirs is not None:
+            mine = own[next_own][0]
+            if mine is None or mine >= theirs:
+                break
+            result.append(own[next_own][1])
+            next_own += 1
+        result.append(item)
+    return result + [item for _, item in own[next_own:]]
 
 
 def _concatenated(base: list[Any], user: list[Any], _: Path) -> list[Any]:
@@ -257,13 +278,13 @@ def _concatenated(base: list[Any], user: list[Any], _: Path) -> list[Any]:
 
 
 def _united(base: list[Any], user: list[Any], _: Path) -> list[Any]:
-    return base + [item for item in _unique(user) if item not in base]
+    return _unique(user, base)
 
 
 def _united_by_name(base: list[Any], user: list[Any], path: Path) -> list[Any]:
     """DNS options: one line per name, and the user's value wins."""
-    names = [_object(item, (*path, at)).get("name") for at, item in enumerate(user)]
-    return [item for item in base if item.get("name") not in names] + user
+    names = {frozen(_object(item, (*path, at)).get("name")) for at, item in enumerate(user)}
+    return [item for item in base if frozen(item.get("name")) not in names] + user
 
 
 def _both_required(base: list[Any], user: list[Any], path: Path) -> list[Any]:
@@ -272,6 +293,9 @@ def _both_required(base: list[Any], user: list[Any], path: Path) -> list[Any]:
         return base or user
     theirs = [term for at, item in enumerate(user) if (term := _term(item, (*path, at)))]
     ours = [term for item in base if (term := _term(item, path))]
+    if len(theirs) * len(ours) > MOST_TERMS:
+        message = f"has {len(theirs)} terms, each to be joined with {len(ours)} of the operator"
+        raise OverlayConflict(path, f"{message}; at most {MOST_TERMS // len(ours)} are allowed")
     joined = [{name: _joined(one, other, name) for name in {**other, **one}} for one, other in product(theirs, ours)]
     # No pair means that one side matches no node at all, which Kubernetes writes as one empty term.
     return _unique(joined) or [{}]
@@ -307,36 +331,14 @@ def _refuse_port_conflicts(ports: list[Any]) -> None:
             seen[field, value] = index
 
 
-def _same_item(field: Field) -> Same:
-    if not field.key:
-        return _equal
-
-    def same(one: Any, other: Any) -> bool:
-        if not (isinstance(one, Mapping) and isinstance(other, Mapping) and field.key in one):
-            return False
-        return one[field.key] == other.get(field.key) and all(_agree(one, other, *key) for key in field.also)
-
-    return same
-
-
-def _agree(one: Mapping[str, Any], other: Mapping[str, Any], name: str, default: str) -> bool:
-    """Say whether a second key does not tell two items apart: unknown agrees with everything."""
-    mine, theirs = one.get(name) or default, other.get(name) or default
-    return not mine or not theirs or mine == theirs
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return bool(one == other)
-
-
-def _position(items: list[Any], wanted: Any, same: Same) -> int | None:
-    return next((at for at, item in enumerate(items) if same(item, wanted)), None)
-
-
-def _unique(items: Iterable[Any]) -> list[Any]:
-    result: list[Any] = []
+def _unique(items: Iterable[Any], known: Iterable[Any] = ()) -> list[Any]:
+    """Return all that is known, and behind it each other item once."""
+    result = list(known)
+    seen = {frozen(item) for item in result}
     for item in items:
-        if item not in result:
+        key = frozen(item)
+        if key not in seen:
+            seen.add(key)
             result.append(item)
     return result
 
@@ -362,6 +364,10 @@ def _list(value: Any, path: Path) -> list[Any]:
 
 def _deletes(value: Any) -> bool:
     return isinstance(value, Mapping) and value.get("$patch") == "delete"
+
+
+def _is_set(patch: Mapping[str, Any], name: str) -> bool:
+    return name in patch and not _is_directive(name)
 
 
 def _is_directive(name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
@@ -15,6 +16,7 @@ from slurm_operator.api.meta import ControllerRef
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import Path
+from slurm_operator.build import images
 from slurm_operator.build.errors import InvalidSpec, MissingReference, UnreadableReference
 
 # The kinds whose resources stand in slurm.conf, or change what stands there.
@@ -46,6 +48,10 @@ class Refs:
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # How far pod templates may reach; None where nobody has set a bound, as on the command line.
     allowed_pod_features: frozenset[str] | None = None
+    # The images that a privileged worker may run: repositories, or all below one that ends in `/`.
+    worker_images: tuple[str, ...] = images.TRUSTED
+    # By the uid of a NodeSet, what its ControllerRevisions hold: the templates that its workers were made by.
+    revisions: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def controller(self, namespace: str, ref: ControllerRef) -> Controller:
         """The Controller that a resource belongs to."""

@@ -78,7 +78,8 @@ def slurm_conf(cr: Controller, refs: Refs, *, live_partitions: bool | None = Non
     live = takes_partitions_live(cr, refs) if live_partitions is None else live_partitions
     own = managed(cr, live_partitions=live)
     nodesets = refs.nodesets_of(cr)
-    found = tuple(partition.verdicts(nodesets, refs.partitions_of(cr), claimed(document)))
+    partitions = refs.partitions_of(cr)
+    found = tuple(partition.verdicts(nodesets, partitions, claimed(document, with_nodes=bool(partitions))))
     sections: list[Section] = [
         ("GENERAL", _general(cr, nodesets, refs, document)),
         ("LOGGING", _logging()),
@@ -117,13 +118,13 @@ def extra_conf(extra: str | None) -> str:
     return (extra or "").replace("\r\n", "\n").rstrip("\n")
 
 
-def claimed(document: conf.Document) -> Claimed:
-    """The partitions, nodes and default that extraConf holds itself."""
+def claimed(document: conf.Document, *, with_nodes: bool = True) -> Claimed:
+    """The partitions, nodes and default that extraConf holds itself; only a Partition asks for the nodes."""
     records = list(document.all("PartitionName"))
     defaults = [record.value for record in records if _says_yes(record.attribute("Default"))]
     return Claimed(
         partitions=frozenset(record.value for record in records),
-        nodes=frozenset(host for record in document.all("NodeName") for host in _hosts(record.value)),
+        nodes=_nodes(record.value for record in document.all("NodeName")) if with_nodes else frozenset(),
         nodesets=frozenset(record.value for record in document.all("NodeSet")),
         default=defaults[-1] if defaults else None,
     )
@@ -133,12 +134,16 @@ def _says_yes(entry: conf.Entry | None) -> bool:
     return entry is not None and entry.value.lower() == "yes"
 
 
-def _hosts(written: str) -> list[str]:
-    try:
-        return hostlist.expand(written)
-    except hostlist.HostListError:
-        # The linter reports it; here it only means that no partition can name these hosts.
-        return []
+def _nodes(lists: Iterable[str]) -> frozenset[str]:
+    """The hosts of all lists; a line may name a hundred thousand, but all of them together no more."""
+    hosts: list[str] = []
+    for written in lists:
+        try:
+            hosts += hostlist.expand(written, limit=hostlist.MAX_NAMES - len(hosts))
+        except hostlist.HostListError:
+            # The linter reports it; here it only means that no partition can name these hosts.
+            continue
+    return frozenset(hosts)
 
 
 def _general(cr: Controller, nodesets: tuple[NodeSet, ...], refs: Refs, document: conf.Document) -> list[Line]:

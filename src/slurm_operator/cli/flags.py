@@ -17,6 +17,7 @@ import yaml
 from slurm_operator.api.pod_features import FEATURES
 from slurm_operator.api.problem import did_you_mean
 from slurm_operator.api.text import dns_label
+from slurm_operator.build.images import TRUSTED
 from slurm_operator.slurm.conf_values import parse_version
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,6 +73,13 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             default="",
             metavar="A,B|all",
             help=f"What pod templates of users may ask for: {', '.join(FEATURES)}; none of it by default.",
+        ),
+        click.option(
+            "--worker-images",
+            default=",".join(TRUSTED),
+            show_default=True,
+            metavar="A,B",
+            help="Images that a privileged worker may run: repositories, or all below one that ends in a slash.",
         ),
         switch("--leader-elect", help="Let only one of several write."),
         click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),

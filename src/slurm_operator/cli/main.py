@@ -162,6 +162,7 @@ def run(**given: Any) -> None:
         metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
         metrics_secure=given["metrics_secure"],
         allowed_pod_features=flags.pod_features(given["allow_pod_features"]),
+        worker_images=flags.names(given["worker_images"]),
         profile=flags.address(given["profile_addr"], "--profile-addr") if given["profile"] else ("", 0),
         workers=flags.workers_of(given),
         restapi_address=flags.restapi_address(given["restapi_address"]),
@@ -206,6 +207,7 @@ def webhook(**given: Any) -> None:
         metrics=flags.address(given["metrics_addr"], "--metrics-addr"),
         metrics_secure=given["metrics_secure"],
         allowed_pod_features=flags.pod_features(given["allow_pod_features"]),
+        worker_images=flags.names(given["worker_images"]),
     )
     chosen = Certificates(
         folder=given["cert_dir"],

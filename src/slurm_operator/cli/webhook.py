@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 import ssl
+import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 # How soon a certificate that somebody else renews is noticed.
 FOLLOW = 10.0
+# How long a review may keep the interpreter from the loop, which answers the others and the probes.
+SWITCH_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certif
         if missing:
             log.error("%s has no %s: mount the Secret of the certificate there", certificates.folder, missing[0])
             return 1
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         asyncio.run(_run(settings, place, certificates))
     except (OperatorError, OSError, ssl.SSLError) as error:
@@ -187,7 +191,15 @@ def _observer(client: Client, settings: Settings, domain: str) -> Observer:
         )
         for kind in kinds
     }
-    return Observer(raw, (), None, domain, settings.allowed_pod_features)
+    observer = Observer(raw, (), None, domain, settings.allowed_pod_features, worker_images=settings.worker_images)
+
+    def drop(old: RawObject | None, new: RawObject | None) -> None:
+        if old is not None and new is None:
+            observer.forget(old.metadata.uid)
+
+    for cache in _caches(observer):
+        cache.on_change(drop)
+    return observer
 
 
 def _caches(observer: Observer) -> Iterator[Cache[RawObject]]:

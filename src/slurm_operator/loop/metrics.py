@@ -122,7 +122,7 @@ _REVIEWS = _entry(
     "admission_reviews_total",
     "counter",
     ("kind", "result"),
-    "Answers of the admission server by result: allowed, refused, malformed, failed.",
+    "Answers of the admission server by result: allowed, refused, malformed, failed, overloaded, timeout.",
 )
 _REVIEW_SECONDS = _entry(
     "admission_review_seconds",

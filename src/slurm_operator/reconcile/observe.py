@@ -19,7 +19,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
-from slurm_operator.build import labels, names
+from slurm_operator.build import images, labels, names
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.kube.cache import Cache
@@ -58,6 +58,7 @@ class Observer:
     nodes: Cache[Node] | None = None
     domain: str = "cluster.local"
     allowed_pod_features: frozenset[str] | None = None
+    worker_images: tuple[str, ...] = images.TRUSTED
     # Kinds that need not be served, and those of them that are not.
     optional: frozenset[str] = frozenset()
     unserved: set[str] = field(default_factory=set)
@@ -126,6 +127,8 @@ class Observer:
             governing_services=dict(self._governing(namespace)),
             unreadable=dict(self._unreadable(namespace)),
             allowed_pod_features=self.allowed_pod_features,
+            worker_images=self.worker_images,
+            revisions=self._revisions(namespace),
         )
 
     def _unreadable(self, namespace: str) -> Iterator[tuple[tuple[str, str], str]]:
@@ -159,6 +162,14 @@ class Observer:
             service = item.content().get("spec", {}).get("serviceName")
             if service:
                 yield item.metadata.name, str(service)
+
+    def _revisions(self, namespace: str) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        for item in self.in_namespace("ControllerRevision", namespace):
+            for owner in item.metadata.owner_references:
+                if owner.controller and owner.kind == NodeSet.__name__:
+                    found[owner.uid] = (*found.get(owner.uid, ()), self._remembered(item, lambda data: data))
+        return found
 
     def _texts(self, item: RawObject) -> Mapping[str, str]:
         return self._remembered(item, lambda data: data)

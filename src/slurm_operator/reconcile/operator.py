@@ -161,7 +161,8 @@ def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
     nodes: Cache[Node] = Cache(client, NODES, timing=timing)
     kinds = frozenset(resource.kind for resource in OPTIONAL)
     domain, allowed = settings.cluster_domain, settings.allowed_pod_features
-    return Observer(raw, pods, nodes, domain, allowed, optional=kinds, unserved=set(kinds))
+    images = settings.worker_images
+    return Observer(raw, pods, nodes, domain, allowed, worker_images=images, optional=kinds, unserved=set(kinds))
 
 
 def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside) -> Elector | None:

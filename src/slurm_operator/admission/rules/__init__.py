@@ -8,6 +8,7 @@ same answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from slurm_operator.admission.rules import (
@@ -23,7 +24,7 @@ from slurm_operator.admission.rules import (
 )
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.problem import FieldProblem, errors
+from slurm_operator.api.problem import FieldProblem, errors, limited
 from slurm_operator.build.refs import Refs
 
 Rule = Callable[[Any, Any, Refs], Iterator[FieldProblem]]
@@ -48,7 +49,7 @@ def check(new: Resource, old: Resource | None, refs: Refs, *, standing: bool = F
     if old is not None and _spec(old) == _spec(new):
         # Labels and finalizers may always change: what is wrong must still be let go.
         return []
-    found = [*RULES[type(new).__name__](new, old, refs), *reach.check(new, refs.allowed_pod_features)]
+    found = limited(chain(RULES[type(new).__name__](new, old, refs), reach.check(new, old, refs)))
     if isinstance(new, NodeSet) and not standing:
         found += nodeset.duplicates(new, old if isinstance(old, NodeSet) else None, refs)
     return found if errors(found) else [*found, *buildable.check(new, refs)]

@@ -1,8 +1,11 @@
 """How far a user's pod template may reach: out of its pod, into the node or into others' rights, only where allowed.
 
-In: a resource and what the operator's flag `--allow-pod-features` lets in. Out: one problem for each reach. Called by
-`rules.check`, so that the webhook, the reconcilers and the command line give the same answer. What the operator itself
-puts into a worker (a privileged slurmd that manages cgroups) is not the user's reach.
+In: a resource, the one that it replaces, and its namespace with what the operator's flags let in. Out: one problem for
+each reach. Called by `rules.check`, so that the webhook, the reconcilers and the command line give the same answer. The
+rules are the table in `reach_table.py`; what a privileged worker may run is in `privileged_worker.py`.
+
+What exists keeps running. A change that leaves all that its pods are made of as it is, is not held against the table;
+nor, in the operator, is a NodeSet whose workers were made by this very template before.
 """
 
 from __future__ import annotations
@@ -10,56 +13,71 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slurm_operator.admission.rules import privileged_worker
+from slurm_operator.admission.rules.reach_table import TABLE, Allowed, Row
 from slurm_operator.api.embedded import EMBEDDED
 from slurm_operator.api.meta import Resource
-from slurm_operator.api.pod_features import (
-    CAPABILITIES,
-    HOST_NAMESPACES,
-    HOST_PATH,
-    HOST_PORTS,
-    PRIVILEGED,
-    SERVICE_ACCOUNT,
-    SYSCTLS,
-)
-from slurm_operator.api.problem import FieldProblem, Path, shown
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.pod_features import SERVICE_ACCOUNT
+from slurm_operator.api.problem import FieldProblem, Path, Severity, shown
+from slurm_operator.build import revision
+from slurm_operator.build.refs import Refs
 
-HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
-# What Kubernetes itself calls safe; a pod's own namespaces hold them.
-SAFE_SYSCTLS = frozenset(
-    {
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.tcp_syncookies",
-    }
-)
-Found = tuple[str, Path, str]
+AUTOMOUNT = "automountServiceAccountToken"
+_SCOPES = {"PodSpec": "pod", "Container": "container", "ServiceSpec": "service"}
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+
+Steps = tuple[str, ...]
+Rule = tuple[Steps, Row]
 
 
-def check(new: Resource, allowed: frozenset[str] | None) -> Iterator[FieldProblem]:
-    """Every reach that is not allowed; None allows all."""
-    if allowed is None:
+def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProblem]:
+    """Every reach that is not allowed; nothing is bounded where nobody has set a bound."""
+    allowed = refs.allowed_pod_features
+    if allowed is None or (old is not None and _pods(old) == _pods(new)):
         return
-    for feature, path, said in _reaches(new):
-        if feature not in allowed:
-            yield FieldProblem(
-                path,
-                f"{said} is not allowed here; the operator's flag --allow-pod-features={feature} would allow it",
-            )
+    found = [(row, problem) for row, problem in reaches(new, refs) if row.feature not in allowed]
+    if found and not _has_run(new, refs):
+        yield from (problem for _, problem in found)
 
 
-def _reaches(new: Resource) -> Iterator[Found]:
+def reaches(new: Resource, refs: Refs, severity: Severity = "error") -> Iterator[tuple[Row, FieldProblem]]:
+    """Every reach of a resource, with the feature that it needs."""
     for steps, shape in EMBEDDED[type(new).__name__]:
         value = _at(getattr(new, "spec", None), steps)
-        path: Path = ("spec", *steps)
-        if not isinstance(value, Mapping):
-            continue
-        if shape == "Container":
-            yield from _container(value, path)
-        elif shape == "PodSpec":
-            yield from _pod(value, path)
+        if isinstance(value, Mapping) and shape in _SCOPES:
+            yield from _problems(_embedded(value, _SCOPES[shape], ("spec", *steps)), severity)
+    template = getattr(getattr(new, "spec", None), "template", None)
+    if template is not None:
+        path: Path = ("spec", "template", "metadata", "annotations")
+        yield from _problems(_annotations(template.metadata.annotations or {}, path), severity)
+    if isinstance(new, NodeSet):
+        yield from _problems(privileged_worker.reaches(new, refs), severity)
+
+
+def _problems(found: Iterator[tuple[Row, Path, Any]], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
+    for row, path, value in found:
+        named = f" {shown(value)}" if isinstance(value, str) and value else ""
+        images = "--worker-images or " if row.field == "slurmd.image" else ""
+        where = " in a privileged worker" if row.allowed.form == "worker" else ""
+        message = f"{row.called}{named}{where} is not allowed here"
+        flag = f"the operator's flag {images}--allow-pod-features={row.feature} would allow it"
+        yield row, FieldProblem(path, f"{message}; {flag}", severity)
+
+
+def _pods(resource: Resource) -> list[Any]:
+    """All that the pods and the Service of a resource are made of."""
+    spec = getattr(resource, "spec", None)
+    parts = [_at(spec, steps) for steps, _ in EMBEDDED[type(resource).__name__]]
+    return [*parts, getattr(spec, "template", None), getattr(spec, "volume_claim_templates", None)]
+
+
+def _has_run(new: Resource, refs: Refs) -> bool:
+    """Whether workers were made by this very template: it was taken in when more was allowed, or by the Go operator."""
+    if not isinstance(new, NodeSet):
+        return False
+    mine = revision.meaning(revision.data(new))
+    return any(revision.meaning(data) == mine for data in refs.revisions.get(new.metadata.uid, ()))
 
 
 def _at(value: Any, steps: tuple[str, ...]) -> Any:
@@ -68,54 +86,75 @@ def _at(value: Any, steps: tuple[str, ...]) -> Any:
     return value
 
 
-def _pod(spec: Mapping[str, Any], path: Path) -> Iterator[Found]:
-    for name in ("hostNetwork", "hostPID", "hostIPC"):
-        if spec.get(name):
-            yield HOST_NAMESPACES, (*path, name), "sharing the node's namespaces"
-    for name in ("serviceAccountName", "serviceAccount"):
-        if spec.get(name):
-            yield SERVICE_ACCOUNT, (*path, name), f"running as the service account {shown(spec[name])}"
-    if spec.get("automountServiceAccountToken"):
-        yield SERVICE_ACCOUNT, (*path, "automountServiceAccountToken"), "a service account's token in the pod"
-    yield from _volumes(spec, path)
-    for index, each in _items(spec.get("securityContext") or {}, "sysctls"):
-        if each.get("name") not in SAFE_SYSCTLS:
-            place = (*path, "securityContext", "sysctls", index)
-            yield SYSCTLS, place, f"the sysctl {shown(each.get('name'))}"
-    for name in ("containers", "initContainers", "ephemeralContainers"):
-        for index, container in _items(spec, name):
-            yield from _container(container, (*path, name, index))
+def _embedded(value: Mapping[str, Any], scope: str, path: Path) -> Iterator[tuple[Row, Path, Any]]:
+    for steps, row in _RULES[scope]:
+        for place, found in _values(value, steps, path):
+            if not _allows(row.allowed, found):
+                yield row, place, found
+    if scope != "pod":
+        return
+    if _loses_automount(value):
+        yield _AUTOMOUNT_ROW, (*path, AUTOMOUNT), None
+    for name in _CONTAINERS:
+        for index, container in enumerate(value.get(name) or ()):
+            if isinstance(container, Mapping):
+                yield from _embedded(container, "container", (*path, name, index))
 
 
-def _volumes(spec: Mapping[str, Any], path: Path) -> Iterator[Found]:
-    for index, volume in _items(spec, "volumes"):
-        place: Path = (*path, "volumes", index)
-        if volume.get("hostPath") is not None:
-            yield HOST_PATH, (*place, "hostPath"), "a folder of the node"
-        for at, source in _items(volume.get("projected") or {}, "sources"):
-            if source.get("serviceAccountToken") is not None:
-                token = (*place, "projected", "sources", at, "serviceAccountToken")
-                yield SERVICE_ACCOUNT, token, "a service account's token in the pod"
+def _loses_automount(spec: Mapping[str, Any]) -> bool:
+    """Whether the operator's own `false` is taken away: by null, or with everything else by a directive."""
+    if AUTOMOUNT in spec:
+        return spec[AUTOMOUNT] is None
+    kept = spec.get("$retainKeys")
+    return spec.get("$patch") in ("replace", "delete") or (isinstance(kept, list) and AUTOMOUNT not in kept)
 
 
-def _container(container: Mapping[str, Any], path: Path) -> Iterator[Found]:
-    security = container.get("securityContext")
-    security = security if isinstance(security, Mapping) else {}
-    place: Path = (*path, "securityContext")
-    if security.get("privileged"):
-        yield PRIVILEGED, (*place, "privileged"), "a privileged container"
-    if security.get("procMount") not in (None, "Default"):
-        yield PRIVILEGED, (*place, "procMount"), "an unmasked /proc"
-    added = (security.get("capabilities") or {}).get("add") or ()
-    for index, name in enumerate(added):
-        if str(name) not in HARMLESS_CAPABILITIES:
-            yield CAPABILITIES, (*place, "capabilities", "add", index), f"the capability {shown(name)}"
-    for index, port in _items(container, "ports"):
-        if port.get("hostPort"):
-            yield HOST_PORTS, (*path, "ports", index, "hostPort"), "a port of the node"
+def _annotations(entries: Mapping[str, str], path: Path) -> Iterator[tuple[Row, Path, Any]]:
+    for prefix, row in _ANNOTATIONS:
+        for name, value in entries.items():
+            if name.startswith(prefix) and not _allows(row.allowed, value):
+                yield row, (*path, name), value
 
 
-def _items(value: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for index, item in enumerate(value.get(name) or ()):
-        if isinstance(item, Mapping):
-            yield index, item
+def _values(value: Any, steps: Steps, path: Path) -> Iterator[tuple[Path, Any]]:
+    """What stands at a field, for each item of the lists on the way."""
+    if not steps:
+        yield path, value
+        return
+    step, rest = steps[0], steps[1:]
+    if step == "[*]":
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from _values(item, rest, (*path, index))
+    elif isinstance(value, Mapping) and value.get(step) is not None:
+        yield from _values(value[step], rest, (*path, step))
+
+
+def _allows(allowed: Allowed, value: Any) -> bool:
+    unset = value is None or value is False or value in ("", 0)
+    match allowed.form:
+        case "unset":
+            return unset
+        case "only":
+            return unset or any(_is(value, each) for each in allowed.values)
+        case "but":
+            return not any(_is(value, each) for each in allowed.values)
+    return True
+
+
+def _is(value: Any, pattern: str) -> bool:
+    return str(value).startswith(pattern[:-1]) if pattern.endswith("*") else str(value) == pattern
+
+
+def _rules(scope: str) -> tuple[Rule, ...]:
+    rows = (row for row in TABLE if row.field.startswith(f"{scope}.") and row.feature and row.allowed.form != "worker")
+    return tuple((tuple(row.field.replace("[*]", ".[*]").split(".")[1:]), row) for row in rows)
+
+
+_RULES = {scope: _rules(scope) for scope in _SCOPES.values()}
+_ANNOTATIONS = tuple(
+    (row.field.removeprefix("annotations.").removesuffix("*"), row)
+    for row in TABLE
+    if row.field.startswith("annotations.")
+)
+_AUTOMOUNT_ROW = next(row for row in TABLE if row.field == f"pod.{AUTOMOUNT}" and row.feature == SERVICE_ACCOUNT)

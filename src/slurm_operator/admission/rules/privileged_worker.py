@@ -1,0 +1,126 @@
+"""What a user may not put into a worker's container while that one is privileged: code of their own.
+
+In: a NodeSet and its namespace, with the images that the administrator trusts. Out: rows of `reach_table.py` with the
+place of each reach. Called by `reach.py`. slurmd is privileged while it manages cgroups, without anybody having asked
+for it; so its image, commands, loader and system folders are the administrator's, not those of who writes a NodeSet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from posixpath import normpath
+from typing import Any, Final
+
+from slurm_operator.admission.rules.reach_table import Row, row_of
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.problem import Path
+from slurm_operator.build import images, nodeset, overlay, pods
+from slurm_operator.build.controller import manages_cgroups
+from slurm_operator.build.loginset import SSH_VOLUME, SSSD_VOLUME
+from slurm_operator.build.refs import Refs
+
+Reach = tuple[Row, Path, Any]
+
+HARMLESS_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
+# Jobs with MPI want it large.
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the folder that everybody has
+SYSTEM_FOLDERS: Final = re.compile(r"/(bin|boot|dev|etc|lib[^/]*|proc|root|run|sbin|sys|usr|var)(/.*)?")
+# What a loader, a shell, an interpreter or Slurm itself takes code or configuration from.
+LOADER_VARIABLES: Final = re.compile(
+    r"(PATH|ENV|IFS|SHELL|SHELLOPTS|GCONV_PATH|GLIBC_TUNABLES|HOSTALIASES|LOCPATH|NLSPATH)|(LD_|BASH|PYTHON|PERL|SLURM).*"
+)
+OWN_VOLUMES: Final = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME, SSH_VOLUME, SSSD_VOLUME})
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def reaches(cr: NodeSet, refs: Refs) -> Iterator[Reach]:
+    """Everything of the user's that would run in a privileged slurmd."""
+    overlays = list(_overlays(cr))
+    if not _is_privileged(cr, refs, [container for _, container in overlays]):
+        return
+    for path, container in overlays:
+        yield from _commands(container, path, refs.worker_images)
+        yield from _environment(container, path)
+        yield from _mounts(container, path)
+    yield from _volumes(cr)
+
+
+def _overlays(cr: NodeSet) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    yield ("spec", "slurmd"), cr.spec.slurmd
+    for index, container in enumerate(cr.spec.template.spec.get("containers") or ()):
+        if isinstance(container, Mapping) and container.get("name") == nodeset.SLURMD:
+            yield ("spec", "template", "spec", "containers", index), container
+
+
+def _is_privileged(cr: NodeSet, refs: Refs, overlays: list[Mapping[str, Any]]) -> bool:
+    controller = refs.controllers.get(cr.spec.controller_ref.name)
+    if controller is not None and not manages_cgroups(controller, refs):
+        return False
+    container: Mapping[str, Any] = {"securityContext": nodeset.security_context()}
+    for user in overlays:
+        patch = {name: value for name, value in user.items() if name == "securityContext" or name.startswith("$")}
+        try:
+            container = overlay.merge_container(container, patch)
+        except overlay.OverlayConflict:
+            return True
+    security = container.get("securityContext")
+    security = security if isinstance(security, Mapping) else {}
+    added = (security.get("capabilities") or {}).get("add") or ()
+    return bool(security.get("privileged")) or not HARMLESS_CAPABILITIES.issuperset(map(str, added))
+
+
+def _commands(container: Mapping[str, Any], path: Path, trusted: tuple[str, ...]) -> Iterator[Reach]:
+    image = container.get("image")
+    if image and not images.is_trusted(str(image), trusted):
+        yield row_of("slurmd.image"), (*path, "image"), image
+    for name in ("command", "args"):
+        if container.get(name):
+            yield row_of(f"slurmd.{name}"), (*path, name), None
+    for name in _PROBES:
+        if _has_command(container.get(name)):
+            yield row_of("slurmd.*Probe.exec"), (*path, name, "exec"), None
+    hooks = container.get("lifecycle")
+    for name, hook in hooks.items() if isinstance(hooks, Mapping) else ():
+        if _has_command(hook):
+            yield row_of("slurmd.lifecycle.*.exec"), (*path, "lifecycle", name, "exec"), None
+
+
+def _has_command(handler: Any) -> bool:
+    return isinstance(handler, Mapping) and bool(handler.get("exec"))
+
+
+def _environment(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
+    for index, entry in _items(container, "env"):
+        if LOADER_VARIABLES.fullmatch(str(entry.get("name"))):
+            yield row_of("slurmd.env[*].name"), (*path, "env", index, "name"), entry.get("name")
+    for index, source in _items(container, "envFrom"):
+        prefix = str(source.get("prefix") or "")
+        # With the prefix `L` a key `D_PRELOAD` would do.
+        if "_" not in prefix or LOADER_VARIABLES.fullmatch(prefix):
+            yield row_of("slurmd.envFrom[*]"), (*path, "envFrom", index), None
+
+
+def _mounts(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
+    for index, mount in _items(container, "volumeMounts"):
+        folder = normpath("/" + str(mount.get("mountPath")).lstrip("/"))
+        if folder == "/" or (SYSTEM_FOLDERS.fullmatch(folder) and folder != SHARED_MEMORY):
+            place = (*path, "volumeMounts", index, "mountPath")
+            yield row_of("slurmd.volumeMounts[*].mountPath"), place, folder
+
+
+def _volumes(cr: NodeSet) -> Iterator[Reach]:
+    row = row_of("pod.volumes[*].name of the operator's")
+    for index, volume in _items(cr.spec.template.spec, "volumes"):
+        if volume.get("name") in OWN_VOLUMES:
+            yield row, ("spec", "template", "spec", "volumes", index, "name"), volume.get("name")
+    for index, claim in enumerate(cr.spec.volume_claim_templates or ()):
+        name = (claim.get("metadata") or {}).get("name")
+        if name in OWN_VOLUMES:
+            yield row, ("spec", "volumeClaimTemplates", index, "metadata", "name"), name
+
+
+def _items(value: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for index, item in enumerate(value.get(name) or ()):
+        if isinstance(item, Mapping):
+            yield index, item

@@ -1,0 +1,86 @@
+"""How large a resource may be: the bounds that its definition carries, and those that no definition can.
+
+In: schemas, and resources as decoded JSON. Out: schemas in which every list, map and text has a bound, and findings
+that name place and bound. Called by `api/crd.py` and `api/validate.py`, so that an API server, the admission server
+and the operator refuse the same. Kubernetes itself bounds an object (1.5 MB) and its annotations (256 KiB), not lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from slurm_operator.api.problem import FieldProblem, Path
+from slurm_operator.api.schema import Schema
+
+MOST_ITEMS = 4096
+MOST_ENTRIES = 4096
+LONGEST_TEXT = 65_536
+# The most that Kubernetes lets all annotations of an object have together.
+LONGEST_ENTRY = 262_144
+LONGEST_NUMBER = 64
+DEEPEST = 64
+# Mappings, lists and plain values in the containers, pod specs, service specs and claims of one resource. A large one
+# has some hundreds; each costs about fifteen microseconds to check and merge.
+MOST_EMBEDDED_VALUES = 8_192
+
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+
+
+def bounded(schema: Schema) -> Schema:
+    """The same schema with a bound on whatever has none of its own."""
+    result = {**_default_bound(schema), **schema}
+    if "properties" in schema:
+        result["properties"] = {name: bounded(each) for name, each in schema["properties"].items()}
+    if "items" in schema:
+        result["items"] = bounded(schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict):
+        result["additionalProperties"] = {**_entry_bound(schema["additionalProperties"])}
+    return result
+
+
+def _default_bound(schema: Schema) -> Schema:
+    if schema.get(_INT_OR_STRING):
+        return {"maxLength": LONGEST_NUMBER}
+    match schema.get("type"):
+        case "array":
+            return {"maxItems": MOST_ITEMS}
+        case "string" if "enum" not in schema:
+            return {"maxLength": LONGEST_TEXT}
+        case "object" if "additionalProperties" in schema:
+            return {"maxProperties": MOST_ENTRIES}
+    return {}
+
+
+def _entry_bound(schema: Schema) -> Schema:
+    return {"maxLength": LONGEST_ENTRY, **schema} if schema.get("type") == "string" else bounded(schema)
+
+
+def depth_problem(value: object) -> FieldProblem | None:
+    """What to say of a value that is nested too deeply to be walked by any of us."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [inner for each in level for inner in _inner(each) if isinstance(inner, dict | list | tuple)]
+        if not level:
+            return None
+    return FieldProblem((), f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed")
+
+
+def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:
+    """The first of these parts, if there is one, with which they hold too many values together."""
+    count = 0
+    for path, part in parts:
+        level = [part]
+        while level:
+            count += sum(len(_inner(each)) for each in level)
+            if count > MOST_EMBEDDED_VALUES:
+                message = f"makes the resource hold more than {MOST_EMBEDDED_VALUES} values"
+                return FieldProblem(path, f"{message} of containers, pods, services and claims; write fewer")
+            level = [inner for each in level for inner in _inner(each)]
+    return None
+
+
+def _inner(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
