@@ -9,21 +9,35 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from tests.campaigns import hostile_answers, hostile_manifests
-from tests.campaigns.campaign import CAMPAIGNS, lines, replay, run, sampled
+from tests.campaigns import hostile_answers, hostile_manifests, leaders
+from tests.campaigns.campaign import CAMPAIGNS, Outcome, Result, lines, replay, run, sampled
 from tests.campaigns.scenarios import SCENARIOS
 
-# Campaigns whose points have no scenario: each names its parts, runs one, and replays a point.
-PARTED = {"R7": hostile_answers, "R8": hostile_manifests}
+
+class Parted(Protocol):
+    """A campaign whose points have no scenario: it names its parts, runs one, and replays a point."""
+
+    @property
+    def PARTS(self) -> Sequence[str]: ...  # noqa: N802 - a constant of a module
+
+    def run(self, part: str, step: int = 1, at_once: int = 1) -> Result: ...
+
+    def replay(self, name: str) -> Outcome: ...
+
+
+PARTED: dict[str, Parted] = {"R7": hostile_answers, "R8": hostile_manifests}
+ALL = (*CAMPAIGNS, *PARTED, leaders.CAMPAIGN)
 
 
 def main() -> int:
     """The exit code is 1 when something was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
     parser.add_argument("--point", help="replay this point, for example R2/S-in/017")
-    parser.add_argument("--campaign", choices=(*CAMPAIGNS, *PARTED), action="append")
+    parser.add_argument("--campaign", choices=ALL, action="append")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--every", type=int, default=1, help="try one point of so many")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="points that run side by side")
@@ -34,31 +48,52 @@ def main() -> int:
     # The judge hears the log in any case.
     logging.getLogger("slurm_operator").propagate = given.verbose
     if given.point:
-        parted = PARTED.get(given.point.partition("/")[0])
-        outcome = parted.replay(given.point) if parted else replay(given.point)
+        outcome = _replayed(given.point)
         print(f"{outcome.point}: {outcome.what or 'undisturbed'}")
         print("\n".join(outcome.violations) or "no violation")
         return bool(outcome.violations)
     return _all(given)
 
 
+def _replayed(point: str) -> Outcome:
+    campaign = point.partition("/")[0]
+    if campaign in PARTED:
+        return PARTED[campaign].replay(point)
+    return (leaders.replay if campaign == leaders.CAMPAIGN else replay)(point)
+
+
 def _all(given: argparse.Namespace) -> int:
     failed = 0
-    for campaign in given.campaign or (*CAMPAIGNS, *PARTED):
-        parted = PARTED.get(campaign)
-        for scenario in parted.PARTS if parted else given.scenario or SCENARIOS:
-            if parted:
-                result = parted.run(scenario, given.every, given.at_once)
-            else:
-                result = run(campaign, scenario, sampled(given.every), given.at_once)
-            print(f"{campaign}/{scenario}: {result}", flush=True)
-            for violation in result.violations[:20]:
-                print(f"  {violation}")
-            failed += bool(result.violations)
-            if given.output:
-                with given.output.open("a") as file:
-                    file.writelines(f"{line}\n" for line in lines(campaign, result))
+    for campaign in given.campaign or ALL:
+        if campaign == leaders.CAMPAIGN:
+            failed += _leaders(given)
+            continue
+        if campaign in PARTED:
+            for part in PARTED[campaign].PARTS:
+                failed += _report(campaign, part, PARTED[campaign].run(part, given.every, given.at_once), given)
+            continue
+        for scenario in given.scenario or SCENARIOS:
+            failed += _report(campaign, scenario, run(campaign, scenario, sampled(given.every), given.at_once), given)
     return bool(failed)
+
+
+def _leaders(given: argparse.Namespace) -> int:
+    failed = 0
+    for case in leaders.CASES:
+        if not given.scenario or case.partition(".")[2] in given.scenario:
+            result = leaders.run(case, sampled(given.every), given.at_once)
+            failed += _report(leaders.CAMPAIGN, case, result, given)
+    return failed
+
+
+def _report(campaign: str, scenario: str, result: Result, given: argparse.Namespace) -> bool:
+    print(f"{campaign}/{scenario}: {result}", flush=True)
+    for violation in result.violations[:20]:
+        print(f"  {violation}")
+    if given.output:
+        with given.output.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines(campaign, result))
+    return bool(result.violations)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """R8: hostile manifests, at admission and through the whole operator with the webhook bypassed.
 
-In: which part (`admission` or `operator`) and how many points. Out: a `Result`. `R8/NodeSet/spec.replicas/one` is a point
-at admission, `R8/operator-NodeSet/spec.replicas/one` in the rig. There the hostile object stands beside healthy
-neighbours for a while and is deleted again; afterwards nothing of it may be left, and nothing of others touched.
+In: which part (`admission` or `operator`) and how many points. Out: a `Result`. A point at admission is named by kind,
+path and value, `R8/NodeSet/spec.replicas/one`; one in the rig is `R8/operator-NodeSet/spec.replicas/one`. There the
+hostile object stands beside healthy neighbours for a while and is deleted again; afterwards nothing of it may be left,
+and nothing of others touched.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from tests.campaigns.slurm_model import Line, SlurmModel
 from slurm_operator.build import labels, nodeset
 from slurm_operator.loop.clock import Clock, settle
 from slurm_operator.loop.controller import Controller
+from slurm_operator.reconcile.clusters import Target
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Sending
@@ -65,16 +66,18 @@ class HostileWorld(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.calm = SlurmModel(self.clock, JWT_KEY, self.release)
+        self.calm = SlurmModel(self.clock, JWT_KEY, self.release, CALM)
         self.calm.up = True
         self.cluster = Neighbourhood(self.server, self.slurm, self.clock)
         self.cluster.calm = self.calm
         self.calm_calls: list[str] = []
         self.calm_line = Line(self.calm, self._calm_call)
 
-    def _connect(self, address: str, token: TokenSource, clock: Clock) -> SlurmClient:
-        line = self.calm_line if f"//{CALM}-" in address else self.line
-        return SlurmClient(address, token, transport=line, monotonic=clock.monotonic)
+    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+        line, name = self.calm_line if f"//{CALM}-" in target.address else self.line, target.cluster_name
+        # No threads: virtual time does not wait for them, and they do not live on in a forked process.
+        inline, now = 2**62, clock.monotonic
+        return SlurmClient(target.address, token, cluster=name, transport=line, monotonic=now, inline_bytes=inline)
 
     def _calm_call(self, sending: Sending, go: Any) -> Reply:
         self.calm_calls.append(sending.label)

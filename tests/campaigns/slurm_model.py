@@ -29,6 +29,7 @@ VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 OVER = frozenset({"COMPLETED", "NODE_FAIL", "CANCELLED"})
 MIN_JOB_AGE = 300.0
 MISSING_NODE = 2018
+MISSING_JOB = 2017
 MISSING_PARTITION = 2000
 BUSY_PARTITION = 2075
 BUSY_NODE = 2016
@@ -90,8 +91,8 @@ class JobRecord:
 class SlurmModel:
     """slurmctld's memory, the slurmds that live, and who uses them."""
 
-    def __init__(self, clock: Clock, key: bytes, release: str = "26.05") -> None:
-        self.clock, self.key, self.release = clock, key, release
+    def __init__(self, clock: Clock, key: bytes, release: str = "26.05", cluster_name: str = "hpc_slurm") -> None:
+        self.clock, self.key, self.release, self.cluster_name = clock, key, release, cluster_name
         self.nodes: dict[str, NodeRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         self.reservations: dict[str, dict[str, Any]] = {}
@@ -285,6 +286,13 @@ class SlurmModel:
     def _get_jobs(self, sending: Sending) -> Reply:
         return self._list("jobs", sending, [self._job(job) for job in self.jobs.values()])
 
+    def _get_job(self, _: Sending, number: str) -> Reply:
+        job = self.jobs.get(int(number))
+        if job is None:
+            missing = [_error(MISSING_JOB, "Invalid job id specified")]
+            return self._json({"jobs": [], "errors": missing, "last_update": _number(0)}, 404)
+        return self._json({"jobs": [self._job(job)], "last_update": _number(self._now())})
+
     def _get_partitions(self, sending: Sending) -> Reply:
         items = [self._partition(shape) for _, shape in sorted(self.live_partitions.shapes.items())]
         return self._list("partitions", sending, items)
@@ -420,9 +428,13 @@ class SlurmModel:
             return False
         return int(since) - 1 >= int(self.changed_at["partitions"])
 
+    def meta(self) -> dict[str, Any]:
+        """Who answers."""
+        found: dict[str, Any] = recorded(self.release, "ping")["meta"]
+        return found | {"slurm": found["slurm"] | {"cluster": self.cluster_name}}
+
     def _json(self, content: dict[str, Any], status: int = 200) -> Reply:
-        meta = recorded(self.release, "ping")["meta"]
-        body = {"errors": [], "warnings": [], "meta": meta, **content}
+        body = {"errors": [], "warnings": [], "meta": self.meta(), **content}
         return Reply(status, "application/json", json.dumps(body).encode())
 
     def _node(self, node: NodeRecord) -> dict[str, Any]:
@@ -469,7 +481,11 @@ class SlurmModel:
 
     def _partition(self, declared: dict[str, Any]) -> dict[str, Any]:
         shape = copy.deepcopy(declared)
+        # Hosts by name are no NodeSets.
+        hosts = self.nodes.keys() & set(hostlist.expand(shape["node_sets"])) if shape["node_sets"] else set[str]()
         members = [node.name for node in self.nodes.values() if shape["node_sets"] in (*node.features, "ALL")]
+        if hosts:
+            members, shape["node_sets"] = sorted(hosts), ""
         shape["nodes"] |= {"configured": hostlist.compress(members), "total": len(members)}
         return shape
 

@@ -10,7 +10,7 @@ import pytest
 from slurm_operator.errors import OperatorError, Retryable, Terminal
 from slurm_operator.loop import logs
 from slurm_operator.loop.clock import VirtualClock, settle, within
-from slurm_operator.loop.controller import Controller, Outcome, Reconcile, Result, classify, retry_after
+from slurm_operator.loop.controller import Controller, Fault, Outcome, Reconcile, Result, classify, retry_after
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.queue import Key
 
@@ -410,3 +410,112 @@ def test_a_controller_can_do_without_metrics_and_with_the_system_clock() -> None
     controller = Controller("Token", reconcile)
     controller.add(A)
     assert len(controller.queue) == 1
+
+
+class Reports:
+    """What was reported of faults."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.faults: list[Fault] = []
+        self.error = error
+
+    async def __call__(self, _: Key, fault: Fault) -> None:
+        self.faults.append(fault)
+        if self.error is not None:
+            raise self.error
+
+
+def reporting(reconcile: Reconcile, reports: Reports, clock: VirtualClock, metrics: Metrics) -> Controller:
+    draws = iter((0.25, 0.0, 0.0, 0.0, 0.75, 0.0))
+    return Controller(
+        "NodeSet",
+        reconcile,
+        clock=clock,
+        random=lambda: next(draws, 0.5),
+        metrics=metrics,
+        report_fault=reports,
+        time_limit=60,
+    )
+
+
+async def test_an_unexpected_error_is_reported_on_its_object_under_the_id_that_the_log_has(
+    clock: VirtualClock, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reconcile(key: Key) -> Result:
+        raise ZeroDivisionError("bug")
+
+    reports = Reports()
+    controller = reporting(reconcile, reports, clock, metrics)
+    controller.add(A)
+    for _ in range(2):
+        await controller.step()
+        clock.advance(300)
+    assert [fault.is_new for fault in reports.faults] == [True, False]
+    assert {fault.id for fault in reports.faults} == {reports.faults[0].id}
+    assert f"(fault {reports.faults[0].id})" in caplog.records[0].getMessage()
+    counted = metrics.registry.get_sample_value(
+        "slurm_operator_reconcile_faults_total", {"kind": "NodeSet", "namespace": "slurm", "name": "a"}
+    )
+    assert counted == 2
+
+
+async def test_a_reconcile_that_is_cut_off_is_reported_too(clock: VirtualClock, metrics: Metrics) -> None:
+    async def reconcile(key: Key) -> Result:
+        await clock.sleep(1_000_000)
+        return Result()
+
+    reports = Reports()
+    controller = reporting(reconcile, reports, clock, metrics)
+    controller.add(A)
+    task = asyncio.create_task(controller.step())
+    await clock.run_for(61)
+    await task
+    assert [fault.text for fault in reports.faults] == ["the reconcile was cut off after 60 s"]
+
+
+async def test_a_fault_that_cannot_be_reported_does_not_stop_the_controller(
+    clock: VirtualClock, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reconcile(key: Key) -> Result:
+        raise ZeroDivisionError("bug")
+
+    controller = reporting(reconcile, Reports(RuntimeError("no API server")), clock, metrics)
+    controller.add(A)
+    assert await controller.step()
+    assert controller.queue.failing == {A}
+    assert "could not be reported on NodeSet slurm/a" in caplog.text
+
+
+@pytest.mark.parametrize("error", [TooBusy("later"), Terminal("no")], ids=["retryable", "terminal"])
+async def test_an_error_that_was_foreseen_is_no_fault(clock: VirtualClock, metrics: Metrics, error: Exception) -> None:
+    async def reconcile(key: Key) -> Result:
+        raise error
+
+    reports = Reports()
+    controller = reporting(reconcile, reports, clock, metrics)
+    controller.add(A)
+    await controller.step()
+    assert reports.faults == []
+
+
+async def test_a_slow_group_does_not_keep_another_one_waiting(clock: VirtualClock, metrics: Metrics) -> None:
+    done: list[str] = []
+
+    async def reconcile(key: Key) -> Result:
+        if key.namespace == "slow":
+            await clock.sleep(50)
+        done.append(str(key))
+        return Result()
+
+    controller = Controller(
+        "NodeSet", reconcile, workers=2, clock=clock, metrics=metrics, group_of=lambda key: key.namespace
+    )
+    for number in range(100):
+        controller.add(Key("slow", f"n{number}"))
+    controller.add(Key("quick", "a"))
+    running = asyncio.create_task(controller.run())
+    await clock.run_for(1)
+    assert done == ["quick/a"]
+    controller.stop()
+    await clock.run_for(120)
+    await running

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from slurm_operator.loop.clock import VirtualClock, settle
-from slurm_operator.loop.queue import Backoff, Key, Queue, ShutDownError
+from slurm_operator.loop.queue import Backoff, Key, Places, Queue, ShutDownError
 
 
 @pytest.fixture
@@ -358,3 +358,58 @@ def _by_time(due: list[tuple[float, str]]) -> list[tuple[float, set[str]]]:
 
 TestQueueAgainstModel: Any = QueueAgainstModel.TestCase
 TestQueueAgainstModel.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+
+
+def grouped(clock: VirtualClock, per_group: int, shared: int) -> Queue[str]:
+    """Keys such as `a1`, whose group is their letter."""
+    places = Places(per_group=per_group, shared=shared)
+    return Queue(clock, random=lambda: 0.0, group_of=lambda key: key[0], places=places)
+
+
+def take_all(queue: Queue[str]) -> list[str]:
+    taken: list[str] = []
+    while (key := queue.take()) is not None:
+        taken.append(key)
+    return taken
+
+
+def test_a_busy_group_gets_no_more_than_its_share(clock: VirtualClock) -> None:
+    queue = grouped(clock, per_group=2, shared=10)
+    for number in range(5):
+        queue.add(f"a{number}")
+    queue.add("b0")
+    assert take_all(queue) == ["a0", "a1", "b0"]
+    assert len(queue) == 3
+
+
+def test_every_group_has_a_place_however_many_there_are(clock: VirtualClock) -> None:
+    queue = grouped(clock, per_group=3, shared=2)
+    for group in "abcdefgh":
+        for number in range(4):
+            queue.add(f"{group}{number}")
+    taken = take_all(queue)
+    assert {key[0] for key in taken} == set("abcdefgh")
+    assert len(taken) == 8 + 2
+
+
+def test_a_place_that_becomes_free_goes_to_the_oldest_key_that_may_have_it(clock: VirtualClock) -> None:
+    queue = grouped(clock, per_group=1, shared=10)
+    for key in ("a0", "a1", "b0", "b1"):
+        queue.add(key)
+    assert take_all(queue) == ["a0", "b0"]
+    queue.done("b0")
+    assert take_all(queue) == ["b1"]
+    queue.done("a0")
+    assert take_all(queue) == ["a1"]
+
+
+async def test_whoever_waits_is_woken_when_a_place_becomes_free(clock: VirtualClock) -> None:
+    queue = grouped(clock, per_group=1, shared=10)
+    queue.add("a0")
+    queue.add("a1")
+    assert await queue.get() == "a0"
+    waiting = asyncio.create_task(queue.get())
+    await settle()
+    assert not waiting.done()
+    queue.done("a0")
+    assert await waiting == "a1"

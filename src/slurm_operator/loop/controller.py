@@ -1,33 +1,42 @@
 """A controller: one queue, a few workers, one reconcile function, and what to do with each way it can end.
 
 Watches call `add`; workers call `reconcile(key)`. A result may ask to be called again; `Retryable` comes
-again with backoff; `Terminal` waits for a change; anything unexpected is logged with its traceback once,
-counted, and retried with backoff. No exception leaves a worker, no key runs twice at once, and no reconcile
-outlives its time limit. Only what is not an `Exception` passes through (a simulated crash, a cancellation).
+again with backoff; `Terminal` waits for a change; anything unexpected is logged with its traceback once under an id,
+counted, reported on its object by that id (`report_fault`), and retried with backoff. No exception leaves a reconcile,
+no key runs twice at once, and no reconcile outlives its time limit. Only what is not an `Exception` passes through (a
+simulated crash, a cancellation).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import random as _random
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+from typing import Any
 
 from slurm_operator.errors import OperatorError, Retryable, Terminal
 from slurm_operator.loop.clock import Clock, DeadlinePassedError, SystemClock, within
 from slurm_operator.loop.logs import log_fields
 from slurm_operator.loop.metrics import Metrics
-from slurm_operator.loop.queue import Backoff, Key, Queue, ShutDownError
+from slurm_operator.loop.queue import Backoff, Key, Places, Queue, ShutDownError
 
 log = logging.getLogger(__name__)
 
 SHORTEST_REQUEUE = 0.1
 """Seconds; a reconcile that asks for less, again and again, would be a hot loop."""
+
+SHARED_FACTOR = 8
+"""So many groups may have all their workers at work; each further one has one."""
+
+REPORT_SECONDS = 10.0
+"""How long a report of a fault may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,24 @@ class Result:
 
 
 Reconcile = Callable[[Key], Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that nobody foresaw: what to say of it, and the id under which the log has its traceback."""
+
+    id: str
+    text: str
+    # False while the same fault comes again and again.
+    is_new: bool = True
+
+
+# Says on the object that its reconcile met a fault.
+ReportFault = Callable[[Key, Fault], Coroutine[Any, Any, None]]
+
+
+async def _no_report(_: Key, __: Fault) -> None:
+    return None
 
 
 class Outcome(Enum):
@@ -91,6 +118,8 @@ class Controller:
         random: Callable[[], float] = _random.random,
         backoff: Backoff | None = None,
         metrics: Metrics | None = None,
+        group_of: Callable[[Key], Hashable] = lambda _: None,
+        report_fault: ReportFault = _no_report,
     ) -> None:
         if workers < 1:
             raise ValueError(f"controller {name}: workers must be at least 1, not {workers}")
@@ -99,13 +128,17 @@ class Controller:
         self.workers = workers
         self.time_limit = time_limit
         self.clock: Clock = clock or SystemClock()
-        self.queue: Queue[Key] = Queue(self.clock, backoff=backoff, random=random)
+        places = Places(per_group=workers, shared=workers * SHARED_FACTOR)
+        self.queue: Queue[Key] = Queue(self.clock, backoff=backoff, random=random, group_of=group_of, places=places)
         self._reconcile = reconcile
         self._metrics = metrics or Metrics()
         self._metrics.watch_queue(self.kind, self.queue)
         self._running: dict[Key, float] = {}
         self._ids = itertools.count(1)
-        self._traced: dict[Key, str] = {}
+        self._random = random
+        self._report_fault = report_fault
+        # By key: what its last fault was, and the id that it got.
+        self._faults: dict[Key, tuple[str, str]] = {}
 
     @property
     def running(self) -> Mapping[Key, float]:
@@ -117,10 +150,12 @@ class Controller:
         self.queue.add(key)
 
     async def run(self) -> None:
-        """Work until `stop`, with at most `workers` reconciles at once."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(self.workers):
-                group.create_task(self._work(), name=f"{self.name}-{number}")
+        """Work until `stop`, with at most `workers` reconciles of one group at once."""
+        async with asyncio.TaskGroup() as tasks:
+            with contextlib.suppress(ShutDownError):
+                while True:
+                    key = await self.queue.get()
+                    tasks.create_task(self._process(key), name=f"{self.name} {key}")
 
     def stop(self) -> None:
         """Take no more keys; `run` returns once the running reconciles have ended."""
@@ -133,14 +168,6 @@ class Controller:
             return False
         await self._process(key)
         return True
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except ShutDownError:
-                return
-            await self._process(key)
 
     async def _process(self, key: Key) -> None:
         started = self._running[key] = self.clock.monotonic()
@@ -164,10 +191,11 @@ class Controller:
         try:
             result = await within(self.clock, self.time_limit, self._call(key))
         except DeadlinePassedError:
-            return self._cut_off(key)
+            await self._tell(key, self._cut_off(key))
+            return Outcome.TIMEOUT
         except Exception as error:
-            return self._failed(key, error)
-        self._traced.pop(key, None)
+            return await self._failed(key, error)
+        self._faults.pop(key, None)
         self.queue.forget(key)
         if result.requeue_after is None:
             return Outcome.OK
@@ -187,12 +215,14 @@ class Controller:
             # Nobody cancelled this reconcile: a task that it waited for was, and that must not end the worker.
             raise InnerTaskCancelled("a task that the reconcile waited for was cancelled") from error
 
-    def _cut_off(self, key: Key) -> Outcome:
+    def _cut_off(self, key: Key) -> Fault:
         delay = self.queue.retry(key)
-        log.error("reconcile was cut off after %g s; again in %.3g s", self.time_limit, delay)
-        return Outcome.TIMEOUT
+        text = f"the reconcile was cut off after {self.time_limit:g} s"
+        fault = self._fault(key, "cut off", text)
+        log.error("%s (fault %s); again in %.3g s", text, fault.id, delay)
+        return fault
 
-    def _failed(self, key: Key, error: Exception) -> Outcome:
+    async def _failed(self, key: Key, error: Exception) -> Outcome:
         outcome = classify(error)
         if outcome is Outcome.TERMINAL:
             self.queue.give_up(key)
@@ -202,20 +232,37 @@ class Controller:
         if outcome is Outcome.RETRY:
             log.warning("%s; again in %.3g s", _summary(error), delay)
         else:
-            self._log_unexpected(key, error, delay)
+            await self._tell(key, self._unexpected(key, error, delay))
         return outcome
 
-    def _log_unexpected(self, key: Key, error: Exception, delay: float) -> None:
-        print_ = _fingerprint(error)
-        seen = self._traced.get(key) == print_
-        self._traced[key] = print_
+    def _unexpected(self, key: Key, error: Exception, delay: float) -> Fault:
+        fault = self._fault(key, _fingerprint(error), type(error).__name__)
         log.error(
-            "unexpected %s; again in %.3g s%s",
+            "unexpected %s (fault %s); again in %.3g s%s",
             _summary(error),
+            fault.id,
             delay,
-            " (traceback is above)" if seen else "",
-            exc_info=None if seen else error,
+            "" if fault.is_new else " (traceback is above)",
+            exc_info=error if fault.is_new else None,
         )
+        return fault
+
+    def _fault(self, key: Key, fingerprint: str, text: str) -> Fault:
+        """The same fault of a key keeps its id, or each retry would be a new status and a new event."""
+        known, id_ = self._faults.get(key, ("", ""))
+        is_new = known != fingerprint
+        if is_new:
+            id_ = f"{int(self._random() * 16**8):08x}"
+        self._faults[key] = (fingerprint, id_)
+        return Fault(id_, text, is_new)
+
+    async def _tell(self, key: Key, fault: Fault) -> None:
+        """Report a fault; an error on the way, whatever it is, ends here."""
+        self._metrics.reconcile_fault(self.kind, key.namespace, key.name)
+        try:
+            await within(self.clock, REPORT_SECONDS, self._report_fault(key, fault))
+        except Exception:
+            log.exception("fault %s could not be reported on %s %s", fault.id, self.kind, key)
 
 
 class InnerDeadlinePassed(Retryable):

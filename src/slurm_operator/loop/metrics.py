@@ -7,6 +7,7 @@ feeds the reference page, and the tests of the shipped alerts and dashboards.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from slurm_operator import __version__
 _RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _CONFIG_BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 120)
+
+log = logging.getLogger(__name__)
 
 _PREFIX: Final = "slurm_operator_"
 
@@ -58,6 +61,12 @@ _RECONCILES = _entry(
 )
 _RECONCILE_SECONDS = _entry(
     "reconcile_seconds", "histogram", ("kind",), "How long reconciles took.", _RECONCILE_BUCKETS
+)
+_FAULTS = _entry(
+    "reconcile_faults_total",
+    "counter",
+    ("kind", "namespace", "name"),
+    "Reconciles of an object that ended in an unexpected error or were cut off; the log has its traceback.",
 )
 _RUNNING = _entry("reconcile_running", "gauge", ("kind",), "Reconciles that run now.")
 _CACHE_AGE = _entry(
@@ -144,6 +153,7 @@ _CATALOGUE: Final = (
     _QUEUE_RETRIES,
     _RECONCILES,
     _RECONCILE_SECONDS,
+    _FAULTS,
     _RUNNING,
     _CACHE_AGE,
     _API_REQUESTS,
@@ -195,8 +205,12 @@ class _ScrapedState(Collector):
         yield from self._loop()
         for entry in _ASKED:
             family = GaugeMetricFamily(entry.name, entry.help, labels=entry.labels)
-            for labels, value in self.asked.get(entry.name, tuple)():
-                family.add_metric(labels, value)
+            try:
+                for labels, value in self.asked.get(entry.name, tuple)():
+                    family.add_metric(labels, value)
+            except Exception:
+                # One odd object must not take every other metric with it.
+                log.exception("metric %s could not be read to its end", entry.name)
             yield family
 
     def _loop(self) -> Iterator[Metric]:
@@ -224,6 +238,7 @@ class Metrics:
         self.registry.register(self._scraped)
         self._reconciles = self._counter(_RECONCILES)
         self._reconcile_seconds = self._histogram(_RECONCILE_SECONDS)
+        self._faults = self._counter(_FAULTS)
         self._running = Gauge(_RUNNING.name, _RUNNING.help, _RUNNING.labels, registry=self.registry)
         self._api_requests = self._counter(_API_REQUESTS)
         self._api_seconds = self._histogram(_API_SECONDS)
@@ -257,6 +272,10 @@ class Metrics:
 
     def reconcile_started(self, kind: str) -> None:
         self._running.labels(kind).inc()
+
+    def reconcile_fault(self, kind: str, namespace: str, name: str) -> None:
+        """A reconcile of that object met an error that nobody foresaw."""
+        self._faults.labels(kind, namespace, name).inc()
 
     def reconcile_ended(self, kind: str, result: str, seconds: float) -> None:
         self._running.labels(kind).dec()

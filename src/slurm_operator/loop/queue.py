@@ -4,6 +4,9 @@ Sources and controllers put keys in (`add`, `add_after`, `retry`); workers take 
 when single-stepped) and hand them back with `done`. A key that is added while it is worked on comes again
 after `done`. Keys leave in the order in which they first became dirty, so no busy key can starve another.
 
+Keys belong to groups (the clusters), among which the places are shared: a group always gets one place, and more only
+while it has fewer than its share and places are left. So no group, however slow or busy, keeps another one waiting.
+
 A failing key waits for its backoff. A change during that wait is taken sooner, but not at once: a reconcile
 that fails and causes an event each time would otherwise run as fast as the machine allows.
 """
@@ -15,7 +18,8 @@ import heapq
 import itertools
 import math
 import random as _random
-from collections import deque
+import sys
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -58,6 +62,14 @@ class Backoff:
         return min(self.limit, base * (1 + self.jitter * draw))
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many keys are worked on at once: `per_group` of one group, `shared` of all beyond each group's first."""
+
+    per_group: int = sys.maxsize
+    shared: int = sys.maxsize
+
+
 class Queue(Generic[K]):
     """See the module's opening. Not for threads: everything happens on one event loop."""
 
@@ -67,14 +79,20 @@ class Queue(Generic[K]):
         *,
         backoff: Backoff | None = None,
         random: Callable[[], float] = _random.random,
+        group_of: Callable[[K], Hashable] = lambda _: None,
+        places: Places | None = None,
     ) -> None:
         self._clock = clock
         self._backoff = backoff or Backoff()
+        self._group_of = group_of
+        self._places = places or Places()
         self._random = random
         self._order = itertools.count()
         self._dirty: dict[K, int] = {}
-        self._ready: list[tuple[int, K]] = []
-        self._processing: set[K] = set()
+        # By group, each a heap; a group without ready keys has none.
+        self._ready: dict[Hashable, list[tuple[int, K]]] = {}
+        self._processing: dict[K, Hashable] = {}
+        self._busy: Counter[Hashable] = Counter()
         self._failures: dict[K, int] = {}
         # A retry and a wish to be called again are kept apart: success takes back the first, not the second.
         self._retry_due: dict[K, float] = {}
@@ -88,8 +106,8 @@ class Queue(Generic[K]):
         self.retries = 0
 
     def __len__(self) -> int:
-        """How many keys could be taken now."""
-        return len(self._ready)
+        """How many keys are ready, whether or not their group has a place for them now."""
+        return sum(map(len, self._ready.values()))
 
     @property
     def waiting(self) -> frozenset[K]:
@@ -158,12 +176,28 @@ class Queue(Generic[K]):
 
     def take(self) -> K | None:
         """The next key, which is from now on worked on; None when there is none."""
-        if self._closed or not self._ready:
+        head = None if self._closed else self._oldest_with_place()
+        if head is None:
             return None
-        _, key = heapq.heappop(self._ready)
+        key, group = head
+        heapq.heappop(self._ready[group])
+        if not self._ready[group]:
+            del self._ready[group]
         del self._dirty[key]
-        self._processing.add(key)
+        self._processing[key] = group
+        self._busy[group] += 1
         return key
+
+    def _oldest_with_place(self) -> tuple[K, Hashable] | None:
+        """The oldest ready key of the groups that have a place for it, and its group."""
+        is_shared_free = self._places.shared > sum(self._busy.values()) - len(self._busy)
+        heads = [(*heap[0], group) for group, heap in self._ready.items() if self._has_place(group, is_shared_free)]
+        _, key, group = min(heads, key=lambda head: head[0], default=(0, None, None))
+        return None if key is None else (key, group)
+
+    def _has_place(self, group: Hashable, is_shared_free: bool) -> bool:
+        busy = self._busy.get(group, 0)
+        return busy == 0 or (is_shared_free and busy < self._places.per_group)
 
     async def get(self) -> K:
         """Wait for the next key; ShutDownError once the queue is shut down."""
@@ -176,9 +210,18 @@ class Queue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The work on this key is over, however it ended."""
-        self._processing.discard(key)
+        if key in self._processing:
+            self._leave(self._processing.pop(key))
         if key in self._dirty:
             self._push(key)
+        elif self._ready:
+            # A place has become free.
+            self._wake_one()
+
+    def _leave(self, group: Hashable) -> None:
+        self._busy[group] -= 1
+        if not self._busy[group]:
+            del self._busy[group]
 
     def shut_down(self) -> None:
         """Give out nothing more; who waits in `get` is told. Keys being worked on may still be done."""
@@ -197,7 +240,7 @@ class Queue(Generic[K]):
             self._push(key)
 
     def _push(self, key: K) -> None:
-        heapq.heappush(self._ready, (self._dirty[key], key))
+        heapq.heappush(self._ready.setdefault(self._group_of(key), []), (self._dirty[key], key))
         self._wake_one()
 
     def _wish(self, key: K, seconds: float) -> None:

@@ -190,10 +190,11 @@ class DeletePartition:
 class Reconfigure:
     """Make slurmctld read the files again that it has: the only way to revert a partition before REST v0.0.45."""
 
-    why: str
+    # Whose drift it reverts.
+    partitions: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"reconfigure: {self.why}"
+        return f"reconfigure: {', '.join(self.partitions)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,12 @@ from slurm_operator.plan.workers import (
     UPDATE,
     SlurmWorld,
     Worker,
-    absence_in_doubt,
     in_deletion_order,
     jobs_by_node,
     workers,
 )
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Absent, Unknown
+from slurm_operator.slurm.model import LAST_SECOND, Absent, Unknown
 
 WAITING = 1.0
 IDLE = 5.0
@@ -362,12 +361,13 @@ def _fits(world: NodeSetWorld, spec: Object, name: str) -> bool:
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
     # Slurm keeps a record's old features and memory when another slurmd registers under its name.
-    for worker in new:
-        hostname = worker.hostname(world.cr)
+    hostnames = [worker.hostname(world.cr) for worker in new]
+    on_nodes = jobs_by_node(world.slurm.jobs, frozenset(hostnames))
+    for hostname in hostnames:
         seen = world.slurm.view(hostname)
         if isinstance(seen, Absent | Unknown) or isinstance(world.slurm.jobs, Unknown):
             continue
-        held = any(policy.occupies(job, hostname) for job in world.slurm.jobs)
+        held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
         if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
             yield DeleteNode(hostname, "its pod is made anew")
 
@@ -381,7 +381,7 @@ def _over(world: NodeSetWorld, everyone: Iterable[Worker]) -> Iterator[Action]:
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return not absence_in_doubt(worker.hostname, world.slurm)
+        return not worker.absence_doubt
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -435,7 +435,7 @@ def deadline_text(worker: Worker) -> str | None:
     """When the last job on a worker must be over."""
     if worker.deadline is None:
         return None
-    if isinstance(worker.deadline, int):
+    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
         return datetime.fromtimestamp(worker.deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return "9999-12-31T23:59:59Z"
 
@@ -466,10 +466,9 @@ def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
 
 
 def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    on_nodes = jobs_by_node(world.slurm.jobs)
     for worker in choice.staying:
         since = worker.unregistered_since(world.now)
-        if since is None or absence_in_doubt(worker.hostname, world.slurm.about(worker.hostname, on_nodes)):
+        if since is None or worker.absence_doubt:
             continue
         grace = max(REGISTRATION_GRACE, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels
 from slurm_operator.kube.errors import Forbidden
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.report import say
+from slurm_operator.reconcile.report import say_unreconciled
 from slurm_operator.status import workload
 
 log = logging.getLogger(__name__)
@@ -49,7 +47,8 @@ class Guarded:
             return await self._take(key)
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is not None:
-            await self._say(key, raw, f"the operator may not read what it needs: {why}")
+            said = workload.failed("Forbidden", f"the operator may not read what it needs: {why}")
+            await say_unreconciled(self.executor, self.clock, self.kind, raw, said)
         return Result(LOOK_AGAIN)
 
     async def _take(self, key: Key) -> Result:
@@ -81,22 +80,3 @@ class Guarded:
             return True
         daemons = (each.is_daemon for each in self.observer.resources(NodeSet, key.namespace))
         return self.kind in ("Controller", "Partition") and any(daemons)
-
-    async def _say(self, key: Key, raw: RawObject, message: str) -> None:
-        """What stands in the status stays, for it is still the last that was known."""
-        decoded = self.observer.resource(self.kind, key.namespace, key.name)
-        known = getattr(getattr(decoded and decoded.resource, "status", None), "conditions", ())
-        held = {**_always(self.kind, key.name), **(raw.content().get("status") or {})}
-        said = workload.failed("Forbidden", message)
-        await say(self.executor, self.clock, self.kind, raw, known, said, held)
-
-
-def _always(kind: str, name: str) -> dict[str, object]:
-    """Fields without which the API server takes no status."""
-    match kind:
-        case "NodeSet":
-            return {"nodeSetHash": "", "selector": labels.selector_text(labels.WORKER, name)}
-        case "LoginSet":
-            return {"selector": labels.selector_text(labels.LOGIN, name)}
-        case _:
-            return {}

@@ -6,6 +6,7 @@ reconcile. Decoding is remembered by resourceVersion, since most of a namespace 
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64decode
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -139,7 +140,7 @@ class Observer:
         return self._remembered(item, lambda data: data)
 
     def _bytes(self, item: RawObject) -> Mapping[str, bytes]:
-        return self._remembered(item, lambda data: {key: b64decode(value) for key, value in data.items()})
+        return self._remembered(item, _decoded_values)
 
     def _modes(self, item: RawObject) -> tuple[str, ...]:
         return tuple(self._remembered(item, lambda spec: spec, "spec").get("accessModes") or ())
@@ -185,3 +186,12 @@ def _served(restapis: Iterable[RestApi]) -> Iterator[str]:
 
 def _identity(cache: Cache[RawObject], item: RawObject) -> Identity:
     return (cache.resource.api_version, cache.resource.kind, item.metadata.namespace, item.metadata.name)
+
+
+def _decoded_values(data: Mapping[str, str]) -> dict[str, bytes]:
+    """The values of a Secret; one that is not base64 is as good as missing."""
+    found: dict[str, bytes] = {}
+    for key, value in data.items():
+        with contextlib.suppress(ValueError, TypeError):
+            found[key] = b64decode(value)
+    return found

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api.meta import API_VERSION, Condition
+from slurm_operator.build import labels
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
 from slurm_operator.reconcile.execute import Executor
@@ -32,15 +33,46 @@ async def say(
 
     Of a resource that could not be read they are not known to the caller: then they are taken as they are written.
     """
-    meta = raw.metadata
     before = tuple(before) or _standing(raw)
-    status = {
-        **fields,
-        "observedGeneration": meta.generation,
-        "conditions": conditions(before, said, meta.generation, time_text(clock.now())),
-    }
+    await _write(executor, clock, kind, raw, before, said, {**fields, "observedGeneration": raw.metadata.generation})
+
+
+async def say_unreconciled(
+    executor: Executor, clock: Clock, kind: str, raw: RawObject, said: Iterable[Statement]
+) -> None:
+    """Write the conditions of a resource that was not reconciled; the rest of its status is what was known last.
+
+    `observedGeneration` stays too: nobody has acted on a newer one.
+    """
+    held = raw.content().get("status") or {}
+    fields = {**_required(kind, raw.metadata.name), **(held if isinstance(held, dict) else {})}
+    await _write(executor, clock, kind, raw, _standing(raw), said, fields)
+
+
+async def _write(
+    executor: Executor,
+    clock: Clock,
+    kind: str,
+    raw: RawObject,
+    before: Iterable[Condition],
+    said: Iterable[Statement],
+    fields: Mapping[str, Any],
+) -> None:
+    meta = raw.metadata
+    status = {**fields, "conditions": conditions(before, said, meta.generation, time_text(clock.now()))}
     place = {"name": meta.name, "namespace": meta.namespace}
     await executor.status({"apiVersion": API_VERSION, "kind": kind, "metadata": place, "status": status}, raw)
+
+
+def _required(kind: str, name: str) -> dict[str, object]:
+    """Fields without which the API server takes no status."""
+    match kind:
+        case "NodeSet":
+            return {"nodeSetHash": "", "selector": labels.selector_text(labels.WORKER, name)}
+        case "LoginSet":
+            return {"selector": labels.selector_text(labels.LOGIN, name)}
+        case _:
+            return {}
 
 
 def _standing(raw: RawObject) -> tuple[Condition, ...]:

@@ -89,7 +89,7 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
     if world.cr.spec.update_strategy.type != reservation.SCHEDULED:
         return []
     if isinstance(world.slurm.reservations, Unknown):
-        return [unknown(RESERVED, "SlurmUnreachable", world.slurm.reservations.why)]
+        return [unknown(RESERVED, world.slurm.reservations.reason, world.slurm.reservations.why)]
     if Feature.RESERVATIONS not in world.slurm.offers:
         return [no(RESERVED, "NotSupported", "this Slurm's REST API cannot make reservations; it takes 25.05 or newer")]
     if reservation.found(world.cr, world.slurm) is None:
@@ -99,7 +99,8 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
 
 def _reachable(world: NodeSetWorld) -> Statement:
     if isinstance(world.slurm.nodes, Unknown):
-        return no(SLURM_REACHABLE, "SlurmUnreachable", f"{world.slurm.nodes.why}; no worker is removed meanwhile")
+        unheard = world.slurm.nodes
+        return no(SLURM_REACHABLE, unheard.reason, f"{unheard.why}; no worker is removed meanwhile")
     if isinstance(world.slurm.jobs, Unknown):
         return no(SLURM_REACHABLE, "JobsUnknown", _half(world.slurm.jobs))
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
@@ -127,7 +128,8 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> l
     if isinstance(world.slurm.nodes, Unknown):
         why = f"Slurm cannot be asked: {world.slurm.nodes.why}"
         going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
-        return [unknown(READY, "SlurmUnreachable", why), going, yes(DEGRADED, "SlurmUnreachable", why)]
+        reason = world.slurm.nodes.reason
+        return [unknown(READY, reason, why), going, yes(DEGRADED, reason, why)]
     degraded = _degraded(world, everyone)
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]

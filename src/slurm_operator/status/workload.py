@@ -12,6 +12,9 @@ from typing import Any
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
 
+# The reason of a reconcile that met an error which nobody foresaw.
+INTERNAL_ERROR = "InternalError"
+
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
     """What a workload's own status says."""
@@ -62,6 +65,14 @@ def failed(reason: str, message: str) -> list[Statement]:
         yes(PROGRESSING, reason, "trying again"),
         yes(DEGRADED, reason, message),
     ]
+
+
+def fault_message(fault_id: str, error: str) -> str:
+    """What a person is told of an error that nobody foresaw."""
+    return (
+        f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
+        f"Look for 'fault {fault_id}' in the operator's log and report what it says"
+    )
 
 
 def _waiting(reason: str, message: str) -> list[Statement]:

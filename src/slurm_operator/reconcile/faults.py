@@ -1,0 +1,43 @@
+"""What an unexpected error looks like on the object whose reconcile met it.
+
+In: the key of an object, and a `Fault` of the loop. Out: conditions with the fault's id, and an event when it is new.
+Nothing of the error's own text is shown: it may hold anything. The log has it, under the same id. Called by
+`loop/controller.py`; wired by `operator.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.controller import Fault
+from slurm_operator.loop.queue import Key
+from slurm_operator.plan.actions import Plan, Tell
+from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.report import say_unreconciled
+from slurm_operator.status import workload
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReports:
+    """Reports faults on the objects of one kind."""
+
+    kind: str
+    observer: Observer
+    executor: Executor
+    clock: Clock
+
+    async def __call__(self, key: Key, fault: Fault) -> None:
+        """Say it in the status and, once, as an event; one that cannot be said does not keep the other from it."""
+        raw = self.observer.get(self.kind, key.namespace, key.name)
+        if raw is None:
+            return
+        message = workload.fault_message(fault.id, fault.text)
+        try:
+            statements = workload.failed(workload.INTERNAL_ERROR, message)
+            await say_unreconciled(self.executor, self.clock, self.kind, raw, statements)
+        finally:
+            if fault.is_new:
+                event = Tell(workload.INTERNAL_ERROR, message, warning=True)
+                await self.executor.execute(Plan(((event,),)), raw, self.kind)
