@@ -34,11 +34,11 @@ HEALING_SECONDS = 25.0
 LONG_WINDOW_SECONDS = 50.0
 BATCH = 12
 # One of so many points is tried, by release.
-SHARES = {"26.05": 30, "24.11": 90}
+SHARES = {"26.05": 36, "24.11": 108}
 # What decides about workers is tried more often.
 DECISIVE = frozenset({"job_state", "state", "nodes", "jobs", "name", "job_id", "last_update", "errors", "cluster"})
-# Which item of each list is mutated: the worker that is to go, and its suspended job.
-ITEMS = {"nodes": 3, "jobs": 3, "partitions": 0, "reservations": 0, "pings": 0}
+# Which items of each list are mutated: the worker that is to go and its suspended job, and a running job.
+ITEMS = {"nodes": (3,), "jobs": (3, 2), "partitions": (0,), "reservations": (0,), "pings": (0,)}
 LABELS = {"nodes": "GET nodes", "jobs": "GET jobs", "partitions": "GET partitions", "reservations": "GET reservations"}
 # List, item, field, part of the field: what is below is not read.
 DEEPEST = 4
@@ -112,15 +112,14 @@ def _shapes(release: str) -> dict[str, Any]:
 
 def _read_paths(what: str, document: Any) -> Iterator[Path]:
     root = "pings" if what == "ping" else what
-    seen = set()
+    seen: dict[Path, None] = {}
     for path in paths(document):
-        if len(path) > 1 and path[0] == root:
-            # Whichever item is mutated, the fields are those of the first.
-            path = (root, ITEMS[root], *path[2:])  # noqa: PLW2901
         is_read = not path or path[-1] in door.READ or isinstance(path[-1], int)
-        if is_read and len(path) <= DEEPEST and path not in seen:
-            seen.add(path)
-            yield path
+        if is_read and len(path) <= DEEPEST:
+            # Whichever item is mutated, the fields are those of any.
+            is_within = len(path) > 1 and path[0] == root
+            seen |= dict.fromkeys((root, item, *path[2:]) for item in ITEMS[root]) if is_within else {path: None}
+    yield from seen
 
 
 # A life under hostile answers
@@ -257,22 +256,23 @@ def _not_ready(world: HostileWorld, kind: str, name: str) -> list[str]:
 def run(part: str, step: int = 1, at_once: int = 1) -> Result:
     """One part of the campaign."""
     if part == "door":
-        return _run_door([point for release in VERSIONS for point in door.usual(release)], step, at_once)
+        points = [point for release in VERSIONS for point in door.usual(release)]
+        return run_door(every(points, step), at_once)
     began = time.monotonic()
     found = [run_rig(release, every(list(rig_points(release)), step), at_once) for release in sorted(VERSIONS)]
     return Result([outcome for each in found for outcome in each], time.monotonic() - began)
 
 
-def _run_door(points: Sequence[door.DoorPoint], step: int, at_once: int) -> Result:
-    chosen = every(points, step)
+def run_door(points: Sequence[door.DoorPoint], at_once: int = 1) -> Result:
+    """Points at the door."""
     loop: list[asyncio.AbstractEventLoop] = []
 
     def attempt(number: int) -> list[str]:
         if not loop:
             loop.append(asyncio.new_event_loop())
-        return door.attempt(chosen[number], loop[0])
+        return door.attempt(points[number], loop[0])
 
-    return in_workers([point.name for point in chosen], attempt, at_once)
+    return in_workers([point.name for point in points], attempt, at_once)
 
 
 def run_rig(release: str, points: Sequence[RigPoint], at_once: int = 1) -> list[Outcome]:
@@ -288,7 +288,7 @@ def replay(name: str) -> Outcome:
     for release in VERSIONS:
         chosen = [point for point in door.points(release) if point.name == name]
         if chosen:
-            return _run_door(chosen, 1, 1).outcomes[0]
+            return run_door(chosen).outcomes[0]
         rig = [point for point in every_rig_point(release) if point.name == name]
         if rig:
             return run_rig(release, rig)[0]

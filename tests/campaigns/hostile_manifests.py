@@ -106,6 +106,11 @@ BESIDE: dict[str, tuple[Path, ...]] = {
 }
 
 
+# What an older release, or a hand in the store, may have left of a Controller: types that nobody can decode.
+STORED: tuple[Path, ...] = (("spec",), ("spec", "slurmKeyRef"), ("spec", "persistence"), ("metadata", "labels"))
+UNDECODABLE = ("zero", "true", "list", "empty", "list-of-null", "fraction")
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestPoint:
     """One value at one place of one kind."""
@@ -187,6 +192,7 @@ def operator_points() -> Iterator[ManifestPoint]:
             is_largest = _is_own(point) and point.value.name == "largest"
             if (is_chosen or is_largest) and is_let_through(point) and len(point.value.raw) <= LARGEST_IN_RIG:
                 yield point
+    yield from stored_points()
     for kind in BESIDE:
         for point in beside_points(kind):
             if _always(point) or crc32(point.name.encode()) % SHARE_RIG_BESIDE == 0:
@@ -200,6 +206,13 @@ def _is_telling(point: ManifestPoint) -> bool:
 def _always(point: ManifestPoint) -> bool:
     """What was seen to do harm once."""
     return (point.path[-1], point.value.name) == (labels.POD_DELETION_COST, "digits-text")
+
+
+def stored_points() -> Iterator[ManifestPoint]:
+    """A Controller that stands in the store and cannot be read."""
+    for path in STORED:
+        for name in UNDECODABLE:
+            yield ManifestPoint("Stored", path, VALUE_NAMES[name], in_rig=True)
 
 
 def beside_points(kind: str) -> Iterator[ManifestPoint]:
@@ -357,6 +370,8 @@ async def suffer(world: HostileWorld, points: Sequence[ManifestPoint]) -> list[s
     """Each point in turn: the object comes, stands for a while, and goes."""
     wrong: list[str] = []
     for number, point in enumerate(points):
+        if point.kind == "Stored":
+            return [*await _unreadable(world, point), *world.judge.violations]
         before = _foreign(world)
         for name in ("compute", CALM):
             await world.patch("NodeSet", name, {"spec": {"minReadySeconds": number % 2}})
@@ -479,6 +494,36 @@ def _foreign(world: HostileWorld) -> dict[str, str]:
     return found
 
 
+# A Controller that cannot be read
+
+
+async def _unreadable(world: HostileWorld, point: ManifestPoint) -> list[str]:
+    """Its NodeSet is deleted meanwhile: nobody can ask Slurm, so nobody goes, until it can be read again."""
+    resource = "controllers.slinky.slurm.net"
+    honest = world.custom("Controller", "slurm")
+    world.server.store.put(resource, replaced(honest, point.path, decoded(point.value)))
+    await world.go_on(WINDOW_SECONDS)
+    await world.delete("NodeSet", "compute")
+    await world.go_on(ENDING_SECONDS)
+    wrong = [*untrue(world)]
+    if world.custom("NodeSet", "compute") is None or len(world.pods()) != 2:
+        wrong.append("left: the NodeSet went although nobody could ask Slurm")
+    if world.ready_pods(CALM) != 1:
+        wrong.append("neighbour: the other cluster has lost its worker")
+    kept = world.custom("Controller", "slurm")
+    world.server.store.put(resource, {**honest, "metadata": {**honest["metadata"], **_versions(kept)}})
+    world.slurm.end(1)
+    await world.go_on(2 * ENDING_SECONDS)
+    if world.pods():
+        wrong.append(f"healing: {sorted(world.pods())} do not go")
+    world.judge.at_rest()
+    return wrong
+
+
+def _versions(item: Any) -> dict[str, Any]:
+    return {key: item["metadata"][key] for key in ("resourceVersion", "generation")}
+
+
 # What users write on objects that are there
 
 
@@ -556,26 +601,35 @@ async def _undo(world: HostileWorld, point: ManifestPoint) -> None:
 def run(part: str, step: int = 1, at_once: int = 1) -> Result:
     """One part of the campaign."""
     if part == "admission":
-        chosen = every(list(admission_points()), step)
-        return in_workers([point.name for point in chosen], lambda number: attempt(chosen[number]), at_once)
+        return run_admission(every(list(admission_points()), step), at_once)
     began = time.monotonic()
     return Result(run_rig(every(list(operator_points()), step), at_once), time.monotonic() - began)
 
 
+def run_admission(points: Sequence[ManifestPoint], at_once: int = 1) -> Result:
+    """Points at admission."""
+    return in_workers([point.name for point in points], lambda number: attempt(points[number]), at_once)
+
+
 def run_rig(points: Sequence[ManifestPoint], at_once: int = 1) -> list[Outcome]:
     """Points through the whole operator."""
-    batches = [points[first : first + BATCH] for first in range(0, len(points), BATCH)]
-    return in_batches(Trial(settled, suffer), batches, at_once)
+    alone = [[point] for point in points if point.kind == "Stored"]
+    others = [point for point in points if point.kind != "Stored"]
+    batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
+    return in_batches(Trial(settled, suffer), [*alone, *batches], at_once)
 
 
 def replay(name: str) -> Outcome:
     """One point again."""
     kind = name.split("/")[1]
     in_rig, kind = kind.startswith("operator-"), kind.removeprefix("operator-")
-    known = beside_points(kind) if kind in BESIDE else every_point(kind, in_rig=in_rig)
+    if kind == "Stored":
+        known = stored_points()
+    else:
+        known = beside_points(kind) if kind in BESIDE else every_point(kind, in_rig=in_rig)
     chosen = [point for point in known if point.name == name]
     if not chosen:
         raise SystemExit(f"there is no point {name}")
     if in_rig:
         return run_rig(chosen)[0]
-    return in_workers([name], lambda _: attempt(chosen[0]), 1).outcomes[0]
+    return run_admission(chosen).outcomes[0]

@@ -18,8 +18,8 @@ from slurm_operator.api.validate import schema_of
 
 # A pod spec is deep; below this nothing of ours is decided.
 DEEPEST = 6
-MANY_ITEMS = 600
-LONG_TEXT = 200_000
+MANY_ITEMS = 2000
+LONG_TEXT = 60_000
 INT32 = 2**31 - 1
 
 
