@@ -29,6 +29,7 @@ VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 OVER = frozenset({"COMPLETED", "NODE_FAIL", "CANCELLED"})
 MIN_JOB_AGE = 300.0
 MISSING_NODE = 2018
+MISSING_JOB = 2017
 MISSING_PARTITION = 2000
 BUSY_PARTITION = 2075
 BUSY_NODE = 2016
@@ -284,6 +285,13 @@ class SlurmModel:
 
     def _get_jobs(self, sending: Sending) -> Reply:
         return self._list("jobs", sending, [self._job(job) for job in self.jobs.values()])
+
+    def _get_job(self, _: Sending, number: str) -> Reply:
+        job = self.jobs.get(int(number))
+        if job is None:
+            missing = [_error(MISSING_JOB, "Invalid job id specified")]
+            return self._json({"jobs": [], "errors": missing, "last_update": _number(0)}, 404)
+        return self._json({"jobs": [self._job(job)], "last_update": _number(self._now())})
 
     def _get_partitions(self, sending: Sending) -> Reply:
         items = [self._partition(shape) for _, shape in sorted(self.live_partitions.shapes.items())]
