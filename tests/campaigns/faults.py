@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_operator.slurm.errors import SlurmTimeout, SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
@@ -30,7 +30,7 @@ def _no_route(_: World, sending: Sending, __: Go) -> Reply:
 
 
 def _unauthorized(world: World, _: Sending, __: Go) -> Reply:
-    body = {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}], "meta": _meta(world)}
+    body = {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}], "meta": world.slurm.meta()}
     return Reply(511, "application/json", json.dumps(body).encode())
 
 
@@ -40,7 +40,7 @@ def _not_found(_: World, sending: Sending, __: Go) -> Reply:
 
 
 def _failed(world: World, _: Sending, __: Go) -> Reply:
-    body = {"errors": [{"error_number": -1, "error": "Unspecified error"}], "meta": _meta(world)}
+    body = {"errors": [{"error_number": -1, "error": "Unspecified error"}], "meta": world.slurm.meta()}
     return Reply(500, "application/json", json.dumps(body).encode())
 
 
@@ -105,10 +105,6 @@ def _admin_resumes(world: World) -> None:
             node.reason = ""
     world.slurm.touch("nodes")
     world.slurm.schedule()
-
-
-def _meta(world: World) -> Any:
-    return {"slurm": {"release": world.release, "cluster": "test"}}
 
 
 def _is_list(sending: Sending) -> bool:

@@ -171,7 +171,7 @@ async def large(server: Hostile, asked: Asked, writer: Writer) -> None:
     said.pop(asked.what, None)
     head = json.dumps(said)[:-1].encode() + f', "{asked.what}": ['.encode()
     tail = items[asked.what][:-1] + b"]}"
-    room = transport.LARGEST_ANSWER - len(head) - len(tail)
+    room = transport.LIST_RESPONSE_BYTES - len(head) - len(tail)
     return await stream(
         writer, _filled(head, items[asked.what], room, tail), _size(head, items[asked.what], room, tail)
     )

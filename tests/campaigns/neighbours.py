@@ -288,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "clusters": given.clusters,
         "rounds": given.rounds,
         "seed": given.seed,
-        "largest_answer_bytes": transport.LARGEST_ANSWER,
+        "largest_answer_bytes": transport.LIST_RESPONSE_BYTES,
     }
     print(", ".join(f"{name} {value}" for name, value in conditions.items()))
     print(HEAD, flush=True)

@@ -32,6 +32,7 @@ from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.loop.clock import Clock, VirtualClock, settle
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.run import NeverQuietError, run_until_quiet
+from slurm_operator.reconcile.clusters import Target
 from slurm_operator.reconcile.operator import Operator, Outside, assemble
 from slurm_operator.settings import Settings
 from slurm_operator.slurm.client import SlurmClient
@@ -258,8 +259,9 @@ class World:
             await self.operator.clusters.close()
             self.operator = None
 
-    def _connect(self, address: str, token: TokenSource, clock: Clock) -> SlurmClient:
-        return SlurmClient(address, token, transport=self.line, monotonic=clock.monotonic)
+    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+        name = target.cluster_name
+        return SlurmClient(target.address, token, cluster=name, transport=self.line, monotonic=clock.monotonic)
 
     def token(self) -> str:
         """A token of the right key."""

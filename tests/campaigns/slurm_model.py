@@ -90,8 +90,8 @@ class JobRecord:
 class SlurmModel:
     """slurmctld's memory, the slurmds that live, and who uses them."""
 
-    def __init__(self, clock: Clock, key: bytes, release: str = "26.05") -> None:
-        self.clock, self.key, self.release = clock, key, release
+    def __init__(self, clock: Clock, key: bytes, release: str = "26.05", cluster_name: str = "hpc_slurm") -> None:
+        self.clock, self.key, self.release, self.cluster_name = clock, key, release, cluster_name
         self.nodes: dict[str, NodeRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         self.reservations: dict[str, dict[str, Any]] = {}
@@ -420,9 +420,13 @@ class SlurmModel:
             return False
         return int(since) - 1 >= int(self.changed_at["partitions"])
 
+    def meta(self) -> dict[str, Any]:
+        """Who answers."""
+        found: dict[str, Any] = recorded(self.release, "ping")["meta"]
+        return found | {"slurm": found["slurm"] | {"cluster": self.cluster_name}}
+
     def _json(self, content: dict[str, Any], status: int = 200) -> Reply:
-        meta = recorded(self.release, "ping")["meta"]
-        body = {"errors": [], "warnings": [], "meta": meta, **content}
+        body = {"errors": [], "warnings": [], "meta": self.meta(), **content}
         return Reply(status, "application/json", json.dumps(body).encode())
 
     def _node(self, node: NodeRecord) -> dict[str, Any]:
@@ -469,7 +473,11 @@ class SlurmModel:
 
     def _partition(self, declared: dict[str, Any]) -> dict[str, Any]:
         shape = copy.deepcopy(declared)
+        # Hosts by name are no NodeSets.
+        hosts = self.nodes.keys() & set(hostlist.expand(shape["node_sets"])) if shape["node_sets"] else set[str]()
         members = [node.name for node in self.nodes.values() if shape["node_sets"] in (*node.features, "ALL")]
+        if hosts:
+            members, shape["node_sets"] = sorted(hosts), ""
         shape["nodes"] |= {"configured": hostlist.compress(members), "total": len(members)}
         return shape
 

@@ -1,12 +1,15 @@
-"""The bill of materials: complete, hashed, and the same twice."""
+"""The bill of materials: complete, hashed, the same twice, and nothing that the program does not import."""
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -37,18 +40,66 @@ def test_every_component_has_a_hash(sbom: ModuleType) -> None:
 
 def test_it_holds_everything_that_the_program_needs(sbom: ModuleType) -> None:
     listed = {each["name"] for each in sbom.components((ROOT / "requirements" / "operator.txt").read_text())}
-    assert needed("slurm-operator", set()) <= listed
+    assert needed(project()["dependencies"], set()) <= listed
 
 
-def needed(package: str, seen: set[str]) -> set[str]:
-    """Every package that one needs when it runs, as it is installed here."""
-    for line in importlib.metadata.requires(package) or []:
-        name, _, marker = line.partition(";")
-        plain = re.split(r"[<>=!~\[ (]", name, maxsplit=1)[0].lower().replace("_", "-")
-        if "extra" in marker or plain in seen or not installed(plain):
+@pytest.mark.parametrize("extra", ["", "local"], ids=["the program", "local mode"])
+def test_what_is_installed_to_run_it_is_what_it_imports(extra: str) -> None:
+    """B7: PyJWT was in every image, and only a test imported it."""
+    lines = project()["optional-dependencies"][extra] if extra else project()["dependencies"]
+    modules = importlib.metadata.packages_distributions()
+    used = {plain(name) for module in imported() for name in modules.get(module, ())}
+    declared = {plain(line) for line in lines}
+    assert declared - used == set()
+    if not extra:
+        assert used - declared - {"slurm-operator", *map(plain, project()["optional-dependencies"]["local"])} == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "group"),
+    [("operator.in", "dependencies"), ("local.in", "optional-dependencies")],
+    ids=["program", "local"],
+)
+def test_what_is_pinned_is_what_is_declared(file: str, group: str) -> None:
+    """B7: a package that leaves the declaration leaves the pins."""
+    lines = (ROOT / "requirements" / file).read_text().splitlines()
+    pinned = {plain(line) for line in lines if line and not line.startswith("-")}
+    found = project()[group]
+    assert pinned == {plain(line) for line in (found if isinstance(found, list) else found["local"])}
+
+
+def project() -> dict[str, Any]:
+    """What pyproject.toml declares; what is installed here may be older."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def imported() -> set[str]:
+    """The top-level modules that the program imports anywhere."""
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def plain(line: str) -> str:
+    """The name of a package in a line that requires it."""
+    return re.split(r"[<>=!~\[ (;]", line, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def needed(lines: list[str], seen: set[str]) -> set[str]:
+    """Every package that these need when they run, as they are installed here."""
+    for line in lines:
+        _, _, marker = line.partition(";")
+        name = plain(line)
+        if "extra" in marker or name in seen or not installed(name):
             continue
-        seen.add(plain)
-        needed(plain, seen)
+        seen.add(name)
+        needed(importlib.metadata.requires(name) or [], seen)
     return seen
 
 

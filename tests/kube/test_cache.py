@@ -373,15 +373,66 @@ async def test_a_long_retry_after_is_waited_for(running: Running, faults: FaultS
     assert waits.slept[0] == 120.0
 
 
-async def test_an_object_that_cannot_be_read_is_left_out_and_named(running: Running, faults: FaultServer) -> None:
+async def test_an_object_that_cannot_be_read_is_named_and_not_absent(running: Running, faults: FaultServer) -> None:
+    """What was last read of it stays; one that was never read is known by name alone."""
     odd = {**say.config_map("odd", 3), "data": 5}
     faults.answer(
         say.json(say.listing(10, A1, odd)),
         say.stream(say.event("MODIFIED", {**say.config_map("a", 11), "data": "x"}), end="hang"),
     )
     await running.until(lambda: running.cache.resource_version == "11")
-    assert running.names == []
+    assert running.names == ["a"]
     assert sorted(running.cache.unreadable) == [("ns", "a"), ("ns", "odd")]
+    # Whoever builds on it is woken, and nobody is told that it was deleted.
+    assert running.log.told == ["add a", "change a"]
+
+
+async def test_a_new_list_does_not_take_away_what_it_cannot_read(running: Running, faults: FaultServer) -> None:
+    spoilt = {**say.config_map("a", 12), "data": 5}
+    faults.answer(FIRST, say.error(410, "Expired"), say.json(say.listing(20, spoilt)), forever())
+    await running.until(lambda: running.cache.resource_version == "20")
+    assert running.names == ["a"]
+    assert list(running.cache.unreadable) == [("ns", "a")]
+    assert running.log.told == ["add a", "add b", "delete b"]
+
+
+async def test_a_successor_that_cannot_be_read_is_not_taken_for_its_predecessor(
+    running: Running, faults: FaultServer
+) -> None:
+    successor = say.config_map("a", 11)
+    successor["metadata"]["uid"] = "another"
+    faults.answer(FIRST, say.stream(say.event("ADDED", {**successor, "data": 5}), end="hang"))
+    await running.until(lambda: running.cache.resource_version == "11")
+    assert running.names == ["b"]
+    assert list(running.cache.unreadable) == [("ns", "a")]
+
+
+@pytest.mark.parametrize("text", ["99999999999", "9" * 400])
+async def test_an_absurd_retry_after_does_not_end_a_cache(
+    running: Running, faults: FaultServer, waits: Any, text: str
+) -> None:
+    faults.answer(say.error(429, "TooManyRequests", headers={"Retry-After": text}), FIRST, forever())
+    await running.until(lambda: running.cache.synced)
+    assert waits.slept[0] == 300.0
+
+
+@pytest.mark.parametrize("text", ["-5", "soon", "Wed, 21 Oct 2037 07:28:00 GMT", "1e309", "٣", "0x10", ""])
+async def test_a_retry_after_that_is_no_number_of_seconds_counts_as_none(
+    running: Running, faults: FaultServer, waits: Any, text: str
+) -> None:
+    faults.answer(*[say.error(429, "TooManyRequests", headers={"Retry-After": text})] * 3, FIRST, forever())
+    await running.until(lambda: running.cache.synced)
+    assert max(waits.slept) < 5.0
+
+
+async def test_a_resource_version_of_five_thousand_digits_is_one_that_nobody_compares(
+    running: Running, faults: FaultServer
+) -> None:
+    long = {**say.config_map("c", 11)}
+    long["metadata"] = {**long["metadata"], "resourceVersion": "9" * 5000}
+    faults.answer(FIRST, say.stream(say.event("ADDED", long), end="hang"))
+    await running.until(lambda: running.names == ["a", "b", "c"])
+    assert running.cache.relists == 1
 
 
 async def test_an_object_that_can_be_read_again_is_back(running: Running, faults: FaultServer) -> None:

@@ -464,3 +464,42 @@ def test_delete_carries_its_preconditions() -> None:
         "propagationPolicy": "Foreground",
         "gracePeriodSeconds": 0,
     }
+
+
+class FencedError(Exception):
+    """This process may not write any more."""
+
+
+def falls_at(number: int) -> Callable[[], None]:
+    """A fence that lets the first few questions through."""
+    asked = iter(range(1, 100))
+
+    def fence() -> None:
+        if next(asked) >= number:
+            raise FencedError
+
+    return fence
+
+
+@pytest.mark.parametrize("verb", [apply, delete_by_uid])
+async def test_a_write_that_waited_for_a_busy_server_asks_again_whether_it_may_be_sent(
+    client: Client, faults: FaultServer, verb: Verb
+) -> None:
+    """T17: the right to write may end between two attempts."""
+    faults.answer(say.error(429, "TooManyRequests", headers={"Retry-After": "1"}), say.json(ONE))
+    with pytest.raises(FencedError):
+        await verb(client.fenced(falls_at(3)))
+    assert len(faults.seen) == 1
+
+
+async def test_a_write_that_was_late_to_connect_is_not_sent(client: Client, faults: FaultServer) -> None:
+    """T17: the last question is asked on the open connection, before the first byte."""
+    with pytest.raises(FencedError):
+        await create(client.fenced(falls_at(2)))
+    assert faults.seen == []
+
+
+async def test_reads_pass_every_fence(client: Client, faults: FaultServer) -> None:
+    faults.answer(say.json(ONE))
+    await get(client.fenced(falls_at(1)))
+    assert len(faults.seen) == 1

@@ -25,6 +25,13 @@ def found(desired: dict[str, Any], there: dict[str, Any]) -> list[str]:
     return [str(difference) for difference in differences(whole, there, "us")]
 
 
+CANARY = "canary"
+SECRETS = st.sampled_from([CANARY, f"{CANARY}\n", f"a\n{CANARY}\nb", "a\nb"])
+JSON_OF_SECRETS = st.recursive(
+    SECRETS | st.integers(0, 3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=3),
+    max_leaves=6,
+)
 PORT: dict[str, Any] = {"k:" + '{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}}
 CASES = [
     pytest.param({"data": {"a": "1"}}, {"data": {"a": "1"}}, {"f:data": {"f:a": {}}}, [], id="the same"),
@@ -35,7 +42,7 @@ CASES = [
         {"data": {"a": "1"}},
         {"data": {"a": "2"}},
         {"f:data": {"f:a": {}}},
-        [".data.a: is a str, not a str"],
+        [".data.a: has another value"],
         id="another value, which is not shown",
     ),
     pytest.param(
@@ -73,11 +80,11 @@ CASES = [
         {"limits": {"cpu": "1001m"}},
         {"limits": {"cpu": "1"}},
         {"f:limits": {"f:cpu": {}}},
-        [".limits.cpu: is a str, not a str"],
+        [".limits.cpu: has another value"],
         id="another quantity",
     ),
     pytest.param(
-        {"label": "1.0"}, {"label": "1"}, {"f:label": {}}, [".label: is a str, not a str"], id="a text is no quantity"
+        {"label": "1.0"}, {"label": "1"}, {"f:label": {}}, [".label: has another value"], id="a text is no quantity"
     ),
     pytest.param(
         {"ports": [{"containerPort": 80}]},
@@ -118,7 +125,7 @@ CASES = [
         {"refs": [{"uid": "1", "name": "n"}]},
         {"refs": [{"uid": "1", "name": "m"}]},
         {"f:refs": {'k:{"uid":"1"}': {}}},
-        ['.refs[{"uid":"1"}]: is a dict, not a dict'],
+        ['.refs[{"uid":"1"}]: differs in name'],
         id="an item that is owned as a whole",
     ),
     pytest.param(
@@ -132,13 +139,27 @@ CASES = [
         {"finalizers": ["a"]},
         {"finalizers": ["b"]},
         {"f:finalizers": {'v:"b"': {}}},
-        [".finalizers[a str]: not ours yet", ".finalizers[a str]: no longer wanted"],
+        [".finalizers[a]: not ours yet", ".finalizers[b]: no longer wanted"],
         id="another set",
     ),
-    pytest.param({"args": ["a"]}, {"args": ["a", "b"]}, {"f:args": {}}, [".args: is a list, not a list"], id="longer"),
+    pytest.param({"args": ["a"]}, {"args": ["a", "b"]}, {"f:args": {}}, [".args: has 2 items, not 1"], id="longer"),
+    pytest.param(
+        {"args": ["a", "b", "c"]},
+        {"args": ["a", "x", "y"]},
+        {"f:args": {}},
+        [".args: differs in items 1, 2"],
+        id="items",
+    ),
+    pytest.param(
+        {"map": dict.fromkeys("abcdefg", 1)},
+        {"map": {"a": 1}},
+        {"f:map": {}},
+        [".map: differs in b, c, d, e, f and 1 more"],
+        id="keys of an atomic map",
+    ),
     pytest.param({"list": [{"a": 1}]}, {"list": [{"a": 1, "d": 2}]}, {"f:list": {}}, [], id="defaults in a list"),
     pytest.param({"a": {}}, {"a": {"b": 1}}, {"f:a": {}}, [], id="an empty map asks for nothing"),
-    pytest.param({"a": "x"}, {"a": {"b": 1}}, {"f:a": {}}, [".a: is a dict, not a str"], id="another type"),
+    pytest.param({"a": "x"}, {"a": {"b": 1}}, {"f:a": {}}, [".a: is an object, not a string"], id="another type"),
 ]
 
 
@@ -147,6 +168,32 @@ def test_a_difference_is_told_by_path(
     desired: dict[str, Any], there: dict[str, Any], fields: dict[str, Any], expected: list[str]
 ) -> None:
     assert found(desired, live(there, fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "expected"),
+    [
+        pytest.param("a\nb\nc\n", "a\nx\nc\n", "differs at line 2 (-1 +1 lines)", id="a line is another"),
+        pytest.param("a\nb\n", "a\n", "differs at line 2 (-0 +1 lines)", id="a line comes"),
+        pytest.param("a\n", "a\nb\nc\n", "differs at line 2 (-2 +0 lines)", id="lines go"),
+        pytest.param("a\n", "a", "differs at line 2 (-0 +1 lines)", id="only the end of the last line"),
+        pytest.param("a\na\n", "a\n", "differs at line 2 (-0 +1 lines)", id="a line twice"),
+        pytest.param("", "a\nb", "differs at line 1 (-2 +1 lines)", id="nothing is left"),
+    ],
+)
+def test_of_a_file_it_is_told_which_lines_differ(wanted: str, there: str, expected: str) -> None:
+    """B10: the log said "is a str, not a str"."""
+    fields: dict[str, Any] = {"f:data": {"f:slurm.conf": {}}}
+    assert found({"data": {"slurm.conf": wanted}}, live({"data": {"slurm.conf": there}}, fields)) == [
+        f".data.slurm.conf: {expected}"
+    ]
+
+
+@given(JSON_OF_SECRETS, JSON_OF_SECRETS)
+def test_no_value_is_told(wanted: Any, there: Any) -> None:
+    """B10: whatever a Secret or a pod's environment holds stays out of the log."""
+    told = "".join(found({"data": wanted}, live({"data": there}, {"f:data": {}})))
+    assert CANARY not in told
 
 
 @pytest.mark.parametrize(

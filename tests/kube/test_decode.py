@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kube import fault_server as say
 
 from slurm_operator.kube import errors
-from slurm_operator.kube.decode import decode_event, decode_object, decode_page, decode_status, split_lines
+from slurm_operator.kube.decode import Spoilt, decode_event, decode_object, decode_page, decode_status, split_lines
 from slurm_operator.kube.objects import (
     BUILT_IN,
     CONFIG_MAPS,
@@ -126,3 +126,53 @@ def test_every_built_in_kind_decodes_an_empty_object_and_names_itself(resource: 
     assert decode_object(body, resource.type, "get").metadata.name == "x"
     assert resource.api_version.endswith(resource.version)
     assert CONFIG_MAPS.raw().type is RawObject
+
+
+def _nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+DEEP = [200, 1_500, 9_000]
+
+
+@pytest.mark.parametrize("levels", DEEP)
+@pytest.mark.parametrize("place", [b"spec", b"unknown"])
+def test_one_object_nested_too_deeply_hides_no_other(levels: int, place: bytes) -> None:
+    """A user's manifest reaches 10,000 levels where the schema lets unknown fields through."""
+    deep = b'{"metadata":{"name":"deep","namespace":"ns","uid":"u"},"%b":%b}' % (place, _nested(levels))
+    strange = rb'{"metadata":{"name":"a","namespace":"ns"},"data":{"k":"[[{{\"[["}}'
+    body = b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"5"},"items":[%b,%b]}' % (deep, strange)
+    page = decode_page(body, CONFIG_MAPS.raw(), "list")
+    assert [item.metadata.name for item in page.items] == ["a"]
+    assert [(item.metadata.name, item.metadata.uid) for item in page.unreadable] == [("deep", "u")]
+    assert "nested deeper than 128 levels" in page.unreadable[0].why
+
+
+@pytest.mark.parametrize("levels", DEEP)
+def test_an_event_of_an_object_nested_too_deeply_does_not_end_the_watch(levels: int) -> None:
+    body = b'{"metadata":{"name":"deep","namespace":"ns","resourceVersion":"7"},"spec":%b}' % _nested(levels)
+    event = decode_event(b'{"type":"MODIFIED","object":%b}' % body, CONFIG_MAPS.raw(), "watch")
+    assert isinstance(event, Spoilt)
+    assert (event.object.metadata.name, event.object.metadata.resource_version) == ("deep", "7")
+
+
+@pytest.mark.parametrize("levels", DEEP[1:])
+def test_an_answer_nested_too_deeply_is_a_bad_one(levels: int) -> None:
+    with pytest.raises(errors.BadAnswer):
+        decode_object(b'{"kind":"ConfigMap","metadata":{"name":"a"},"x":%b}' % _nested(levels), ConfigMap, "get")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations", "ownerReferences", "finalizers", "generation"])
+def test_an_object_with_odd_metadata_is_known_by_its_name(field: str) -> None:
+    odd = {"metadata": {"name": "odd", "namespace": "ns", "uid": "u", "resourceVersion": "3", field: {"x": [5]}}}
+    body = msgspec.json.encode({"kind": "PodList", "metadata": {"resourceVersion": "5"}, "items": [odd]})
+    page = decode_page(body, PODS.raw(), "list")
+    found = page.unreadable[0].metadata
+    assert (found.namespace, found.name, found.uid, found.resource_version) == ("ns", "odd", "u", "3")
+
+
+@pytest.mark.parametrize("item", [b"7", b"null", b'{"metadata":5}', b'{"metadata":{"name":5}}'])
+def test_a_list_with_something_nameless_is_no_list(item: bytes) -> None:
+    """Nobody could tell what is absent from it."""
+    with pytest.raises(errors.BadAnswer, match="without a name"):
+        decode_page(b'{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[%b]}' % item, PODS.raw(), "list")

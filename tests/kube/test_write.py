@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from tests.kube import fault_server as say
 from tests.kube.fault_server import FaultServer
 
 from slurm_operator.kube import errors
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import CONFIG_MAPS
+from slurm_operator.kube.objects import CONFIG_MAPS, RawObject, decode_hook
 from slurm_operator.kube.write import Write, Writer
 
 
@@ -55,3 +58,48 @@ async def test_what_is_invalid_for_another_reason_stays_invalid(client: Client, 
     faults.answer(say.error(422, "Invalid", causes=causes))
     with pytest.raises(errors.Invalid):
         await Writer(client).patch(CONFIG_MAPS, "a", {}, "ns", uid="u")
+
+
+def served(uid: str, subresource: str, phase: str = "as the server writes it") -> dict[str, Any]:
+    """An object whose one field, which is ours, the server writes in another form than we do."""
+    managed = {"manager": "slurm-operator", "operation": "Apply", "apiVersion": "v1", "subresource": subresource}
+    managed["fieldsV1"] = {"f:status": {"f:phase": {}}}  # type: ignore[assignment]  # a tree among words
+    body = say.config_map("a", 1, uid=uid)
+    body["metadata"]["managedFields"] = [managed]
+    return {**body, "status": {"phase": phase}}
+
+
+async def learnt(writer: Writer, faults: FaultServer, subresource: str) -> dict[str, Any]:
+    """What was applied, after the writer has learnt that the server writes it in another form."""
+    desired: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
+    desired["status"] = {"phase": "as we write it"}
+    faults.answer(say.json(served("first", subresource)))
+    await writer.apply(desired, None, subresource=subresource)
+    assert not writer.would_change(desired, raw(served("first", subresource)), subresource=subresource)
+    return desired
+
+
+def raw(body: dict[str, Any]) -> RawObject:
+    return msgspec.json.decode(msgspec.json.encode(body), type=RawObject, dec_hook=decode_hook)
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_a_delete_forgets_what_was_learnt_of_the_object_and_of_its_status(
+    client: Client, faults: FaultServer, subresource: str
+) -> None:
+    """B8: of its status it did not."""
+    writer = Writer(client)
+    desired = await learnt(writer, faults, subresource)
+    faults.answer(say.json(served("first", subresource)))
+    await writer.delete(CONFIG_MAPS, "a", "ns", uid="first")
+    assert writer.would_change(desired, raw(served("first", subresource)), subresource=subresource)
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_what_was_learnt_of_an_object_is_not_believed_of_its_namesake(
+    client: Client, faults: FaultServer, subresource: str
+) -> None:
+    """B8: whoever deletes it, a new object of that name is compared anew."""
+    writer = Writer(client)
+    desired = await learnt(writer, faults, subresource)
+    assert writer.would_change(desired, raw(served("second", subresource)), subresource=subresource)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from slurm_operator.loop.clock import (
+    DeadlinePassed,
     DeadlinePassedError,
     SkewedClock,
     SystemClock,
     VirtualClock,
+    check_deadline,
     settle,
     within,
 )
@@ -187,3 +190,55 @@ async def test_a_skewed_clock_shares_durations_only(clock: VirtualClock) -> None
     await clock.run_for(2)
     await task
     assert fired == ["timer"]
+
+
+def test_time_goes_on_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T17: CLOCK_MONOTONIC would say that nothing has passed."""
+    boottime = {"now": 100.0}
+    monkeypatch.setattr(time, "monotonic", lambda: 5.0)
+    monkeypatch.setattr(time, "clock_gettime", lambda which: boottime["now"] if which == time.CLOCK_BOOTTIME else 5.0)
+    before = SystemClock().monotonic()
+    boottime["now"] += 3600
+    assert SystemClock().monotonic() - before == 3600
+
+
+def test_timers_stand_still_while_a_virtual_machine_sleeps(clock: VirtualClock) -> None:
+    fired: list[float] = []
+    clock.call_later(10, lambda: fired.append(clock.monotonic()))
+    clock.advance(4)
+    clock.suspend(3600)
+    assert clock.monotonic() == 4604.0
+    assert clock.next_due() == 4610.0
+    clock.advance(5.9)
+    assert fired == []
+    clock.advance(0.1)
+    assert fired == [4610.0]
+
+
+async def test_a_deadline_that_passed_in_sleep_is_known_before_its_timer_fires(clock: VirtualClock) -> None:
+    """T17: what was decided before a suspension is not done after it."""
+    asked: list[str] = []
+
+    async def work() -> None:
+        check_deadline()
+        asked.append("in time")
+        clock.suspend(3600)
+        with pytest.raises(DeadlinePassed, match="passed 3480 s ago"):
+            check_deadline()
+        asked.append("late")
+
+    await within(clock, 120, work())
+    assert asked == ["in time", "late"]
+    check_deadline()
+
+
+async def test_an_inner_limit_does_not_hide_the_outer_one(clock: VirtualClock) -> None:
+    async def inner() -> None:
+        with pytest.raises(DeadlinePassed):
+            check_deadline()
+
+    async def outer() -> None:
+        clock.suspend(20)
+        await within(clock, 100, inner())
+
+    await within(clock, 10, outer())

@@ -216,6 +216,31 @@ async def test_the_fence_falls_even_when_no_task_can_run(contest: Contest) -> No
         elector.check()
 
 
+async def test_who_slept_through_its_lease_is_no_leader_when_it_wakes(contest: Contest) -> None:
+    """T17: no timer has fired, no task has run, and still nothing may be written."""
+    contest.start(0)
+    await contest.run_for(1)
+    elector = contest.electors[0]
+    contest.clock.suspend(10)
+    assert not elector.is_leader
+    with pytest.raises(NotLeader):
+        elector.check()
+    await contest.run_for(3)
+    assert elector.is_leader, "nobody else has taken it: it leads again after a confirmed write"
+
+
+async def test_a_renewal_answered_after_a_sleep_grants_nothing(contest: Contest) -> None:
+    """T17: the right counts from the sending, and time has passed since."""
+    fates = iter(["fine", "fine", "slow answer"])
+    contest.links[0].fate = lambda: next(fates, "fine")
+    contest.start(0)
+    await contest.run_for(2.5)
+    contest.clock.suspend(60)
+    assert contest.leaders() == []
+    await contest.run_for(3.9)
+    assert contest.leaders() == []
+
+
 async def test_the_right_counts_from_the_sending_of_the_write_not_from_its_answer(contest: Contest) -> None:
     fates = iter(["fine", "slow answer"])
     contest.links[0].fate = lambda: next(fates, "fine")

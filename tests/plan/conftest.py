@@ -17,6 +17,7 @@ from slurm_operator.build.refs import Refs
 from slurm_operator.kube import objects
 from slurm_operator.plan.nodeset import NodeSetWorld
 from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import Answer, Job, Node, Unknown
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
@@ -115,7 +116,7 @@ class Cluster:
         return Node(name=name, states=frozenset(states or ("IDLE",)), reason=reason, **fields)
 
     def job(self, number: int, *nodes: str, state: str = "RUNNING", **fields: Any) -> Job:
-        return Job(job_id=number, nodes=nodes, states=frozenset({state}), **fields)
+        return Job(job_id=number, nodes=HostList.of(*nodes), states=frozenset({state}), **fields)
 
     def world(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_operator.plan.config import (
+    LONGEST_REASON,
     ConfigWorld,
     ControllerPod,
     Stage,
@@ -21,6 +22,7 @@ from slurm_operator.plan.config import (
     plan_config,
     reconfigure_hash,
 )
+from slurm_operator.status.config import fields, statements
 
 OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
 NEW = {**OLD, "slurm.conf": "ClusterName=a\nMinJobAge=301\n"}
@@ -157,6 +159,63 @@ def test_the_last_verdict_counts() -> None:
     assert last_verdict(lines[:1]) is None
     timed = 'verdict hash=dd stage=applied ms=5 parse=1 trial=2 reconfigure=2 at=1700000000 reason=""'
     assert last_verdict([timed]) == Verdict("dd", "applied", 5, 1, 2, 2, "", 1_700_000_000)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "-7", "9" * 19], ids=["huge", "low", "back", "large"])
+@pytest.mark.parametrize("field", ["ms", "parse", "trial", "reconfigure", "at"])
+def test_no_number_of_a_sidecar_stops_a_turn_or_leaves_its_bounds(field: str, number: str) -> None:
+    """A hostile image may print any number, and a clock that goes back makes a negative one."""
+    numbers = {"ms": "1", "parse": "1", "trial": "1", "reconfigure": "1", "at": "1700000000", field: number}
+    words = " ".join(f"{key}={value}" for key, value in numbers.items())
+    found = last_verdict([f'verdict hash={NEW_HASH} stage=applied {words} reason=""'])
+    assert found is not None
+    assert all(0 <= each < 2**31 for each in (found.milliseconds, found.parse, found.trial, found.reconfigure))
+    plan = plan_config(NEW, TOLD, replace(SETTLED, pods=(replace(POD, verdict=found),)))
+    written = fields(plan, None, "2026-01-01T00:00:00Z")
+    assert plan.stage is Stage.APPLIED
+    assert "lastRead" in written or field == "at"
+
+
+HOSTILE_REASONS = {
+    "escape sequences": "\x1b[31mred\x1b]0;title\x07",
+    "bidi": "abc\u202edcba\u2066",
+    "invalid UTF-8": b"\xff\xfe no".decode("utf-8", "replace"),
+    "a megabyte": "x" * 2**20,
+    "breaks": "a\rb\x0bc\x85d\u2028e",
+    "quotes and backslashes": "\\" * 999 + '"' * 99,
+}
+
+
+@pytest.mark.parametrize("reason", HOSTILE_REASONS.values(), ids=HOSTILE_REASONS.keys())
+def test_the_reason_of_a_sidecar_is_one_printable_bounded_line(reason: str) -> None:
+    """It goes into a condition, and from there to terminals."""
+    line = f'verdict hash={NEW_HASH} stage=refused ms=1 parse=1 trial=1 reconfigure=0 reason="{reason}"'
+    found = last_verdict([line])
+    assert found is not None
+    assert found.reason.isprintable()
+    assert len(found.reason) <= LONGEST_REASON
+    plan = plan_config(NEW, TOLD, replace(SETTLED, pods=(replace(POD, verdict=found),)))
+    told = statements(plan, None)[0].message
+    assert told.isprintable()
+    assert told.endswith("stays in force)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(
+            f'verdict hash={"a" * 65} stage=applied ms=1 parse=1 trial=1 reconfigure=0 reason=""', id="a long hash"
+        ),
+        pytest.param(
+            'verdict hash=\x1b[1m stage=applied ms=1 parse=1 trial=1 reconfigure=0 reason=""', id="an odd hash"
+        ),
+        pytest.param('verdict hash=aa stage=applied ms=1.5 parse=1 trial=1 reconfigure=0 reason=""', id="a fraction"),
+        pytest.param('verdict hash=aa stage=applied ms=٣ parse=1 trial=1 reconfigure=0 reason=""', id="other digits"),
+        pytest.param("verdict " * 10_000, id="many words"),
+    ],
+)
+def test_what_no_sidecar_of_ours_prints_is_no_verdict(line: str) -> None:
+    assert last_verdict([line]) is None
 
 
 def test_partition_lines_need_no_reconfigure_where_slurm_takes_them_live() -> None:

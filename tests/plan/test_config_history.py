@@ -95,6 +95,26 @@ def test_a_change_that_no_resource_made_says_so_and_a_long_one_is_cut() -> None:
     assert len(summary(first, in_force("x", "A=0"), many)) < config_history.LONGEST_CHANGE + 40
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(["a"], id="a list"),
+        pytest.param("text", id="a text"),
+        pytest.param({"files": ["a"], "inputs": "b"}, id="parts of other types"),
+        pytest.param({"files": {"slurm.conf": 7}, "inputs": {"Controller/slurm": [1]}}, id="deeper ones"),
+        pytest.param({"hash": {}, "change": "\x1b[31mred" * 1000, "by": 7}, id="odd texts"),
+    ],
+)
+def test_a_revision_that_somebody_else_made_stops_nothing(data: Any) -> None:
+    """Whoever may write ControllerRevisions may write any data into one."""
+    newest = after(1)[0]
+    forged = RawObject(newest.metadata, json.encode({**newest.content(), "data": data, "revision": "x"}))
+    made, *_ = plan_history(CR, in_force("f" * 12, "A=2"), [forged], {})
+    assert isinstance(made, Create)
+    found = read(forged.content())
+    assert all(text.isprintable() and len(text) <= 1000 for text in (found.hash, found.time, found.change, found.by))
+
+
 def test_the_last_writer_of_a_spec_is_named_and_neither_the_operator_nor_a_status() -> None:
     entries = [
         {"manager": "helm", "time": "2026-01-01T00:00:00Z"},

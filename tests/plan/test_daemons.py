@@ -45,3 +45,8 @@ def test_a_pod_that_started_later_has_read_it_and_an_older_one_may_have() -> Non
     changed = seconds("2026-01-01T12:00:00Z")
     pods = [pod("old", "2026-01-01T11:59:59Z"), pod("new", "2026-01-01T12:00:00Z"), pod("starting", "")]
     assert of_pods("login", pods, changed, "who knows") == Census("login", 3, (), ("old", "starting"), "who knows")
+
+
+@pytest.mark.parametrize("time", ["", None, "soon", "2026-01-01T23:59:60Z", "0001-01-01T00:00:00", "9" * 5000])
+def test_a_time_that_is_none_is_not_known(time: str | None) -> None:
+    assert seconds(time) is None

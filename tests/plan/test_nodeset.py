@@ -10,7 +10,8 @@ from slurm_operator.build import labels, nodeset
 from slurm_operator.kube import objects
 from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Undrain, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
-from slurm_operator.plan.workers import SCALE_IN, UPDATE
+from slurm_operator.plan.registration import read_pod_info
+from slurm_operator.plan.workers import SCALE_IN, UPDATE, parse_time, workers
 
 OURS = "slurm-operator: "
 
@@ -424,10 +425,81 @@ def test_a_claim_dies_only_with_a_real_scale_in(
     )
     pod = cluster.pod("w-0", hash_="old", annotations={labels.CONDEMNED: why})
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=f"{OURS}x"))
-    stranger = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "left-over"}
-    raw = {"metadata": {"uid": "c", "resourceVersion": "1", "ownerReferences": [stranger]}}
+    earlier = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "name": "w", "uid": "left-over"}
+    raw = {"metadata": {"uid": "c", "resourceVersion": "1", "ownerReferences": [earlier]}}
     claim = objects.decode_hook(objects.RawObject, raw)
     live = {("v1", "PersistentVolumeClaim", "ns", "scratch-w-0"): claim}
     plan = plan_nodeset(cluster.world(cr, [pod], slurm, live=live, claims=frozenset({"scratch-w-0"})))
     patches = [each for each in of_type(plan, PatchMetadata) if each.kind == "PersistentVolumeClaim"]
     assert [[reference["kind"] for reference in patch.owners] for patch in patches] == [owner]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "shown"),
+    [
+        pytest.param(2982616 * 1440, "9999-12-31T23:59:59Z", id="eight thousand years"),
+        pytest.param(2**63 - 1, "9999-12-31T23:59:59Z", id="the largest number that is read"),
+        pytest.param(60, "2030-01-01T13:00:00Z", id="an hour"),
+    ],
+)
+def test_a_deadline_that_no_calendar_has_is_written_as_no_end(
+    cluster: Any, of_type: Any, minutes: int, shown: str
+) -> None:
+    """T2: `sbatch -t 2982616-00:00:00` stopped every reconcile of its NodeSet."""
+    job = cluster.job(1, "w-0", start_time=int(cluster.now.timestamp()), time_limit=minutes)
+    slurm = cluster.slurm(cluster.node("w-0", "MIXED"), jobs=[job])
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm)
+    patches = of_type(plan_nodeset(world), PatchMetadata)
+    assert patches[0].annotations[labels.POD_DEADLINE] == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "cost"),
+    [
+        ("-7", -7),
+        ("2147483647", 2**31 - 1),
+        ("2147483648", 0),
+        ("9" * 5000, 0),
+        ("-" + "9" * 5000, 0),
+        ("5\n", 0),
+        ("٣", 0),
+    ],
+    ids=["negative", "largest", "too large", "5000 digits", "5000 digits below zero", "a line break", "other digits"],
+)
+def test_a_deletion_cost_is_a_number_that_kubernetes_takes_or_none(cluster: Any, written: str, cost: int) -> None:
+    """T13: int() of more than 4,300 digits is a ValueError, each time."""
+    pod = cluster.pod("w-0", annotations={labels.POD_DELETION_COST: written})
+    (worker,) = workers(cluster.nodeset(), [pod], cluster.slurm(cluster.node("w-0")), cluster.now)
+    assert worker.cost == cost
+
+
+def test_a_pod_whose_number_nobody_can_count_has_no_ordinal(cluster: Any) -> None:
+    """T13."""
+    pods = [cluster.pod(f"w-{number}") for number in ("9" * 200, "²", "3")]
+    found = workers(cluster.nodeset(), pods, cluster.slurm(), cluster.now)
+    assert [worker.ordinal for worker in found] == [None, None, 3]
+
+
+@pytest.mark.parametrize("written", ["2030-01-01T10:00:00", "2030-01-01", "never", "9" * 5000, "99999-01-01T00:00:00Z"])
+def test_a_time_of_a_pod_can_always_be_compared(cluster: Any, written: str) -> None:
+    """T13: a time without a zone cannot be compared with one that has it."""
+    since = parse_time(written)
+    assert since is None or since < cluster.now
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "[" * 100_000,
+        '{"namespace": ["ns"], "podName": {"a": 1}, "nodeSetUID": 7}',
+        '{"node": 1e999}',
+        "9" * 5000,
+        "\ufffd",
+    ],
+    ids=["nested", "wrong types", "endless", "digits", "mended"],
+)
+def test_a_comment_that_somebody_wrote_on_a_node_record_breaks_nothing(cluster: Any, comment: str) -> None:
+    """T13: a comment is anybody's text."""
+    assert all(isinstance(value, str) for value in read_pod_info(comment).values())
+    lost = cluster.node("w-9", "DOWN", "NOT_RESPONDING", comment=comment)
+    plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"), lost)))

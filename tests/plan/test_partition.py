@@ -286,6 +286,15 @@ def test_drift_of_many_is_one_reconfigure() -> None:
     assert [str(each) for each in plan.actions] == ["reconfigure: a, b"]
 
 
+@pytest.mark.parametrize("live_way", [True, False], ids=["live", "by the file"])
+def test_only_those_whose_policy_asks_for_it_are_reverted(live_way: bool) -> None:
+    """B2: one action for several partitions reverts those that it names."""
+    text = SETS + "\n".join(f"PartitionName={name} Nodes=compute" for name in "abc")
+    live = Answer(tuple(slurm(name, max_time=1) for name in "abc"), complete=True)
+    plan = plan_partitions(lines(text), lines(text), live, (), live_way, {"b": "Report"}, given_up=frozenset("c"))
+    assert (set(plan.drift), set(plan.reverts)) == ({"a", "b", "c"}, {"a"})
+
+
 # --- hosts added and taken away ----------------------------------------------------------------------------------
 
 MEMBERS = {"compute": frozenset({"n0", "n1", "n2"}), "": frozenset({"n0", "n1", "n2", "g0"})}

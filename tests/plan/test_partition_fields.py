@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.plan.partition import lines
-from slurm_operator.plan.partition_fields import Line, change, changed_options, creation, differences, unsettable
+from slurm_operator.plan.partition_fields import (
+    Line,
+    change,
+    changed_options,
+    creation,
+    differences,
+    options,
+    unsettable,
+)
+from slurm_operator.slurm import requests
 from slurm_operator.slurm.model import UNLIMITED, Partition
 from slurm_operator.slurm.requests import PartitionChange
 
@@ -207,3 +216,33 @@ def test_options_that_no_call_can_set_are_named() -> None:
         "PreemptMode",
         "SuspendTime",
     )
+
+
+HOSTILE = [
+    "²",
+    "²:3",
+    "٣",
+    "9" * 5000,
+    "1-" + "9" * 5000,
+    "0x" + "f" * 5000,
+    "-1",
+    "-9",
+    "1e9",
+    "9" * 20,
+    "1:2:3:4",
+    "k",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:8])
+@pytest.mark.parametrize("key", [each for each in options() if each != "Nodes"] + ["Priority", "ExclusiveUser"])
+def test_no_value_of_an_option_stops_a_turn(key: str, value: str) -> None:
+    """The linter says what is wrong with it, after the partitions have been compared."""
+    wanted = line(f"{key}={value}")
+    differences(wanted, live())
+    changed_options(wanted, line())
+    assert requests.set_partition(creation(wanted)).body
+
+
+def test_an_option_with_a_value_that_is_none_comes_by_the_file() -> None:
+    assert unsettable(line("State=WRONG GraceTime=-1 MaxTime=60")) == ("GraceTime", "State")

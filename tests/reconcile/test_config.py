@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, Unpack
 
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, NEW_KEY, REF, small
 from tests.campaigns.sidecar import REFUSED
+
+from slurm_operator.kube import requests
+from slurm_operator.kube.objects import PODS
+from slurm_operator.kube.requests import LogOptions
+from slurm_operator.reconcile.config import LOG_TAIL_BYTES, reader
 
 
 def conditions(world: World) -> dict[str, tuple[str, str]]:
@@ -237,3 +243,38 @@ async def test_the_same_drift_is_reverted_by_one_when_no_key_goes_round(old_slur
     old_slurm.slurm.touch("partitions")
     await old_slurm.run_for(400.0)
     assert old_slurm.slurm.reconfigures > before
+
+
+async def test_a_partition_line_that_the_linter_refuses_is_told_and_stops_nothing(world: World) -> None:
+    await small(world, 1)
+    before = published(world)
+    await extra(world, "PartitionName=odd Nodes=ALL State=WRONG MaxTime=" + "9" * 5000 + "\n")
+    await world.run()
+    assert conditions(world)["ConfigValid"] == ("False", "LinterRefused")
+    assert published(world) == before
+    assert "odd" not in world.slurm.live_partitions.shapes
+
+
+async def test_an_odd_number_of_nudges_stops_nothing(world: World) -> None:
+    await small(world, 1)
+    annotations = {"slinky.slurm.net/config-candidate": "a/" + "9" * 5000}
+    pod: Any = {"metadata": {"annotations": annotations}}
+    await world.patch("Pod", "slurm-controller-0", pod)
+    await extra(world, "MinJobAge=301\n")
+    await world.run()
+    assert "MinJobAge=301" in published(world)
+    assert conditions(world)["ConfigApplied"] == ("True", "InForce")
+
+
+async def test_no_more_of_a_log_is_read_than_verdicts_can_be() -> None:
+    asked: dict[str, object] = {}
+
+    class Logs:
+        async def logs(self, *_: str, **options: Unpack[LogOptions]) -> AsyncIterator[str]:
+            asked.update(options)
+            yield "a line"
+
+    assert await reader(Logs())("hpc", "slurm-controller-0", "reconfigure", 40) == ["a line"]
+    request = requests.logs(PODS, "hpc", "slurm-controller-0", tail=40, limit_bytes=LOG_TAIL_BYTES)
+    assert asked["limit_bytes"] == LOG_TAIL_BYTES
+    assert ("limitBytes", str(LOG_TAIL_BYTES)) in request.query

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.build import labels
+from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.actions import (
     Action,
     Apply,
@@ -28,9 +29,10 @@ from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.workers import KEY, SCALE_IN
 from slurm_operator.reconcile.nodeset import decides
 
-POD = ("v1", "Pod", "ns", "w-0", "uid-w-0")
-CLAIM = ("v1", "PersistentVolumeClaim", "ns", "scratch-w-0", "uid-c")
-NODESET = ("slinky.slurm.net/v1beta1", "NodeSet", "ns", "w", "nodeset")
+SEEN = ObjectMeta(namespace="ns", name="w-0", uid="uid-w-0", resource_version="3")
+POD = ("v1", "Pod", SEEN)
+CLAIM = ("v1", "PersistentVolumeClaim", ObjectMeta(namespace="ns", name="scratch-w-0", uid="uid-c"))
+NODESET = ("slinky.slurm.net/v1beta1", "NodeSet", ObjectMeta(namespace="ns", name="w", uid="nodeset"))
 
 
 def new_pod(name: str) -> Create:
@@ -64,7 +66,7 @@ def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Any, action:
     [
         pytest.param(Apply({"kind": "Service", "metadata": {"name": "s"}}, None), id="an object is applied"),
         pytest.param(new_pod("w-9"), id="a worker is made that Slurm does not know"),
-        pytest.param(PatchPodConditions("ns", "w-0", "uid-w-0", ()), id="a condition is written"),
+        pytest.param(PatchPodConditions(SEEN, ()), id="a condition is written"),
         pytest.param(PatchMetadata(*POD, labels={labels.POD_PROTECT: "true"}), id="a worker is protected"),
         pytest.param(PatchMetadata(*POD, annotations={labels.POD_DEADLINE: "x"}), id="a deadline is noted"),
         pytest.param(Tell("ScalingUp", "x"), id="somebody is told"),

@@ -21,8 +21,14 @@ Answering = Callable[[web.Request], web.StreamResponse]
 def load(release: str, name: str) -> Reply:
     """One recorded answer, as it came over the line."""
     kept = json.loads((RECORDED / release / f"{name}.json").read_text())
-    body = json.dumps(kept["json"]).encode() if "json" in kept else kept["text"].encode()
-    return Reply(kept["status"], kept["content_type"], body)
+    return Reply(kept["status"], kept["content_type"], _body(kept))
+
+
+def _body(kept: dict[str, Any]) -> bytes:
+    if "raw" in kept:
+        # Bytes that are no UTF-8 are kept as lone surrogates.
+        return str(kept["raw"]).encode("utf-8", "surrogateescape")
+    return json.dumps(kept["json"]).encode() if "json" in kept else str(kept["text"]).encode()
 
 
 def respond(reply: Reply) -> web.Response:

@@ -21,7 +21,8 @@ from slurm_operator.slurm.errors import (
     SlurmUnreachable,
     SlurmUnsupported,
 )
-from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, Unchanged, Unknown
+from slurm_operator.slurm.hostlist import HostList
+from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, KnownJob, Unchanged, Unknown
 from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
@@ -107,14 +108,30 @@ async def test_a_call_that_the_version_has_but_nobody_found_is_tried_again(clien
 async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /jobs", "jobs")
     (job,) = (await client.all_jobs()).items
-    assert (job.name, job.nodes, job.partition, job.time_limit, job.user) == ("j1", ("n0",), "compute", 5, "slurm")
+    assert (job.name, job.nodes, job.partition, job.time_limit, job.user) == (
+        "j1",
+        HostList("n0"),
+        "compute",
+        5,
+        "slurm",
+    )
     assert job.states == {"RUNNING"}
     assert job.end_time == job.start_time + 300
 
 
-async def test_a_job_that_slurm_does_not_have_is_none(client: SlurmClient, replay: Replay) -> None:
+async def test_a_job_is_known_absent_or_unknown(client: SlurmClient, replay: Replay) -> None:
+    replay.on("GET /jobs", "jobs")
+    (listed,) = (await client.all_jobs()).items
+    replay.on(f"GET /job/{listed.job_id}", "jobs")
+    assert await client.job(listed.job_id) == KnownJob(listed)
     replay.on("GET /job/999", "job_absent")
-    assert await client.job(999) is None
+    assert await client.job(999) == Absent()
+
+
+@pytest.mark.parametrize("answer", ["jobs", "jobs_controller_down", "node_absent", "unknown_version", "forbidden"])
+async def test_a_job_is_absent_only_by_slurms_own_word(client: SlurmClient, replay: Replay, answer: str) -> None:
+    replay.on("GET /job/999", answer)
+    assert isinstance(await client.job(999), Unknown)
 
 
 async def test_partitions_are_read(client: SlurmClient, replay: Replay) -> None:
@@ -128,7 +145,7 @@ async def test_partitions_are_read(client: SlurmClient, replay: Replay) -> None:
 
 async def test_reservations_are_read(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /reservations", "reservations")
-    names = [(r.name, r.nodes, r.users) for r in (await client.all_reservations()).items]
+    names = [(r.name, tuple(r.nodes), r.users) for r in (await client.all_reservations()).items]
     assert names == ([] if replay.release == "24.11" else [("r1", ("n2",), ("slurm",))])
 
 
@@ -328,3 +345,38 @@ async def test_every_call_is_measured(client: SlurmClient, replay: Replay, obser
         ("GET nodes", "ok"),
         ("DELETE node", "SlurmBusy"),
     ]
+
+
+class FencedError(Exception):
+    """This process may not write any more."""
+
+
+@pytest.mark.parametrize("passed", [0, 1], ids=["before the call", "while connecting"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: client.drain(("n0",), "why"),
+        lambda client: client.undrain(("n0",)),
+        lambda client: client.delete_node("n0"),
+        lambda client: client.reconfigure(),
+    ],
+    ids=["drain", "undrain", "delete node", "reconfigure"],
+)
+async def test_nothing_is_written_to_slurm_once_the_right_to_write_has_ended(
+    client: SlurmClient, replay: Replay, write: Callable[[SlurmClient], Awaitable[object]], passed: int
+) -> None:
+    """T17: drains and deletes of node records are writes too."""
+    await client.version()
+    before = len(replay.seen)
+    asked = iter([None] * passed)
+
+    def fence() -> None:
+        try:
+            next(asked)
+        except StopIteration:
+            raise FencedError from None
+
+    client.fence = fence
+    with pytest.raises(FencedError):
+        await write(client)
+    assert [call for call in replay.seen[before:] if "/ping" not in call] == []

@@ -17,6 +17,7 @@ from tests.slurm.replay import KEY, Replay, load, respond
 from slurm_operator.slurm.client import Observation, Seconds, SlurmClient
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
+    SlurmBudgetExceeded,
     SlurmError,
     SlurmRejected,
     SlurmTimeout,
@@ -330,9 +331,9 @@ async def test_an_answer_without_end_is_cut_off() -> None:
 
     runner = await serve(endless)
     host, port = runner.addresses[0][:2]
-    transport = Http(Endpoint.parse(f"http://{host}:{port}"), largest=1000)
-    with pytest.raises(SlurmBadAnswer, match="larger than 1000 bytes"):
-        await transport.send(Sending(method="GET", path="/", label="GET x"), "t")
+    transport = Http(Endpoint.parse(f"http://{host}:{port}"))
+    with pytest.raises(SlurmBudgetExceeded, match="budget of 1,000 bytes: it has 5,000"):
+        await transport.send(Sending(method="GET", path="/", label="GET x", most_bytes=1000), "t")
     await transport.close()
     await runner.cleanup()
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+from slurm_operator.slurm.hostlist import HostList
+from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 from slurm_operator.slurm.policy import No, Yes
 
 
@@ -16,7 +17,7 @@ def node(*states: str, cpus: int = 0, memory: int = 0) -> Node:
 
 
 def job(*states: str, nodes: tuple[str, ...] = ("n0",), start: int = 1000, limit: Limit = 10, number: int = 1) -> Job:
-    return Job(job_id=number, states=frozenset(states), nodes=nodes, start_time=start, time_limit=limit)
+    return Job(job_id=number, states=frozenset(states), nodes=HostList.of(*nodes), start_time=start, time_limit=limit)
 
 
 def readable(value: object) -> str:
@@ -168,7 +169,7 @@ def test_the_deadline_is_the_end_of_the_last_job(jobs: list[Job], end: Limit) ->
 
 
 def test_a_job_over_many_nodes_gives_each_its_deadline() -> None:
-    assert policy.deadlines([job("RUNNING", nodes=("a", "b"))]) == {"a": 1600, "b": 1600}
+    assert policy.deadlines([job("RUNNING", nodes=("a", "b", "c"))], {"a", "b", "d"}) == {"a": 1600, "b": 1600}
 
 
 @pytest.mark.parametrize(
@@ -176,3 +177,32 @@ def test_a_job_over_many_nodes_gives_each_its_deadline() -> None:
 )
 def test_a_node_responds_unless_slurm_says_otherwise(states: tuple[str, ...], responding: bool) -> None:
     assert policy.is_responding(node(*states)) is responding
+
+
+@pytest.mark.parametrize(
+    ("states", "holds"),
+    [
+        pytest.param((), True, id="no state at all"),
+        pytest.param(("A_STATE_OF_NEXT_YEAR",), True, id="a state never heard of"),
+        pytest.param(("PENDING",), False, id="only pending"),
+        pytest.param(("PENDING", "A_STATE_OF_NEXT_YEAR"), True, id="pending and more"),
+        pytest.param(("COMPLETED",), False, id="over"),
+        pytest.param(("COMPLETED", "COMPLETING"), True, id="over, not cleaned up"),
+        pytest.param(("FAILED", "RUNNING"), True, id="a contradiction"),
+        pytest.param(("CANCELLED", "SUSPENDED"), True, id="another contradiction"),
+    ],
+)
+def test_only_a_job_that_is_known_to_be_over_lets_its_node_go(states: tuple[str, ...], holds: bool) -> None:
+    """T16: an empty list of states is a subset of any."""
+    held = job(*states)
+    assert policy.occupies(held, "n0") is holds
+    assert ("n0" in policy.deadlines([held], {"n0"})) is holds
+    free = policy.may_remove(Known(node("IDLE", "DRAIN")), [held])
+    assert isinstance(free, No) is holds
+
+
+@given(st.integers(), st.integers(min_value=0))
+def test_no_time_limit_is_later_than_a_calendar_can_write(start: int, limit: int) -> None:
+    """T2: `sbatch -t 2982616-00:00:00` ends in the year 10192."""
+    end = policy.deadline("n0", [job("RUNNING", start=start, limit=limit)])
+    assert end == UNLIMITED or (isinstance(end, int) and end <= LAST_SECOND)

@@ -39,6 +39,16 @@ LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
         pytest.param(Seen(GOOD, UP, drift=LATE, policy="Keep"), "Accepted InSlurm DriftKept Up", id="kept"),
         pytest.param(Seen(GOOD, UP, drift=LATE, given_up=True), "Accepted InSlurm -DriftComesBack Up", id="given up"),
         pytest.param(
+            Seen(GOOD, UP, drift=LATE, policy="Report", given_up=True),
+            "Accepted InSlurm -Drifted Up",
+            id="reported, whatever was reverted under another policy",
+        ),
+        pytest.param(
+            Seen(GOOD, UP, drift=LATE, refused="no"),
+            "Accepted -RefusedBySlurm -RefusedBySlurm Up",
+            id="a revert was refused",
+        ),
+        pytest.param(
             Seen(GOOD, None, drift=LATE, policy="Report"),
             "Accepted -NotInSlurm -Drifted -NotInSlurm",
             id="deleted by hand",
@@ -94,3 +104,11 @@ def test_counts() -> None:
     jobs = [Job(job_id=at, partition=name, states=frozenset({state})) for at, (name, state) in enumerate(states)]
     assert status.fields(UP, nodes, jobs) == {"nodes": 3, "cpus": 2, "runningJobs": 1, "pendingJobs": 1}
     assert status.fields(None, nodes, jobs) == {}
+
+
+def test_a_count_that_slurm_cannot_be_asked_for_is_left_out() -> None:
+    """B3: no answer was counted as nothing there."""
+    unknown = Unknown("no answer")
+    assert status.fields(UP, unknown, unknown) == {"nodes": 3}
+    assert status.fields(UP, unknown, ()) == {"nodes": 3, "runningJobs": 0, "pendingJobs": 0}
+    assert status.fields(UP, (), unknown) == {"nodes": 3, "cpus": 0}

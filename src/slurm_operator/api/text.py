@@ -1,7 +1,8 @@
-"""What a string may hold before it reaches slurm.conf, a command line, the environment or a drain reason.
+"""What a string may hold before it reaches slurm.conf, a command line, the environment, a drain reason or an eye.
 
 In: a string of a custom resource. Out: None, or a sentence that says what is wrong. Called by `admission/rules` (to
 refuse) and by `build` (when the webhook was bypassed), and by `plan/drains.py` for what a drain gives as its reason.
+`printable` makes any foreign text safe to show: conditions, events, log lines, tables and terminals go through it.
 The one place for these rules.
 """
 
@@ -16,6 +17,7 @@ LONGEST_VALUE = 8192
 LONGEST_TEXT = 1_000_000
 LONGEST_REASON = 256
 LONGEST_CLUSTER_NAME = 40
+LONGEST_SHOWN = 300
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 _LINE_BREAK = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -30,6 +32,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -151,6 +154,26 @@ def user_name(text: str) -> str | None:
     if not _USER.fullmatch(text) or len(text) > 256:
         return f"{shown(text)} is no user name"
     return None
+
+
+def whole_number(text: str) -> int | None:
+    """The number that plain digits write; None for anything else, and for what no counter of ours can hold."""
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+def printable(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
+    # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
+    line = " ".join(plain.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def printable_lines(text: str) -> str:
+    """Foreign text of many lines to show on a terminal: its lines and tabs stay, nothing else acts."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 
 def reason(text: str) -> str:

@@ -1,8 +1,9 @@
 """Why an object cannot be built.
 
 BuildError
-├── MissingReference   (Retryable) something that the resource names is not there yet
-└── InvalidSpec        (Terminal)  the resource says something that cannot be built
+├── MissingReference     (Retryable) something that the resource names is not there yet
+├── UnreadableReference  (Retryable) something that belongs to the resource is there, but cannot be read
+└── InvalidSpec          (Terminal)  the resource says something that cannot be built
 """
 
 from __future__ import annotations
@@ -34,6 +35,18 @@ class MissingReference(BuildError, Retryable):
         super().__init__(path, message or f"{kind} {name!r} is not in this namespace")
         self.kind = kind
         self.name = name
+
+
+class UnreadableReference(BuildError, Retryable):
+    """Something that belongs to the resource is there, but cannot be read: nobody knows what it says."""
+
+    reason = "ReferenceUnreadable"
+
+    def __init__(self, path: Path, kind: str, name: str) -> None:
+        message = f"{kind} {name!r} is there, but cannot be read; what was made from it stays as it is until it can"
+        super().__init__(path, message)
+        if not path:
+            self.args = (message,)
 
 
 class InvalidSpec(BuildError, Terminal):

@@ -33,6 +33,8 @@ PRE_STOP = f"scontrol update nodename=$(hostname) state=down reason='{TERMINATIN
 EXTRA_CONF: Path = ("spec", "extraConf")
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
 FEATURES = "Features"
+# Fields of a pod by which it would have another name than its Slurm node, or stand where nobody placed it.
+OWN_IDENTITY = ("nodeName", "subdomain", "hostnameOverride", "setHostnameAsFQDN")
 
 _DAEMON_TAINTS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -161,8 +163,13 @@ def pod_template(cr: NodeSet, controller: Controller, refs: Refs, revision: str 
             labels.REVISION: revision or hash_of(cr, cr.status.collision_count),
         },
     )
-    template["spec"].pop("nodeName", None)
-    return template
+    return {**template, "spec": _with_identity(template["spec"], controller)}
+
+
+def _with_identity(spec: Mapping[str, Any], controller: Controller) -> Object:
+    """A pod spec in which a worker has the name that Slurm and everybody else look for, whatever the overlay says."""
+    kept = {key: value for key, value in spec.items() if key not in OWN_IDENTITY}
+    return {**kept, "subdomain": names.workers_service(controller.name)}
 
 
 def content_hashes(cr: NodeSet, refs: Refs) -> dict[str, str]:

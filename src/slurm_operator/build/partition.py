@@ -235,7 +235,8 @@ def _adopted(attribute: str, found: str) -> object:
         return None if found in ("", ALL) else found.split(",")
     if found in ("", "NONE"):
         return None
-    return int(found) if found.isdigit() else found
+    number = text.whole_number(found)
+    return found if number is None else number
 
 
 def config_problem(config: str, reserved: frozenset[str] = frozenset({"partitionname"})) -> str | None:

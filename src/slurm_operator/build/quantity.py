@@ -11,13 +11,16 @@ from fractions import Fraction
 from functools import lru_cache
 
 _FORM = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$")
+# Longer ones are no quantity of anything, and Python refuses to read thousands of digits.
+LONGEST = 100
 _BINARY: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def parse(text: str | int | float) -> Fraction | None:
     """The exact value, or None when it is no quantity."""
-    match = _FORM.match(str(text).strip())
+    written = str(text).strip()
+    match = _FORM.match(written) if len(written) <= LONGEST else None
     if not match:
         return None
     number, suffix = Fraction(match[1]), match[2] or ""

@@ -15,8 +15,10 @@ from slurm_operator.api.meta import ControllerRef
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import Path
-from slurm_operator.build.errors import InvalidSpec, MissingReference
+from slurm_operator.build.errors import InvalidSpec, MissingReference, UnreadableReference
 
+# The kinds whose resources stand in slurm.conf, or change what stands there.
+MEMBERS = ("NodeSet", "Partition", "RestApi")
 CONTROLLER_REF: Path = ("spec", "controllerRef")
 
 
@@ -39,6 +41,9 @@ class Refs:
     serves_service_monitors: bool = True
     # What a StatefulSet of an older release is governed by; the field cannot change without losing its pods.
     governing_services: Mapping[str, str] = field(default_factory=dict)
+    # By kind and name: what is there but cannot be read, and the Controller that it names, empty when not even that
+    # can be read. It is neither absent nor known: nothing is released, pruned or left out on its account.
+    unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # How far pod templates may reach; None where nobody has set a bound, as on the command line.
     allowed_pod_features: frozenset[str] | None = None
 
@@ -50,6 +55,8 @@ class Refs:
                 f"must be {namespace!r}, the namespace of this resource; references do not leave it",
             )
         found = self.controllers.get(ref.name)
+        if found is None and ("Controller", ref.name) in self.unreadable:
+            raise UnreadableReference((*CONTROLLER_REF, "name"), "Controller", ref.name)
         if found is None:
             raise MissingReference((*CONTROLLER_REF, "name"), "Controller", ref.name)
         return found
@@ -77,6 +84,19 @@ class Refs:
         """The Partitions of a cluster, oldest first."""
         mine = (partition for partition in self.partitions if partition.spec.controller_ref.name == controller.name)
         return tuple(sorted(mine, key=lambda each: (each.metadata.creation_timestamp or "", each.name)))
+
+    def members_unreadable(self, controller: Controller, *kinds: str) -> list[tuple[str, str]]:
+        """What belongs to a cluster, or may belong to it, and cannot be read, by kind and name."""
+        found = (key for key, named in self.unreadable.items() if named in ("", controller.name))
+        return sorted(key for key in found if key[0] in kinds)
+
+    def demand_readable(self, controller: Controller) -> None:
+        """Raise `UnreadableReference` when something that stands in a cluster's configuration cannot be read."""
+        ref = controller.spec.accounting_ref
+        if ref and ("Accounting", ref.name) in self.unreadable:
+            raise UnreadableReference(("spec", "accountingRef", "name"), "Accounting", ref.name)
+        for kind, name in self.members_unreadable(controller, *MEMBERS):
+            raise UnreadableReference((), kind, name)
 
     def accounting_of(self, controller: Controller) -> Accounting | None:
         """The Accounting of a cluster; one that is named but missing counts as none."""

@@ -70,6 +70,7 @@ class SlurmConf:
 
 def slurm_conf(cr: Controller, refs: Refs, *, live_partitions: bool | None = None) -> SlurmConf:
     """The slurm.conf of a cluster; `live_partitions` is what slurmrestd offers, None where it has not said."""
+    refs.demand_readable(cr)
     if cr.spec.external:
         return SlurmConf(write(_external(cr, refs)))
     extra = extra_conf(cr.spec.extra_conf)

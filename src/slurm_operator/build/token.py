@@ -6,6 +6,7 @@ Called by `reconcile/token.py`; signing needs a clock and a key, so it happens o
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import b64encode
 
@@ -65,4 +66,5 @@ def duration(written: str) -> float | None:
     parts = _DURATION.findall(written)
     if not parts or "".join(f"{number}{unit}" for number, unit in parts) != written:
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return seconds if math.isfinite(seconds) else None

@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import tempfile
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from slurm_operator.admission import certificates
+from slurm_operator.key_pair import load_pair
 from slurm_operator.kube import self_review
 from slurm_operator.kube.access_review import may_get
 from slurm_operator.kube.client import Call, Client
@@ -92,17 +91,7 @@ def _own_certificate() -> ssl.SSLContext:
 
 
 def context(certificate: bytes, key: bytes) -> ssl.SSLContext:
-    """A server's TLS context; Python reads certificates from files only."""
+    """A server's TLS context."""
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    load(made, certificate, key)
+    load_pair(made, certificate, key)
     return made
-
-
-def load(target: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Give a context a certificate; connections made from now on see it."""
-    with tempfile.TemporaryDirectory() as folder:
-        chain, secret = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        chain.write_bytes(certificate)
-        secret.touch(mode=0o600)
-        secret.write_bytes(key)
-        target.load_cert_chain(chain, secret)

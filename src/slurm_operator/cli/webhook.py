@@ -24,6 +24,7 @@ from slurm_operator.admission.server import admission_app
 from slurm_operator.cli import serving
 from slurm_operator.cli.run import RESOLV_CONF
 from slurm_operator.errors import OperatorError
+from slurm_operator.key_pair import load_pair
 from slurm_operator.kube import kubeconfig, rights
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.client import Client
@@ -68,7 +69,7 @@ class Served:
 
     def take(self, certificate: bytes, key: bytes) -> None:
         """Serve this one from now on."""
-        serving.load(self.context, certificate, key)
+        load_pair(self.context, certificate, key)
         self.certificate = certificate
         self.ready.set()
 

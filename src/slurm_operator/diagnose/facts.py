@@ -7,13 +7,14 @@ spread over many kinds, and all of it may be missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slurm_operator.api.text import printable_lines, whole_number
 from slurm_operator.build import labels
-from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
 
 Object = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ class SlurmJob:
     state: str
     reason: str = ""
     partition: str = ""
-    nodes: tuple[str, ...] = ()
+    nodes: Collection[str] = EMPTY
     wants: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,7 +53,7 @@ class SlurmPartition:
 
     name: str
     state: str
-    nodes: tuple[str, ...] = ()
+    nodes: Collection[str] = EMPTY
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -181,7 +182,8 @@ def slurm_facts(nodes: str, jobs: str, partitions: str) -> Slurm:
 
 def rows(text: str, first: str) -> Iterator[dict[str, str]]:
     """The fields of each line that begins with a certain one."""
-    for line in text.splitlines():
+    # Names and comments are what users typed: nothing in them begins a line or moves a cursor.
+    for line in printable_lines(text).split("\n"):
         if line.startswith(f"{first}="):
             yield dict(pairs(line))
 
@@ -222,14 +224,19 @@ def _partition(row: Mapping[str, str]) -> SlurmPartition:
     return SlurmPartition(row["PartitionName"], row.get("State", ""), _hosts(row.get("Nodes", "")), dict(row))
 
 
-def _hosts(text: str) -> tuple[str, ...]:
+def _hosts(text: str) -> Collection[str]:
     if not text or text == "(null)":
-        return ()
+        return EMPTY
     try:
-        return tuple(hostlist.expand(text))
-    except hostlist.HostListError:
+        return HostList(text)
+    except HostListError:
         return (text,)
 
 
+def shown_hosts(hosts: Collection[str]) -> str:
+    """Nodes in a sentence, as short as Slurm writes them."""
+    return hosts.text if isinstance(hosts, HostList) else ", ".join(hosts)
+
+
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else 0
+    return whole_number(text or "") or 0

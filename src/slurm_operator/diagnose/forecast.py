@@ -193,7 +193,7 @@ def _jobs_on(facts: Facts, cluster: str, workers: Iterable[str]) -> list[SlurmJo
     if isinstance(slurm, Silence):
         return []
     hosts = set(workers)
-    return [job for job in slurm.jobs.values() if job.state in RUNNING and hosts & set(job.nodes)]
+    return [job for job in slurm.jobs.values() if job.state in RUNNING and any(host in job.nodes for host in hosts)]
 
 
 def _last(jobs: Iterable[SlurmJob]) -> str:

@@ -5,10 +5,13 @@ In: facts and a job's number. Out: an answer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from slurm_operator.api.text import whole_number
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
-from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmJob
+from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmJob, shown_hosts
 
 # Slurm's reason: what it means.
 MEANINGS = {
@@ -72,7 +75,7 @@ def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
             f"job {job.id} is {job.state}: {_filled(ENDINGS[job.state], job)}",
             f"kubectl slurm -n {facts.namespace} shell -- sacct -j {job.id} -o JobID,State,ExitCode,NodeList",
         )
-    return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {', '.join(job.nodes)}" if job.nodes else ""))
+    return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {shown_hosts(job.nodes)}" if job.nodes else ""))
 
 
 def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
@@ -101,17 +104,17 @@ def _short_of_nodes(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     if isinstance(upper, Cause):
         return upper
     found = slurm.partitions.get(job.partition)
-    names = found.nodes if found is not None else ()
-    wanted = int(text) if (text := job.wants.get("NumNodes", "1").partition("-")[0]).isdecimal() else 1
+    names: Collection[str] = found.nodes if found is not None else ()
+    wanted = whole_number(job.wants.get("NumNodes", "1").partition("-")[0]) or 1
     if len(names) < wanted:
         return Cause(
             "PartitionTooSmall",
             f"it asks for {wanted} nodes, and partition {job.partition} has {len(names)}",
             f"kubectl -n {facts.namespace} get nodesets.slinky.slurm.net",
         )
-    for name in names:
+    for name in names if len(names) == wanted else ():
         answer = nodes.why(facts, name)
-        if isinstance(answer, Cause) and len(names) - 1 < wanted:
+        if isinstance(answer, Cause):
             return answer
     return None
 

@@ -78,7 +78,7 @@ def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slur
         return _not_up(facts, found, mine)
     if not found.nodes:
         return _empty(facts, found, mine)
-    usable = [name for name in found.nodes if name in slurm.nodes and _takes_jobs(slurm, name)]
+    usable = [name for name in slurm.nodes if name in found.nodes and _takes_jobs(slurm, name)]
     if not usable:
         first = next(iter(found.nodes))
         answer = nodes.why(facts, first)

@@ -11,6 +11,9 @@ listens to it. `run` never returns and never dies; what is wrong stands in `last
 A server restored to an older state answers a watch from the future with silence. So after a watch broke, and before
 it is resumed, one tiny list asks where the server stands. (A restore that has since overtaken us can only be told by
 the 410 that `etcdutl snapshot restore --bump-revision --mark-compacted` makes.)
+
+An object that cannot be read is not absent: it stands in `unreadable`, with its reason, and what was last read of it
+stays among the objects, as if the cache were late.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from slurm_operator.kube.timing import Backoff, Timing
 
 log = logging.getLogger(__name__)
 
+# Digits; etcd's own revisions have at most nineteen.
+LONGEST_NUMBER = 19
+
 Listener = Callable[[T | None, T | None], None]
 
 
@@ -43,6 +49,8 @@ class Pace:
     list_seconds: float = 60.0
     first_wait: float = 0.1
     most_wait: float = 30.0
+    # A server that asks for more is asked again nevertheless: its word may be garbled.
+    longest_retry_after: float = 300.0
     # A watch that lived this long was a good one: the next failure starts with a short wait again.
     steady_seconds: float = 5.0
     page: int = 500
@@ -158,7 +166,7 @@ class Cache(Generic[T]):
             await self.step()
         except KubeError as error:
             self._failed(error)
-            return error.retry_after or 0.0
+            return min(error.retry_after or 0.0, self.pace.longest_retry_after)
         except Exception as error:
             # A bug of ours, or of an index function: the state may be half written, so start over.
             log.exception("cache of %s: unexpected failure", self.resource.plural)
@@ -207,7 +215,8 @@ class Cache(Generic[T]):
             )
             self.relists += 1
             self._note_unreadable(listing.unreadable)
-            self._report(self._store.replace(listing.items))
+            same = [item for item in listing.unreadable if self._is_known(item)]
+            self._report(self._store.replace(listing.items, frozenset(map(key_of, same))))
         self._suspect = False
         self._seen(listing.resource_version)
         self._synced.set()
@@ -215,7 +224,7 @@ class Cache(Generic[T]):
     def _note_unreadable(self, found: Iterable[Unreadable]) -> None:
         self.unreadable = {key_of(item): item.why for item in found}
         for key, why in self.unreadable.items():
-            log.warning("cache of %s: %s/%s is left out: %s", self.resource.plural, *key, why)
+            log.warning("cache of %s: %s/%s cannot be read: %s", self.resource.plural, *key, why)
 
     async def _check_server(self) -> None:
         """Ask for one object, for the resourceVersion of the answer."""
@@ -264,12 +273,23 @@ class Cache(Generic[T]):
 
     def _spoilt(self, item: Unreadable, deleted: bool) -> None:
         key = key_of(item)
-        self._report(self._store.drop(key))
         if deleted:
             self.unreadable.pop(key, None)
+            self._report(self._store.drop(key))
+            return
+        self.unreadable[key] = item.why
+        log.warning("cache of %s: %s/%s cannot be read: %s", self.resource.plural, *key, item.why)
+        if self._is_known(item):
+            # Whoever builds on it has to learn that it is not known any more.
+            known = self._store.get(key)
+            self._report([(known, known)])
         else:
-            self.unreadable[key] = item.why
-            log.warning("cache of %s: %s/%s is left out: %s", self.resource.plural, *key, item.why)
+            self._report(self._store.drop(key))
+
+    def _is_known(self, item: Unreadable) -> bool:
+        """Whether an earlier state of this very object is here; another uid is another object."""
+        known = self._store.get(key_of(item))
+        return known is not None and item.metadata.uid in ("", known.metadata.uid)
 
     def _check_order(self, resource_version: str, *, at_least: bool = False) -> None:
         newer = _number(resource_version)
@@ -299,7 +319,7 @@ class Cache(Generic[T]):
 
 def _number(resource_version: str) -> int | None:
     """resourceVersions are numbers that grow (promised by Kubernetes since 1.35); anything else is not compared."""
-    return int(resource_version) if resource_version.isdecimal() else None
+    return int(resource_version) if resource_version.isdecimal() and len(resource_version) <= LONGEST_NUMBER else None
 
 
 def _reached(ours: str, wanted: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Unpack
 
 import msgspec
@@ -54,6 +54,7 @@ from slurm_operator.kube.timing import Backoff, Timing
 from slurm_operator.kube.transport import Answer, HttpTransport, Limits, Transport
 
 PAGE = 500
+LONGEST_RETRY_AFTER_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class Client:
     timing: Timing = field(default_factory=Timing)
     retries: Retries = field(default_factory=Retries)
     report: Callable[[Call], None] = _no_report
+    # Asked before every attempt of a write, and once more when its connection is there.
+    fence: Callable[[], None] | None = None
 
     @classmethod
     def to(cls, target: Target, *, timing: Timing | None = None, limits: Limits | None = None) -> Client:
@@ -118,6 +121,10 @@ class Client:
     async def close(self) -> None:
         """Close every connection."""
         await self.transport.close()
+
+    def fenced(self, fence: Callable[[], None]) -> Client:
+        """The same client, whose writes are sent only while `fence` does not raise."""
+        return replace(self, fence=fence)
 
     # Reading
 
@@ -329,6 +336,9 @@ class Client:
         return max(asked, backoff.next())
 
     async def _send_once(self, request: Request) -> bytes:
+        if self.fence is not None and request.method != "GET":
+            self.fence()
+            request = msgspec.structs.replace(request, fence=self.fence)
         started, code, denied = self.timing.monotonic(), 0, None
         try:
             async with self.transport.open(request) as answer:
@@ -401,5 +411,5 @@ def _check(answer: Answer, body: bytes, request: Request, content_type: str) -> 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
-    # The API server only sends seconds; a date would need a clock that both sides share.
-    return float(text) if text.isdecimal() else None
+    # The API server only sends seconds; a date would need a clock that both sides share. More digits say nothing.
+    return float(text[:LONGEST_RETRY_AFTER_DIGITS]) if text.isascii() and text.isdecimal() else None

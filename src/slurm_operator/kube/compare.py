@@ -13,7 +13,7 @@ the same where that can be told; `write` learns the rest from the server's answe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -35,6 +35,9 @@ _SUFFIXES: Mapping[str, Decimal] = {
 }
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([numkMGTPE]|[KMGTPE]i)?")
 _MISSING: Any = object()
+_KINDS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list"}
+MOST_NAMED = 5
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def _compare(desired: Any, live: Any, owned: Mapping[str, Any], path: str) -> It
     elif isinstance(desired, list) and any(name.startswith("v:") for name in children):
         yield from _compare_set(desired, live, owned, path)
     elif not _same(desired, live, path):
-        yield Difference(path, f"is {_short(live)}, not {_short(desired)}")
+        yield Difference(path, _how(desired, live, path))
 
 
 def _compare_map(
@@ -147,10 +150,10 @@ def _compare_set(desired: list[Any], live: Any, owned: Mapping[str, Any], path: 
     ours = [msgspec.json.decode(name[2:]) for name in owned if name.startswith("v:")]
     for value in desired:
         if value not in ours or not isinstance(live, list) or value not in live:
-            yield Difference(f"{path}[{_short(value)}]", "not ours yet")
+            yield Difference(f"{path}[{_named(value)}]", "not ours yet")
     for value in ours:
         if value not in desired:
-            yield Difference(f"{path}[{_short(value)}]", "no longer wanted")
+            yield Difference(f"{path}[{_named(value)}]", "no longer wanted")
 
 
 def _same(desired: Any, live: Any, path: str) -> bool:
@@ -159,7 +162,7 @@ def _same(desired: Any, live: Any, path: str) -> bool:
         # We own it and it is not there: the server leaves zeros out.
         return desired in (None, False, 0, "", [], {})
     if isinstance(desired, dict) and isinstance(live, dict):
-        return all(_same(value, live.get(name, _MISSING), f"{path}.{name}") for name, value in desired.items())
+        return all(_same_key(name, desired, live, path) for name in desired)
     if isinstance(desired, list) and isinstance(live, list):
         return len(desired) == len(live) and all(
             _same(mine, theirs, path) for mine, theirs in zip(desired, live, strict=True)
@@ -180,8 +183,46 @@ def _quantity(value: Any) -> Decimal | None:
     return None if match is None else Decimal(match[1]) * _SUFFIXES[match[2] or ""]
 
 
-def _short(value: Any) -> str:
+def _how(desired: Any, live: Any, path: str) -> str:
+    """Where and by how much a live value differs; never the value itself, which may come out of a Secret."""
+    match desired, live:
+        case str(), str():
+            return _how_text(desired, live)
+        case list(), list():
+            if len(desired) != len(live):
+                return f"has {len(live)} items, not {len(desired)}"
+            other = [at for at, pair in enumerate(zip(desired, live, strict=True)) if not _same(*pair, path)]
+            return f"differs in items {_some(other)}"
+        case dict(), dict():
+            return f"differs in {_some([key for key in desired if not _same_key(key, desired, live, path)])}"
+    return f"is {_kind(live)}, not {_kind(desired)}"
+
+
+def _how_text(desired: str, live: str) -> str:
+    if "\n" not in desired and "\n" not in live:
+        return "has another value"
+    new, old = desired.split("\n"), live.split("\n")
+    shorter = min(len(new), len(old))
+    first = next((at for at in range(shorter) if new[at] != old[at]), shorter)
+    last = next((at for at in range(shorter - first) if new[-1 - at] != old[-1 - at]), shorter - first)
+    return f"differs at line {first + 1} (-{len(old) - first - last} +{len(new) - first - last} lines)"
+
+
+def _same_key(key: str, desired: Mapping[str, Any], live: Mapping[str, Any], path: str) -> bool:
+    return _same(desired[key], live.get(key, _MISSING), f"{path}.{key}")
+
+
+def _some(items: Sequence[object]) -> str:
+    more = f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
+    return ", ".join(map(str, items[:MOST_NAMED])) + more
+
+
+def _kind(value: Any) -> str:
     if value is _MISSING:
         return "missing"
-    # Values may come out of a Secret: say what kind they are, not what they are.
-    return f"a {type(value).__name__}" if isinstance(value, str | dict | list) else repr(value)
+    return _KINDS.get(type(value)) or repr(value)
+
+
+def _named(value: Any) -> str:
+    """An item of a set, which is a name or a number: finalizers, access modes."""
+    return str(value)[:LONGEST_NAME] if isinstance(value, str | int | float) else _kind(value)

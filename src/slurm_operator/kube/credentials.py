@@ -7,9 +7,7 @@ request and tells it when the server answered 401.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
-import tempfile
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from slurm_operator.key_pair import load_pair
 from slurm_operator.kube.errors import KubeconfigInvalid, LoginFailed
 from slurm_operator.kube.timing import Timing
 
@@ -288,13 +287,7 @@ def tls_context(authority: bytes, certificate: ClientCertificate | None, *, veri
 
 
 def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
-    # The ssl module only loads from files; the file is 0600 and gone before this function returns.
-    handle, name = tempfile.mkstemp(prefix="slurm-operator-")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pair.certificate.rstrip() + b"\n" + pair.key)
-        context.load_cert_chain(name)
+        load_pair(context, pair.certificate, pair.key)
     except (ssl.SSLError, OSError) as error:
         raise LoginFailed(f"the client certificate and key cannot be used: {error}") from error
-    finally:
-        os.unlink(name)  # noqa: PTH108

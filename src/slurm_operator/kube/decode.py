@@ -1,20 +1,32 @@
 """From bytes to typed objects, lists and watch events; pure.
 
 Called by `client`. The fast way decodes a whole page or event in one pass. Only when that fails is each object tried
-alone, with nulls taken out, so that one object that nobody can read never hides the others or ends a watch.
+alone, with nulls taken out, so that one object that nobody can read never hides the others or ends a watch. It is told
+of by name: what cannot be read is there.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from slurm_operator.kube.errors import BadAnswer, Status, from_status
-from slurm_operator.kube.objects import ObjectMeta, Resource, Slim, T, decode_hook
+from slurm_operator.kube.objects import DEEPEST_LEVELS, ObjectMeta, Resource, Slim, T, decode_hook
 
 EVENT_LIMIT = 64 * 1024 * 1024
+R = TypeVar("R")
+
+# The list, the event and the object around what is nested too deeply.
+_OUTER_LEVELS = 8
+_TOO_DEEP = b'"\\u0000nested too deeply"'
+# Strings are one piece, so that brackets within them do not count.
+_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
+# What the decoders raise; the last one for values that are nested more deeply than the stack.
+_UNFIT = (msgspec.ValidationError, RecursionError)
+_FAILED = (msgspec.MsgspecError, RecursionError)
 
 
 class ListMeta(Slim, frozen=True):
@@ -30,8 +42,18 @@ class _Envelope(Slim, frozen=True):
     status: msgspec.Raw = msgspec.Raw()
 
 
-class _Named(Slim, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class _Salvaged(msgspec.Struct, frozen=True):
+    metadata: dict[str, Any] = {}
+
+
+# By field: what is worth having of an object that cannot be read: which one it is, and whose.
+_SALVAGED: dict[str, Any] = {
+    field.name: field.type
+    for field in msgspec.structs.fields(ObjectMeta)
+    if field.name
+    in {"name", "namespace", "uid", "resource_version", "deletion_timestamp", "labels", "owner_references"}
+}
+_CAMEL = {field.name: field.encode_name for field in msgspec.structs.fields(ObjectMeta)}
 
 
 class _RawPage(Slim, frozen=True):
@@ -141,13 +163,13 @@ def decode_object(body: bytes, wanted: type[T], what: str) -> T:
     """One object; a Status where an object was asked for is an error even when the code was 200."""
     try:
         kind = msgspec.json.decode(body, type=_Envelope).kind
-    except msgspec.MsgspecError as error:
+    except _FAILED as error:
         raise BadAnswer(f"{what}: the answer is not a JSON object: {error}") from error
     if kind == "Status":
         raise _status_instead(body, what)
     try:
         return _one(body, wanted)
-    except msgspec.MsgspecError as error:
+    except _FAILED as error:
         raise BadAnswer(f"{what}: the object does not fit its type: {error}") from error
 
 
@@ -163,7 +185,7 @@ def decode_status(body: bytes, what: str) -> None:
     """Raise unless the answer is anything but a Failure; deletes answer with an object or a Status."""
     try:
         status = msgspec.json.decode(body, type=_Envelope)
-    except msgspec.MsgspecError as error:
+    except _FAILED as error:
         raise BadAnswer(f"{what}: the answer is not a JSON object: {error}") from error
     if status.kind == "Status" and b"Failure" in bytes(status.status):
         raise _status_instead(body, what)
@@ -197,7 +219,7 @@ def decode_page(body: bytes, resource: Resource[T], what: str) -> Page[T]:
     """One page of a list."""
     try:
         page = codec(resource.type).page.decode(body)
-    except msgspec.ValidationError:
+    except _UNFIT:
         return _decode_page_singly(body, resource, what)
     except msgspec.MsgspecError as error:
         raise BadAnswer(f"{what}: broken JSON: {error}") from error
@@ -207,14 +229,17 @@ def decode_page(body: bytes, resource: Resource[T], what: str) -> Page[T]:
 
 def _decode_page_singly(body: bytes, resource: Resource[T], what: str) -> Page[T]:
     try:
-        page = msgspec.json.decode(body, type=_RawPage)
-    except msgspec.MsgspecError as error:
+        page = _outer(body, _RawPage)
+    except _FAILED as error:
         raise BadAnswer(f"{what}: the answer is not a list: {error}") from error
     _check_list(page.kind, page.metadata, body, what)
     good: list[T] = []
     bad: list[Unreadable] = []
     for raw in page.items or ():
         item = _readable(bytes(raw), resource)
+        if not item.metadata.name:
+            # Nobody can tell what is missing from a list that holds something without a name.
+            raise BadAnswer(f"{what}: the list has an item without a name")
         if isinstance(item, Unreadable):
             bad.append(item)
         else:
@@ -229,18 +254,53 @@ def _check_list(kind: str, metadata: ListMeta, body: bytes, what: str) -> None:
         raise BadAnswer(f"{what}: a {kind or 'nameless thing'} came instead of a list")
 
 
+def _outer(body: bytes, wanted: type[R]) -> R:
+    """Only what is around the objects; too deep a value within them is cut out, and its object is found unreadable."""
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except RecursionError:
+        return msgspec.json.decode(b"".join(_cut(body)), type=wanted)
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    """The same JSON without the values that are nested too deeply."""
+    depth, copied = 0, 0
+    for token in _BRACKETS.finditer(body):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == DEEPEST_LEVELS + _OUTER_LEVELS:
+                yield body[copied : token.start()]
+        elif token[0] in (b"]", b"}"):
+            if depth == DEEPEST_LEVELS + _OUTER_LEVELS:
+                yield _TOO_DEEP
+                copied = token.end()
+            depth -= 1
+    yield body[copied:]
+
+
 def _readable(body: bytes, resource: Resource[T]) -> "T | Unreadable":
     try:
+        if _TOO_DEEP in body:
+            raise RecursionError(f"nested deeper than {DEEPEST_LEVELS} levels")
         return _one(body, resource.type)
-    except msgspec.MsgspecError as error:
+    except _FAILED as error:
         return Unreadable(_metadata_of(body), f"{resource.kind}: {error}")
 
 
 def _metadata_of(body: bytes) -> ObjectMeta:
+    """As much of the metadata as can be read: at least which object it is."""
     try:
-        return _leniently(body, _Named).metadata
-    except msgspec.MsgspecError:
+        found = msgspec.json.decode(body, type=_Salvaged).metadata
+    except _FAILED:
         return ObjectMeta()
+    return ObjectMeta(**{name: value for name in _SALVAGED if (value := _field(found, name)) is not None})
+
+
+def _field(found: dict[str, Any], name: str) -> Any:
+    try:
+        return msgspec.convert(found.get(_CAMEL[name]), _SALVAGED[name], strict=False)
+    except _FAILED:
+        return None
 
 
 def decode_event(line: bytes, resource: Resource[T], what: str) -> "WatchEvent[T]":
@@ -248,7 +308,7 @@ def decode_event(line: bytes, resource: Resource[T], what: str) -> "WatchEvent[T
     try:
         event = codec(resource.type).event.decode(line)
         kind, item = event.type, event.object
-    except msgspec.ValidationError:
+    except _UNFIT:
         return _decode_event_slowly(line, resource, what)
     except msgspec.MsgspecError as error:
         raise BadAnswer(f"{what}: broken event: {error}") from error
@@ -269,8 +329,8 @@ def _named(item: T, what: str) -> T:
 
 def _decode_event_slowly(line: bytes, resource: Resource[T], what: str) -> "WatchEvent[T]":
     try:
-        event = msgspec.json.decode(line, type=_RawEvent)
-    except msgspec.MsgspecError as error:
+        event = _outer(line, _RawEvent)
+    except _FAILED as error:
         raise BadAnswer(f"{what}: not a watch event: {error}") from error
     body = bytes(event.object)
     if event.type == "ERROR":

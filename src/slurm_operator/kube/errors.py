@@ -31,6 +31,7 @@ from typing import ClassVar
 
 import msgspec
 
+from slurm_operator.api.text import printable
 from slurm_operator.errors import OperatorError, Retryable, Terminal
 from slurm_operator.kube import missing_right
 from slurm_operator.kube.missing_right import MissingRight
@@ -70,8 +71,7 @@ class Status(msgspec.Struct, frozen=True):
 
 def shorten(text: str) -> str:
     """Cut a message, so that no whole object, and no secret in it, ends up in a log line."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MESSAGE_LIMIT else flat[: MESSAGE_LIMIT - 1] + "…"
+    return printable(text, MESSAGE_LIMIT)
 
 
 class KubeError(OperatorError):

@@ -6,7 +6,7 @@ is harmless. `client` and `remote` call it, `transport` sends what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypedDict, Unpack
@@ -34,7 +34,7 @@ class Repeat(Enum):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request; `what` names it in errors and metrics."""
+    """One HTTP request; `what` names it in errors and metrics, `fence` raises when it may not be sent any more."""
 
     method: str
     path: str
@@ -46,6 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     accept: str = JSON
     stream: bool = False
     seconds: float | None = None
+    fence: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         # The body may be a Secret.
@@ -135,6 +136,7 @@ class LogOptions(TypedDict, total=False):
     container: str
     follow: bool
     tail: int | None
+    limit_bytes: int | None
     previous: bool
     timestamps: bool
     since_seconds: int | None
@@ -338,11 +340,12 @@ def evict(pods: Resource[Any], namespace: str, name: str, **options: Unpack[Dele
 
 def logs(pods: Resource[Any], namespace: str, name: str, **options: Unpack[LogOptions]) -> Request:
     """Read what a container printed."""
-    tail, since = options.get("tail"), options.get("since_seconds")
+    tail, since, most = options.get("tail"), options.get("since_seconds"), options.get("limit_bytes")
     wanted = {
         "container": options.get("container", ""),
         "follow": "true" if options.get("follow") else "",
         "tailLines": "" if tail is None else str(tail),
+        "limitBytes": "" if most is None else str(most),
         "previous": "true" if options.get("previous") else "",
         "timestamps": "true" if options.get("timestamps") else "",
         "sinceSeconds": "" if since is None else str(since),

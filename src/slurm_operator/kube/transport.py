@@ -23,6 +23,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 import slurm_operator
+from slurm_operator.fence import last_check
 from slurm_operator.kube.credentials import Credentials, tls_context
 from slurm_operator.kube.errors import BadAnswer, KubeconfigInvalid, TimedOut, Unreachable, class_for
 from slurm_operator.kube.kubeconfig import Target
@@ -176,6 +177,7 @@ class HttpTransport:
                     data=request.body or None,
                     timeout=self._timeout(request),
                     allow_redirects=False,
+                    trace_request_ctx=request.fence,
                     **options,
                 ) as response,
             ):
@@ -218,6 +220,7 @@ class HttpTransport:
                 connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, ttl_dns_cache=30),
                 read_bufsize=256 * 1024,
                 cookie_jar=aiohttp.DummyCookieJar(),
+                trace_configs=[last_check()],
             )
             # aiohttp would silently send a DELETE or PUT twice over a stale connection.
             self._session._retry_connection = False

@@ -3,7 +3,7 @@
 In: objects as the builders made them, and what the caches showed. Out: requests, and only those that change something.
 In the operator `reconcile/execute` is the only caller besides `events`; the admission server's certificates, `kubectl
 slurm` and the parts of local mode write through it too. Two hooks see every write: crash tests stop the program in
-them, leadership fences in `before`, audit counts in `after`.
+them, audit counts in `after`. Leadership is asked by `fence`, at every attempt and at the last moment.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.compare import Difference, differences
-from slurm_operator.kube.errors import Conflict, Invalid, NotFound
+from slurm_operator.kube.errors import BadAnswer, Conflict, Invalid, NotFound
 from slurm_operator.kube.objects import BUILT_IN, RawObject, Resource, by_kind, resource_of
 from slurm_operator.kube.requests import DeleteOptions
 from slurm_operator.kube.store import Key
@@ -27,6 +27,8 @@ from slurm_operator.kube.store import Key
 FIELD_MANAGER: Final = "slurm-operator"
 
 R = TypeVar("R")
+# (apiVersion, kind, (namespace, name))
+_Place: TypeAlias = tuple[str, str, Key]
 
 
 class Look(Enum):
@@ -65,11 +67,24 @@ class Applied:
     why: tuple[Difference, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    """How the server's answer to an apply differed from what we applied; true of this very object alone."""
+
+    uid: str
+    digest: bytes
+    differences: tuple[Difference, ...]
+
+
 async def _before(_: Write) -> None:
     return None
 
 
 async def _after(_: Write, __: BaseException | None) -> None:
+    return None
+
+
+def _open() -> None:
     return None
 
 
@@ -83,13 +98,16 @@ class Writer:
     dry_run: bool = False
     before: Callable[[Write], Awaitable[None]] = _before
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
+    fence: Callable[[], None] = _open
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _fenced: Client = field(init=False)
     _known: dict[tuple[str, str], Resource[Any]] = field(init=False)
-    # What the server writes in another form than we do, by object: (what we applied, how the answer differed).
-    _learnt: dict[tuple[str, str, Key], tuple[bytes, tuple[Difference, ...]]] = field(default_factory=dict)
+    # What the server writes in another form than we do, by object and subresource.
+    _learnt: dict[_Place, dict[str, _Learnt]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known = by_kind(tuple(self.resources))
+        self._fenced = self.client.fenced(self.fence)
 
     async def apply(
         self, desired: Mapping[str, Any], live: RawObject | Look | None = Look.FIRST, *, subresource: str = ""
@@ -110,6 +128,13 @@ class Writer:
         self._learn(desired, answer, subresource)
         return Applied(Effect.CREATED if live is None else Effect.CHANGED, answer, why)
 
+    async def find(self, resource: Resource[Any], name: str, namespace: str) -> RawObject | None:
+        """The object that has a name now, past every cache; with no more rights than a cache needs."""
+        listing = await self.client.list(resource.raw(), namespace, field_selector=f"metadata.name={name}")
+        if listing.unreadable:
+            raise BadAnswer(f"{resource.kind} {namespace}/{name} is there, but cannot be read")
+        return next((item for item in listing.items if item.metadata.name == name), None)
+
     def would_change(self, desired: Mapping[str, Any], live: RawObject | None, *, subresource: str = "") -> bool:
         """Whether an apply would send a request."""
         return live is None or bool(self._differences(desired, live, subresource))
@@ -125,7 +150,7 @@ class Writer:
         write = Write("create", resource, namespace, name, body=desired)
         return await self._do(
             write,
-            lambda: self.client.create(
+            lambda: self._fenced.create(
                 resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
             ),
         )
@@ -137,7 +162,7 @@ class Writer:
         write = Write("create", resource, namespace, name, body=desired)
         await self._do(
             write,
-            lambda: self.client.make(
+            lambda: self._fenced.make(
                 resource, desired, namespace, field_manager=self.field_manager, dry_run=self.dry_run
             ),
         )
@@ -174,7 +199,7 @@ class Writer:
         write = Write("delete", resource, namespace, name, body=options)
         self._learnt.pop((resource.api_version, resource.kind, (namespace, name)), None)
         try:
-            await self._do(write, lambda: self.client.delete(resource, name, namespace, **options))
+            await self._do(write, lambda: self._fenced.delete(resource, name, namespace, **options))
         except NotFound:
             return False
         return True
@@ -197,7 +222,7 @@ class Writer:
             return None
 
     async def _send_patch(self, write: Write) -> RawObject:
-        return await self.client.merge_patch(
+        return await self._fenced.merge_patch(
             write.resource,
             write.name,
             write.body,
@@ -208,7 +233,7 @@ class Writer:
         )
 
     async def _send_apply(self, write: Write) -> RawObject:
-        return await self.client.apply(
+        return await self._fenced.apply(
             write.resource,
             write.name,
             write.body,
@@ -224,15 +249,18 @@ class Writer:
         if live is None:
             return (Difference("", "missing"),)
         found = differences(desired, live.content(), self.field_manager, subresource)
-        learnt = self._learnt.get(_identity(desired, subresource))
-        return () if found and learnt == (_digest(desired), found) else found
+        learnt = self._learnt.get(_identity(desired), {}).get(subresource)
+        same = found and learnt is not None and learnt == _Learnt(live.metadata.uid, _digest(desired), found)
+        return () if same else found
 
     def _learn(self, desired: Mapping[str, Any], answer: RawObject, subresource: str) -> None:
+        place = _identity(desired)
         found = differences(desired, answer.content(), self.field_manager, subresource)
+        kept = {key: value for key, value in self._learnt.pop(place, {}).items() if key != subresource}
         if found and not self.dry_run:
-            self._learnt[_identity(desired, subresource)] = (_digest(desired), found)
-        else:
-            self._learnt.pop(_identity(desired, subresource), None)
+            kept[subresource] = _Learnt(answer.metadata.uid, _digest(desired), found)
+        if kept:
+            self._learnt[place] = kept
 
 
 def _place(desired: Mapping[str, Any]) -> Key:
@@ -240,8 +268,8 @@ def _place(desired: Mapping[str, Any]) -> Key:
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
 
 
-def _identity(desired: Mapping[str, Any], subresource: str) -> tuple[str, str, Key]:
-    return str(desired.get("apiVersion", "")), f"{desired.get('kind', '')}{subresource}", _place(desired)
+def _identity(desired: Mapping[str, Any]) -> _Place:
+    return str(desired.get("apiVersion", "")), str(desired.get("kind", "")), _place(desired)
 
 
 def _digest(desired: Mapping[str, Any]) -> bytes:

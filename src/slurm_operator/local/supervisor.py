@@ -140,7 +140,11 @@ class Supervisor:
 
     def _write(self, record: PartRecord) -> None:
         self.records[record.name] = record
-        write_whole(self.home.parts_file, msgspec.json.encode(list(self.records.values())))
+        try:
+            write_whole(self.home.parts_file, msgspec.json.encode(list(self.records.values())))
+        except OSError as error:
+            # A part that runs unrecorded is better than one that nobody starts again; the next change is tried anew.
+            log.warning("%s cannot be written: %s", self.home.parts_file, error.strerror)
 
     async def _trim_logs(self) -> None:
         while True:
@@ -151,9 +155,15 @@ class Supervisor:
 
 def trim(path: Path) -> None:
     """Move a log that has grown too long aside, without disturbing whoever appends to it."""
+    aside = path.with_suffix(".1.log")
     with suppress(FileNotFoundError):
         if path.stat().st_size > LOG_BYTES:
-            path.with_suffix(".1.log").write_bytes(path.read_bytes())
+            try:
+                aside.write_bytes(path.read_bytes())
+            except OSError as error:
+                # On a full disk what was said must go, or nothing can be said any more.
+                log.warning("%s is not kept: %s", aside, error.strerror)
+                aside.unlink(missing_ok=True)
             os.truncate(path, 0)
 
 

@@ -2,7 +2,8 @@
 
 Everything in `loop/` that waits, measures or dates something is given a `Clock`. The program passes
 `SystemClock`; tests and campaigns pass `VirtualClock`, where an hour passes in a microsecond and always in
-the same order. `within` is the time limit that works on any of them.
+the same order. `within` is the time limit that works on any of them; `check_deadline` asks for it right before a write,
+because no timer fires while a process is stopped or its machine suspended.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
+
+from slurm_operator.errors import Retryable
 
 T = TypeVar("T")
 
@@ -32,7 +36,7 @@ class Clock(Protocol):
     """Where time comes from."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences mean something."""
+        """Seconds that never run backwards and go on while the machine sleeps; only differences mean something."""
         ...
 
     def now(self) -> datetime:
@@ -50,11 +54,35 @@ class DeadlinePassedError(TimeoutError):
     """The work took longer than `within` allowed."""
 
 
+class DeadlinePassed(Retryable):
+    """What is about to be done was decided within a time limit that is over."""
+
+    reason = "DeadlinePassed"
+
+
+def _find_clock() -> int | None:
+    """CLOCK_BOOTTIME, where there is one: CLOCK_MONOTONIC stands still while a machine is suspended."""
+    wanted: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    try:
+        if wanted is not None:
+            time.clock_gettime(wanted)
+    except OSError:
+        return None
+    return wanted
+
+
+_BOOTTIME = _find_clock()
+
+
 class SystemClock:
-    """The machine's clock and the running event loop's timers."""
+    """The machine's clock and the running event loop's timers.
+
+    The timers stand still while the machine is suspended; `monotonic` does not, so it is what decides. A hypervisor
+    that stops a guest with all its clocks leaves nothing to notice it by; uids and resourceVersions guard then.
+    """
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -81,6 +109,8 @@ class VirtualClock:
 
     def __init__(self, start: float = 0.0, epoch: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._time = start
+        # Timers are kept in time awake, which is this much behind.
+        self._asleep = 0.0
         self._wall_at_zero = epoch - timedelta(seconds=start)
         self._timers: list[_VirtualTimer] = []
         self._order = itertools.count()
@@ -91,8 +121,14 @@ class VirtualClock:
     def now(self) -> datetime:
         return self._wall_at_zero + timedelta(seconds=self._time)
 
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: time passes, and every timer fires so much later."""
+        self._time += seconds
+        self._asleep += seconds
+
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        timer = _VirtualTimer(self._time + max(0.0, seconds), next(self._order), call)
+        due = self._time - self._asleep + max(0.0, seconds)
+        timer = _VirtualTimer(due, next(self._order), call)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -111,7 +147,7 @@ class VirtualClock:
         """When the next timer fires, or None when nobody waits."""
         while self._timers and self._timers[0].call is None:
             heapq.heappop(self._timers)
-        return self._timers[0].due if self._timers else None
+        return self._timers[0].due + self._asleep if self._timers else None
 
     def fire_next(self, until: float = float("inf")) -> bool:
         """Jump to the next timer and fire it, if it is due by `until`; say whether there was one."""
@@ -188,9 +224,27 @@ async def settle() -> None:
             return
 
 
+_DEADLINES: ContextVar[tuple[tuple[Clock, float], ...]] = ContextVar("deadlines", default=())
+
+
+def check_deadline() -> None:
+    """Raise DeadlinePassed when a time limit that the caller works within is over, whether its timer fired or not."""
+    for clock, due in _DEADLINES.get():
+        late = clock.monotonic() - due
+        if late > 0:
+            raise DeadlinePassed(f"the time limit passed {late:.0f} s ago: what was decided then is not done any more")
+
+
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; after `seconds` it is cancelled, waited for, and DeadlinePassedError raised."""
-    task = asyncio.ensure_future(work)
+    """The result of `work`; after `seconds` it is cancelled, waited for, and DeadlinePassedError raised.
+
+    Within the work `check_deadline` knows of the limit.
+    """
+    outer = _DEADLINES.set((*_DEADLINES.get(), (clock, clock.monotonic() + seconds)))
+    try:
+        task = asyncio.ensure_future(work)
+    finally:
+        _DEADLINES.reset(outer)
     expired = False
 
     def expire() -> None:

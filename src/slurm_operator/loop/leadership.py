@@ -1,14 +1,16 @@
 """Leadership by a Lease: at most one process may write at any instant.
 
-`run` starts an `Elector`; writers ask its `is_leader` before each write. The store is a small protocol over
-one Lease object with optimistic locking; `kube/` supplies the real one.
+`run` starts an `Elector`; both doors ask its `check` right before each write is sent. The store is a small protocol
+over one Lease object with optimistic locking; `kube/` supplies the real one.
 
 Why two processes never lead at once. A leader's right ends `renew_deadline` after it *sent* its last
 successful write. A candidate takes over only `lease_seconds` after it *received* the record that it then
 replaces, and only if that very version is still there. The candidate's wait begins after the leader's write
 began, and lasts longer (15 s against 10 s), so the leader's right has ended before. All of it is measured on
-local monotonic clocks; the times in the record are for people, and a wrong wall clock changes nothing. Time-outs
-after which a write may or may not have happened grant nothing: a right follows from a confirmed write alone.
+local clocks that go on while a process is stopped or its machine suspended; the times in the record are for people, and
+a wrong wall clock changes nothing. Timers tell of the end of a reign, but do not decide it: who wakes up too late is no
+leader although none has fired. Time-outs after which a write may or may not have happened grant nothing: a right
+follows from a confirmed write alone.
 
 What no Lease can prevent: somebody deletes the object by hand, and a process that never saw it creates it
 anew while the old leader (for up to one retry period) has not noticed.
@@ -120,7 +122,7 @@ class Elector:
         return self._clock.monotonic() < self._until
 
     def time_left(self) -> float:
-        """Seconds of leadership that are certain; a write should not be allowed to take longer."""
+        """Seconds of leadership that are certain."""
         return max(0.0, self._until - self._clock.monotonic())
 
     def check(self) -> None:

@@ -1,7 +1,7 @@
 """What may be done: every write that this program can make, as data.
 
-Made by the planners, carried out by `reconcile/execute.py`. Each action names exactly what it was decided on (uid,
-resourceVersion), so that it never hits a successor.
+Made by the planners, carried out by `reconcile/execute.py`. Each action carries the metadata that it was decided on
+(`seen`): its uid and resourceVersion keep it from a successor, its owners show by what right it is written to.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from slurm_operator.build.metadata import Object
 from slurm_operator.kube.objects import RawObject
+from slurm_operator.plan.ownership import Seen
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 
@@ -27,7 +28,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object that must not be there yet; one that is there counts as made."""
+    """Make an object that must not be there yet; one of ours that is there counts as made."""
 
     desired: Object = field(repr=False)
 
@@ -37,15 +38,27 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the very object that was seen."""
+    """Delete the very object that was judged, in the very version."""
 
     api_version: str
     kind: str
-    namespace: str
-    name: str
-    uid: str
+    seen: Seen = field(repr=False)
     why: str
-    resource_version: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace."""
+        return self.seen.namespace
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.seen.name
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return self.seen.uid
 
     def __str__(self) -> str:
         return f"delete {self.kind} {self.namespace}/{self.name}: {self.why}"
@@ -57,15 +70,31 @@ class PatchMetadata:
 
     api_version: str
     kind: str
-    namespace: str
-    name: str
-    uid: str
+    seen: Seen = field(repr=False)
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     finalizers: tuple[str, ...] | None = None
     owners: tuple[Mapping[str, object], ...] | None = None
-    # A list is replaced whole: only on the version that was read.
-    resource_version: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace."""
+        return self.seen.namespace
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.seen.name
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return self.seen.uid
+
+    @property
+    def resource_version(self) -> str:
+        """A list is replaced whole: only on the version that was read."""
+        return self.seen.resource_version if self.finalizers is not None or self.owners is not None else ""
 
     def __str__(self) -> str:
         return f"patch metadata of {self.kind} {self.namespace}/{self.name}"
@@ -77,26 +106,22 @@ class PatchSpec:
 
     api_version: str
     kind: str
-    namespace: str
-    name: str
-    uid: str
+    seen: Seen = field(repr=False)
     fields: Mapping[str, object]
 
     def __str__(self) -> str:
-        return f"patch {', '.join(self.fields)} of {self.kind} {self.namespace}/{self.name}"
+        return f"patch {', '.join(self.fields)} of {self.kind} {self.seen.namespace}/{self.seen.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class PatchPodConditions:
     """Set the conditions of ours on a pod; others stay."""
 
-    namespace: str
-    name: str
-    uid: str
+    seen: Seen = field(repr=False)
     conditions: tuple[Mapping[str, str], ...]
 
     def __str__(self) -> str:
-        return f"conditions of Pod {self.namespace}/{self.name}"
+        return f"conditions of Pod {self.seen.namespace}/{self.seen.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +215,11 @@ class DeletePartition:
 class Reconfigure:
     """Make slurmctld read the files again that it has: the only way to revert a partition before REST v0.0.45."""
 
-    why: str
+    # Whose drift it reverts.
+    partitions: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"reconfigure: {self.why}"
+        return f"reconfigure: {', '.join(self.partitions)}"
 
 
 @dataclass(frozen=True, slots=True)

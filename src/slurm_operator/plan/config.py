@@ -13,23 +13,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 
 import msgspec
 
+from slurm_operator.api.text import printable
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
+from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
 
 Files = Mapping[str, str]
 
+# A time may be negative: the node's clock went back meanwhile.
 _VERDICT = re.compile(
-    r"^verdict hash=(?P<hash>\w+) stage=(?P<stage>\w+) ms=(?P<ms>\d+) parse=(?P<parse>\d+) trial=(?P<trial>\d+)"
-    r' reconfigure=(?P<reconfigure>\d+)(?: at=(?P<at>\d+))? reason="(?P<reason>.*)"$'
+    r"verdict hash=(?P<hash>[0-9A-Za-z]{1,64}) stage=(?P<stage>[a-z]{1,16}) ms=(?P<ms>-?[0-9]+)"
+    r" parse=(?P<parse>-?[0-9]+) trial=(?P<trial>-?[0-9]+) reconfigure=(?P<reconfigure>-?[0-9]+)"
+    r'(?: at=(?P<at>-?[0-9]+))? reason="(?P<reason>.*)"'
 )
+# What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
+LONGEST_STAGE_MILLISECONDS = 2**31 - 1
+LATEST_SECONDS = 10**10
+LONGEST_REASON = 1500
+MOST_DIGITS = 18
 _SPLIT = re.compile(r"[\W_]+")
 # Words of Slurm's complaints that stand in every file, or are no words of a file at all.
 _COMMON = frozenset(
@@ -82,6 +91,7 @@ class ControllerPod:
     nudged: str = ""
     times: int = 1
     verdict: Verdict | None = None
+    seen: ObjectMeta = field(default_factory=ObjectMeta, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +175,20 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
     """The last verdict in a log: what is true now."""
     found = None
     for line in lines:
-        match = _VERDICT.match(line.strip())
+        match = _VERDICT.fullmatch(line.strip())
         if match:
-            reason = match["reason"].replace('\\"', '"').replace("\\\\", "\\")
-            ms, parse, trial, reconfigure = (int(match[name]) for name in ("ms", "parse", "trial", "reconfigure"))
-            at = int(match["at"] or 0)
+            reason = printable(match["reason"].replace('\\"', '"').replace("\\\\", "\\"), LONGEST_REASON)
+            stages = (match[name] for name in ("ms", "parse", "trial", "reconfigure"))
+            ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in stages)
+            at = _bounded(match["at"] or "0")
+            at = at if at <= LATEST_SECONDS else 0
             found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason, at)
     return found
+
+
+def _bounded(digits: str) -> int:
+    """A number that is at least 0; one that is too long is a large one, never an error."""
+    return max(0, int(digits[:MOST_DIGITS]))
 
 
 def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigPlan:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.text import printable, whole_number
 from slurm_operator.build import labels
 from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
 from slurm_operator.build.metadata import Object
@@ -25,6 +27,7 @@ MOST_BYTES = 4 * 1024 * 1024
 # Seconds in force after which a configuration is kept: of a burst of changes, the last one counts.
 KEPT_AFTER = 5.0
 LONGEST_CHANGE = 240
+LONGEST_TEXT = 1000
 OPERATOR = "slurm-operator"
 
 
@@ -58,19 +61,24 @@ def is_revision(item: RawObject) -> bool:
 
 def number_of(item: RawObject) -> int:
     """Its number, by its name: nothing is decoded for it."""
-    number = item.metadata.name.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
+    return whole_number(item.metadata.name.rpartition("-")[2]) or 0
 
 
 def read(content: Object) -> Revision:
     """A ControllerRevision as what it keeps."""
-    data = content.get("data") or {}
-    texts = {key: str(data.get(key) or "") for key in ("hash", "time", "change", "by")}
-    return Revision(int(content.get("revision") or 0), **texts, files=data.get("files") or {}, inputs=_inputs(data))
+    # Whoever may write a ControllerRevision may have made it: what is not of the right type is not there.
+    data, number = _object(content.get("data")), content.get("revision")
+    texts = {key: printable(str(data.get(key) or ""), LONGEST_TEXT) for key in ("hash", "time", "change", "by")}
+    files = {name: text for name, text in _object(data.get("files")).items() if isinstance(text, str)}
+    return Revision(number if isinstance(number, int) else 0, **texts, files=files, inputs=_inputs(data))
 
 
 def _inputs(data: Object) -> Inputs:
-    return {str(key): dict(fields or {}) for key, fields in (data.get("inputs") or {}).items()}
+    return {key: _object(fields) for key, fields in _object(data.get("inputs")).items()}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def is_kept(hash_: str, present: Iterable[RawObject]) -> bool:
@@ -80,14 +88,17 @@ def is_kept(hash_: str, present: Iterable[RawObject]) -> bool:
 
 
 def plan_history(
-    cr: Controller, in_force: InForce, present: Sequence[RawObject], managers: Mapping[str, str]
+    cr: Controller, in_force: InForce, present: Sequence[RawObject], managers: Mapping[str, str], highest: int = 0
 ) -> tuple[Action, ...]:
-    """Keep what is in force and take the oldest away; `managers` says by `Kind/name` who wrote a resource last."""
+    """Keep what is in force and take the oldest away; `managers` says by `Kind/name` who wrote a resource last.
+
+    `highest` is the highest number that has a name, also of revisions that are not the Controller's any more.
+    """
     if is_kept(in_force.hash, present):
         return ()
     newest = max(present, key=number_of, default=None)
     before = read(newest.content()) if newest is not None else None
-    number = number_of(newest) + 1 if newest is not None else 1
+    number = max(highest, number_of(newest) if newest is not None else 0) + 1
     changed = changes(before.inputs if before is not None else {}, in_force.inputs)
     said = {
         "time": in_force.since,
@@ -105,8 +116,7 @@ def _surplus(present: Iterable[RawObject], room: int) -> Iterator[Action]:
         room -= len(item.body)
         kept += 1
         if kept > MOST or room < 0:
-            meta = item.metadata
-            yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "the history of configurations is full")
+            yield Delete(*KEY, item.metadata, "the history of configurations is full")
 
 
 def changes(before: Inputs, now: Inputs) -> dict[str, tuple[str, ...]]:

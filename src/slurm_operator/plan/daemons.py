@@ -40,8 +40,12 @@ class Census:
 
 
 def seconds(time: str | None) -> float | None:
-    """A time of Kubernetes in seconds since 1970."""
-    return datetime.fromisoformat(time).timestamp() if time else None
+    """A time of Kubernetes in seconds since 1970; None where it is none."""
+    try:
+        return datetime.fromisoformat(time).timestamp() if time else None
+    except (ValueError, OverflowError, OSError):
+        # 23:59:60 is a time to others, and a status can be written by anybody who may.
+        return None
 
 
 def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:

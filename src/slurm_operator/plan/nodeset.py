@@ -8,20 +8,35 @@ leaves only when Slurm itself said, in this turn, that its node is drained and i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+
+import msgspec
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
-from slurm_operator.build import claims, labels, names, nodeset
+from slurm_operator.build import claims, labels, metadata, names, nodeset
+from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.kube.objects import Node, Pod, RawObject
-from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
-from slurm_operator.plan.actions import Action, Apply, Create, Delete, DeleteNode, PatchMetadata, PatchSpec, Plan, Tell
+from slurm_operator.plan import duplicates, placement, pod_conditions, records, registration, reservation, revisions
+from slurm_operator.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    DeleteNode,
+    PatchMetadata,
+    PatchPodConditions,
+    PatchSpec,
+    Plan,
+    Tell,
+)
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity, identity
+from slurm_operator.plan.ownership import controller_of, is_controlled_by
 from slurm_operator.plan.rollout import to_update
 from slurm_operator.plan.workers import (
     DELETION,
@@ -32,13 +47,12 @@ from slurm_operator.plan.workers import (
     UPDATE,
     SlurmWorld,
     Worker,
-    absence_in_doubt,
     in_deletion_order,
     jobs_by_node,
     workers,
 )
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Absent, Unknown
+from slurm_operator.slurm.model import LAST_SECOND, Absent, Unknown
 
 WAITING = 1.0
 IDLE = 5.0
@@ -55,6 +69,8 @@ class NodeSetWorld:
     slurm: SlurmWorld
     now: datetime
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    # Kubernetes nodes that are there but cannot be read.
+    unread_nodes: frozenset[str] = frozenset()
     live: Mapping[Identity, RawObject] = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
     revisions: tuple[RawObject, ...] = ()
@@ -63,6 +79,8 @@ class NodeSetWorld:
     propagated: frozenset[str] = frozenset()
     # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
     key: KeyState = UNCHANGED
+    # The other NodeSets of the cluster.
+    rivals: tuple[duplicates.Rival, ...] = ()
     # Judged once: a plan and its report ask for them, and a thousand take their time.
     _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)
 
@@ -70,7 +88,11 @@ class NodeSetWorld:
     def workers(self) -> list[Worker]:
         """The workers that there are."""
         if not self._workers:
-            self._workers.extend(workers(self.cr, self.pods, self.slurm, self.now))
+            found = workers(self.cr, self.pods, self.slurm, self.now)
+            taken = _taken(self, found)
+            self._workers.extend(
+                replace(each, rival=taken[each.name]) if each.name in taken else each for each in found
+            )
         return list(self._workers)
 
     @property
@@ -91,8 +113,13 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     """Everything that should be done now."""
     everyone = world.workers
     choice = choose(world, everyone)
-    going, staying, new = choice.going.values(), choice.staying, new_workers(world, everyone, choice)
+    new = new_workers(world, everyone, choice)
+    # Whose host name is another's, their node record is another's too: it is only looked at.
+    staying = tuple(worker for worker in choice.staying if not worker.rival)
+    going = [(worker, why) for worker, why in choice.going.values() if not worker.rival]
+    known = [worker for worker in everyone if not worker.rival]
     stages: list[tuple[Action, ...]] = [
+        tuple(_adoptions(world)),
         tuple(_finalizers(world, staying)),
         tuple(_left_by_others(world)),
         tuple(_objects(world)),
@@ -103,14 +130,29 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, going, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(_places(world, staying)),
-        tuple(pod_conditions.patches(everyone, world.now)),
+        tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world, everyone, choice)),
         tuple(_departures(world, choice)),
         tuple(_unregistered(world, choice)),
         tuple(_leftovers(world, everyone, new)),
     ]
+    stages = _without_contradictions(stages)
     return Plan(tuple(stage for stage in stages if stage), WAITING if _is_waiting(world, everyone, choice) else IDLE)
+
+
+def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
+    """A pod that is adopted now goes later; one that goes now gets no conditions, or it were another version."""
+    actions = [action for stage in stages for action in stage]
+    adopted = {each.uid for each in actions if isinstance(each, PatchMetadata) and each.owners is not None}
+    going = {each.uid for each in actions if isinstance(each, Delete)} - adopted
+
+    def stays(action: Action) -> bool:
+        if isinstance(action, Delete):
+            return action.uid not in adopted
+        return not isinstance(action, PatchPodConditions) or action.seen.uid not in going
+
+    return [tuple(action for action in stage if stays(action)) for stage in stages] if adopted or going else stages
 
 
 def _is_waiting(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> bool:
@@ -222,6 +264,14 @@ def _pinned_node(pod: Pod) -> str:
 # Objects, claims, pods
 
 
+def _adoptions(world: NodeSetWorld) -> Iterator[Action]:
+    """Workers that nobody controls get their owner, beside those that they have."""
+    for meta in (pod.metadata for pod in world.pods):
+        if not world.deleting and not meta.deletion_timestamp and controller_of(meta) is None:
+            others = tuple(msgspec.to_builtins(owner) for owner in meta.owner_references)
+            yield PatchMetadata("v1", "Pod", meta, owners=(*others, metadata.owner(world.cr)))
+
+
 def _finalizers(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
     cr, wanted = world.cr, set(world.cr.metadata.finalizers)
     if not world.deleting:
@@ -237,15 +287,7 @@ def _finalizers(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Acti
 
 
 def _patch_cr(cr: NodeSet, finalizers: tuple[str, ...]) -> PatchMetadata:
-    return PatchMetadata(
-        cr.api_version,
-        "NodeSet",
-        cr.namespace,
-        cr.name,
-        cr.metadata.uid,
-        finalizers=finalizers,
-        resource_version=cr.metadata.resource_version,
-    )
+    return PatchMetadata(cr.api_version, "NodeSet", cr.metadata, finalizers=finalizers)
 
 
 def _objects(world: NodeSetWorld) -> Iterator[Action]:
@@ -254,9 +296,17 @@ def _objects(world: NodeSetWorld) -> Iterator[Action]:
     yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
     yield revisions.applied(world.cr, world.revisions, revision_of(world))
     desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
-    desired += nodeset.shared_objects(world.controller, world.refs)
+    desired += _shared_objects(world)
     for value in desired:
         yield Apply(value, world.live.get(identity(value)))
+
+
+def _shared_objects(world: NodeSetWorld) -> list[Object]:
+    """What all workers of a cluster share; its owners stay as they are while one of them cannot be read."""
+    wanted = nodeset.shared_objects(world.controller, world.refs)
+    if not world.refs.members_unreadable(world.controller, "NodeSet"):
+        return wanted
+    return [value for value in wanted if identity(value) not in world.live]
 
 
 def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
@@ -266,14 +316,14 @@ def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
     spec = found.content().get("spec") or {} if found is not None and not world.deleting else {}
     if found is not None and "maxUnavailable" in spec:
         wanted = nodeset.workers_pdb(world.controller, ())["spec"]["minAvailable"]
-        yield PatchSpec(*key, found.metadata.uid, {"maxUnavailable": None, "minAvailable": wanted})
+        yield PatchSpec(*key[:2], found.metadata, {"maxUnavailable": None, "minAvailable": wanted})
 
 
 def _leftovers(world: NodeSetWorld, everyone: Iterable[Worker], new: Iterable[nodeset.Worker]) -> Iterator[Action]:
     """What nobody needs any more: node records, revisions, the configuration of an ssh that was turned off."""
     hostnames = {*(worker.hostname for worker in everyone), *(worker.hostname(world.cr) for worker in new)}
     pods = {pod.metadata.name for pod in world.pods}
-    yield from records.defunct(world.cr, world.slurm, pods, hostnames, world.nodes)
+    yield from records.defunct(world.cr, world.slurm, pods, hostnames, {*world.nodes, *world.unread_nodes})
     if world.deleting:
         return
     live = {revision_of(world), *(worker.revision for worker in everyone)}
@@ -285,12 +335,68 @@ def _leftovers(world: NodeSetWorld, everyone: Iterable[Worker], new: Iterable[no
 def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
     key = ("v1", "ConfigMap", world.cr.namespace, names.ssh_config(world.cr))
     found = world.live.get(key)
-    if found is not None and any(owner.uid == world.cr.metadata.uid for owner in found.metadata.owner_references):
-        yield Delete(*key, uid=found.metadata.uid, why="ssh is turned off")
+    if found is not None and is_controlled_by(world.cr.metadata.uid, found.metadata):
+        yield Delete(*key[:2], found.metadata, "ssh is turned off")
 
 
 def new_workers(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
-    """The workers to make now."""
+    """The workers to make now: none with a host name that another worker has."""
+    wanted = _missing(world, everyone, choice)
+    unmade = _unmade(world, everyone, wanted)
+    return [worker for worker in wanted if worker.name(world.cr) not in unmade]
+
+
+def same_hostnames(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[tuple[str, str]]:
+    """Every host name of a worker, made or not, that another has; and who that is."""
+    wanted = _missing(world, everyone, choice)
+    unmade = _unmade(world, everyone, wanted)
+    made = [(worker.hostname, worker.rival) for worker in everyone if worker.rival]
+    named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
+    return sorted({*made, *((named[name], rival) for name, rival in unmade.items())})
+
+
+def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
+    """By pod: who else has its host name."""
+    held = frozenset(worker.hostname for worker in found if worker.hostname)
+    others = duplicates.taken(world.cr, held, held, _rivals(world), world.slurm)
+    return {
+        **duplicates.twins(found),
+        **{each.name: others[each.hostname] for each in found if each.hostname in others},
+    }
+
+
+def _unmade(world: NodeSetWorld, everyone: list[Worker], wanted: list[nodeset.Worker]) -> dict[str, str]:
+    """By name of a pod that is not made: who has its host name; the first of several has it."""
+    first = {worker.hostname: f"pod {worker.name}" for worker in everyone}
+    held = frozenset(first)
+    hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
+    others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm) if wanted else {}
+    found: dict[str, str] = {}
+    for worker in wanted:
+        name, host = worker.name(world.cr), worker.hostname(world.cr)
+        holder = others.get(host) or first.setdefault(host, f"pod {name}")
+        if holder != f"pod {name}":
+            found[name] = holder
+    return found
+
+
+def _rivals(world: NodeSetWorld) -> list[duplicates.Rival]:
+    return [
+        replace(rival, wanted=_daemon_hosts(world, rival.cr)) if rival.cr.is_daemon else rival for rival in world.rivals
+    ]
+
+
+def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
+    """The host names that another NodeSet of DaemonSet mode wants workers of."""
+    try:
+        spec = nodeset.pod_template(cr, world.controller, world.refs)["spec"]
+    except BuildError:
+        return frozenset()
+    nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
+    return frozenset(_daemon(node).hostname(cr) for node in nodes)
+
+
+def _missing(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
     if world.deleting:
         return []
     if world.cr.is_daemon:
@@ -362,12 +468,13 @@ def _fits(world: NodeSetWorld, spec: Object, name: str) -> bool:
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
     # Slurm keeps a record's old features and memory when another slurmd registers under its name.
-    for worker in new:
-        hostname = worker.hostname(world.cr)
+    hostnames = [worker.hostname(world.cr) for worker in new]
+    on_nodes = jobs_by_node(world.slurm.jobs, frozenset(hostnames))
+    for hostname in hostnames:
         seen = world.slurm.view(hostname)
         if isinstance(seen, Absent | Unknown) or isinstance(world.slurm.jobs, Unknown):
             continue
-        held = any(policy.occupies(job, hostname) for job in world.slurm.jobs)
+        held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
         if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
             yield DeleteNode(hostname, "its pod is made anew")
 
@@ -381,7 +488,7 @@ def _over(world: NodeSetWorld, everyone: Iterable[Worker]) -> Iterator[Action]:
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return not absence_in_doubt(worker.hostname, world.slurm)
+        return not worker.absence_doubt
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -389,8 +496,7 @@ def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
 
 
 def _delete(worker: Worker, why: str) -> Delete:
-    meta = worker.pod.metadata
-    return Delete("v1", "Pod", meta.namespace, meta.name, meta.uid, why)
+    return Delete("v1", "Pod", worker.pod.metadata, why)
 
 
 # Marks on pods
@@ -403,8 +509,7 @@ def _metadata(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choice) -
         annotations = dict(_annotations(world, worker, choice))
         marks = dict(_labels(world, worker))
         if annotations or marks:
-            meta = worker.pod.metadata
-            yield PatchMetadata("v1", "Pod", meta.namespace, meta.name, meta.uid, marks, annotations)
+            yield PatchMetadata("v1", "Pod", worker.pod.metadata, marks, annotations)
 
 
 def _annotations(world: NodeSetWorld, worker: Worker, choice: Choice) -> Iterator[tuple[str, str | None]]:
@@ -435,7 +540,7 @@ def deadline_text(worker: Worker) -> str | None:
     """When the last job on a worker must be over."""
     if worker.deadline is None:
         return None
-    if isinstance(worker.deadline, int):
+    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
         return datetime.fromtimestamp(worker.deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return "9999-12-31T23:59:59Z"
 
@@ -460,16 +565,14 @@ def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
         wanted = registration.topology_of(world.nodes.get(worker.pod.spec.node_name))
         noted = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
         if wanted != noted and worker.node is not None and worker.is_ready:
-            meta = worker.pod.metadata
             note = {labels.TOPOLOGY: wanted or None}
-            yield PatchMetadata("v1", "Pod", meta.namespace, meta.name, meta.uid, annotations=note)
+            yield PatchMetadata("v1", "Pod", worker.pod.metadata, annotations=note)
 
 
 def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    on_nodes = jobs_by_node(world.slurm.jobs)
     for worker in choice.staying:
         since = worker.unregistered_since(world.now)
-        if since is None or absence_in_doubt(worker.hostname, world.slurm.about(worker.hostname, on_nodes)):
+        if since is None or worker.absence_doubt:
             continue
         grace = max(REGISTRATION_GRACE, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:
@@ -499,8 +602,9 @@ def _claim_owners(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choic
         wanted = claims.owners(world.cr, pod, scaled_in=leaves)
         for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):
             found = world.live.get(identity(claim))
-            if found is not None and not _same_owners(found, wanted):
-                yield _own(identity(claim), found, wanted)
+            # A claim that somebody controls is theirs, though a worker may use it.
+            if found is not None and controller_of(found.metadata) is None:
+                yield from _own(world.cr, worker, identity(claim), found, wanted)
 
 
 def claim_identity(cr: NodeSet, worker: Worker) -> str:
@@ -508,17 +612,16 @@ def claim_identity(cr: NodeSet, worker: Worker) -> str:
     return nodeset.Worker(worker.ordinal).identity(cr) if worker.ordinal is not None else worker.hostname
 
 
-def _same_owners(found: RawObject, wanted: Iterable[Object]) -> bool:
+def _own(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
+    """Make these the claim's owners, beside those that are not of ours."""
     present = found.metadata.owner_references
-    if any(owner.controller for owner in present):
-        # Somebody else's claim.
-        return True
-    return {owner.uid for owner in present} == {owner["uid"] for owner in wanted}
-
-
-def _own(key: Identity, found: RawObject, owners: Iterable[Object]) -> PatchMetadata:
-    meta = found.metadata
-    return PatchMetadata(*key, uid=meta.uid, owners=tuple(owners), resource_version=meta.resource_version)
+    names_of_ours = (("NodeSet", cr.name), ("Pod", worker.name))
+    ours = {each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in names_of_ours}
+    if ours == {owner["uid"] for owner in wanted}:
+        return
+    references = found.content()["metadata"].get("ownerReferences") or ()
+    others = [each for each in references if each.get("uid") not in ours]
+    yield PatchMetadata(*key[:2], found.metadata, owners=(*others, *wanted))
 
 
 def release(world: NodeSetWorld) -> PatchMetadata | None:
@@ -543,6 +646,18 @@ def still_named(world: NodeSetWorld) -> str | None:
         holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
         if holders:
             return f"jobs name the partition {name}: {', '.join(map(str, holders[:5]))}"
+    return _still_held(world)
+
+
+def _still_held(world: NodeSetWorld) -> str | None:
+    """Whether a job holds a node whose record names the NodeSet: it may have a pod that nobody here can see."""
+    if isinstance(world.slurm.nodes, Unknown) or isinstance(world.slurm.jobs, Unknown):
+        return "Slurm's word on its nodes is missing"
+    for node in world.slurm.nodes.items:
+        if registration.read_pod_info(node.comment).get("nodeSetUID") == world.cr.metadata.uid:
+            holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)
+            if holder is not None:
+                return f"job {holder} holds node {node.name}"
     return None
 
 

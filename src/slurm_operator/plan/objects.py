@@ -34,7 +34,7 @@ def plan_objects(
     names = {identity(value) for value in wanted}
     applies = tuple((Apply(value, live.get(identity(value))),) for value in wanted)
     leftovers = tuple(
-        Delete(*key, uid=item.metadata.uid, why="no longer wanted")
+        Delete(*key[:2], item.metadata, "no longer wanted")
         for key, item in sorted(owned.items())
         if key not in names and key not in keep and not item.metadata.deletion_timestamp
     )

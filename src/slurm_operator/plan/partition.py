@@ -50,6 +50,8 @@ class PartitionPlan:
     waits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     # By partition: what was changed by hand.
     drift: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)
+    # The partitions whose drift an action here reverts.
+    reverts: frozenset[str] = frozenset()
     # By partition: wanted options that a live change cannot set, and that Slurm ignores in the file.
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -83,6 +85,7 @@ class _Part:
     kept: Line | None = None
     waits: tuple[int, ...] | None = None
     drift: tuple[Difference, ...] = ()
+    reverts: bool = False
     unsettable: tuple[str, ...] = ()
 
 
@@ -159,15 +162,15 @@ def _joined(parts: Mapping[str, _Part]) -> PartitionPlan:
         kept_lines={name: part.kept for name, part in parts.items() if part.kept is not None},
         waits={name: part.waits for name, part in parts.items() if part.waits is not None},
         drift={name: part.drift for name, part in parts.items() if part.drift},
+        reverts=frozenset(name for name, part in parts.items() if part.reverts),
         unsettable={name: part.unsettable for name, part in parts.items() if part.unsettable},
     )
 
 
 def _once(actions: list[PartitionAction]) -> list[PartitionAction]:
     """One reconfigure is enough for all partitions."""
-    reloads = [each for each in actions if isinstance(each, Reconfigure)]
-    names = ", ".join(each.why for each in reloads)
-    return [each for each in actions if not isinstance(each, Reconfigure)] + ([Reconfigure(names)] if reloads else [])
+    names = tuple(name for each in actions if isinstance(each, Reconfigure) for name in each.partitions)
+    return [each for each in actions if not isinstance(each, Reconfigure)] + ([Reconfigure(names)] if names else [])
 
 
 def _order(action: PartitionAction) -> tuple[int, str]:
@@ -187,8 +190,8 @@ def _wanted(name: str, world: _World) -> _Part:
         changed |= {NODES} & found.keys()
     drift = tuple(each for key, each in found.items() if key not in changed)
     if not world.live_way:
-        revert = drift and before is not None and not changed and _reverts(name, world)
-        return _Part(Reconfigure(name) if revert else None, drift=drift if not changed else ())
+        revert = bool(drift) and before is not None and not changed and _reverts(name, world)
+        return _Part(Reconfigure((name,)) if revert else None, drift=drift if not changed else (), reverts=revert)
     due = frozenset(key for key in changed if key in found or is_unseen(line, key))
     held = (frozenset(unsettable(line)) | unreturnable(line)) & changed if before is not None else frozenset[str]()
     if due and not _is_known(line, world):
@@ -197,7 +200,7 @@ def _wanted(name: str, world: _World) -> _Part:
     mended = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
     fields = (due | mended) - held
     action = SetPartition(change(line, fields), _why(due, mended)) if fields else None
-    return _Part(action, drift=drift, unsettable=tuple(sorted(held)))
+    return _Part(action, drift=drift, reverts=bool(mended & fields), unsettable=tuple(sorted(held)))
 
 
 def _absent(line: Line, before: Line | None, world: _World) -> _Part:
@@ -210,8 +213,9 @@ def _absent(line: Line, before: Line | None, world: _World) -> _Part:
     if before is not None and not _reverts(line.name, world):
         return _Part(drift=gone)
     if by_file:
-        return _Part(Reconfigure(line.name), drift=gone)
-    return _Part(SetPartition(creation(line), "made by hand no longer" if gone else "new"), drift=gone)
+        return _Part(Reconfigure((line.name,)), drift=gone, reverts=bool(gone))
+    why = "deleted by hand" if gone else "new"
+    return _Part(SetPartition(creation(line), why), drift=gone, reverts=bool(gone))
 
 
 def _unwanted(name: str, world: _World) -> _Part:

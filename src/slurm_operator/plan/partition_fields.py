@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from slurm_operator.api.text import whole_number
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.conf_values import to_int
 from slurm_operator.slurm.model import UNLIMITED, Limit, Partition
@@ -132,7 +133,7 @@ def change(line: Line, options: Iterable[str]) -> PartitionChange:
             values["nodes"] = line.nodes
         elif key in _BY_KEY and (key in wanted or _TWINS.get(key) not in wanted):
             each = _BY_KEY[key]
-            made = each.change(_reset(each, wanted))
+            made = _change_of(each, _reset(each, wanted)) or {}
             flags |= made.pop("flags", {})
             values |= made
     if values.get("exclusive") == "NODE":
@@ -143,9 +144,12 @@ def change(line: Line, options: Iterable[str]) -> PartitionChange:
 
 def unsettable(line: Line) -> tuple[str, ...]:
     """The options of a line that no live change can set."""
-    mode = _wanted(line).get("PreemptMode")
-    odd = ["PreemptMode"] if mode is not None and mode not in _PREEMPT_MODES else []
-    return tuple(sorted([key for key in line.values if key in FILE_ONLY] + odd))
+    wanted = _wanted(line)
+    mode = wanted.get("PreemptMode")
+    odd = {"PreemptMode"} if mode is not None and mode not in _PREEMPT_MODES else set[str]()
+    # No call can name a value that is not one: the file comes first then, and the linter, which says so.
+    odd |= {key for key, value in wanted.items() if key in _BY_KEY and _change_of(_BY_KEY[key], value) is None}
+    return tuple(sorted({key for key in line.values if key in FILE_ONLY} | odd))
 
 
 def unreturnable(line: Line) -> frozenset[str]:
@@ -208,6 +212,16 @@ def _exclusive(values: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
+def _change_of(each: _Field, value: str) -> dict[str, Any] | None:
+    """The part of a call that sets one option; None where the call has no such value."""
+    made = each.change(value)
+    try:
+        msgspec.convert({"name": "p", **made}, PartitionChange)
+    except msgspec.ValidationError:
+        return None
+    return made
+
+
 def _reset(each: _Field, wanted: Mapping[str, str]) -> str:
     if each.key == "DefaultTime" and each.key not in wanted:
         # No call takes a default time away; jobs that name none then get the longest, which is this.
@@ -247,8 +261,9 @@ def _limit(value: Limit, none: str) -> str:
 def _minutes(text: str) -> int | None:
     """The minutes that Slurm reads: seconds are rounded up."""
     days, dash, rest = text.rpartition("-")
-    parts = [int(part) for part in rest.split(":") if part.isdigit()]
-    if len(parts) != rest.count(":") + 1 or (dash and not days.isdigit()):
+    whole_days = whole_number(days) if dash else 0
+    parts = [number for part in rest.split(":") if (number := whole_number(part)) is not None]
+    if len(parts) != rest.count(":") + 1 or len(parts) > 3 or whole_days is None:
         return None
     if dash:
         hours, minutes, seconds = [*parts, 0, 0][:3]
@@ -256,7 +271,7 @@ def _minutes(text: str) -> int | None:
         hours, minutes, seconds = parts
     else:
         hours, (minutes, seconds) = 0, [*parts, 0][:2]
-    return int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0)
+    return whole_days * 1440 + hours * 60 + minutes + (seconds > 0)
 
 
 def shown_time(minutes: int) -> str:
@@ -277,7 +292,7 @@ def _found_time(value: Limit, none: str) -> str:
 
 
 def _to_limit(value: str) -> Limit:
-    return UNLIMITED if value == UNLIMITED else int(value) if value.isdigit() else None
+    return UNLIMITED if value == UNLIMITED else whole_number(value)
 
 
 def _time_limit(value: str) -> Limit:
@@ -404,7 +419,8 @@ def _per_cpu(key: str, attribute: str, per_node: str) -> _Field:
         return _limit(getattr(live, attribute), "")
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {per_node: 0}
+        number = whole_number(value)
+        return {attribute: number} if number is not None else {} if value else {per_node: 0}
 
     return _Field(key, _memory, found, changed, "")
 
@@ -414,7 +430,8 @@ def _per_node(key: str, attribute: str) -> _Field:
         return _memory(_limit(getattr(live, attribute), "0"))
 
     def changed(value: str) -> dict[str, Any]:
-        return {attribute: int(value)} if value.isdigit() else {}
+        number = whole_number(value)
+        return {} if number is None else {attribute: number}
 
     return _Field(key, _memory, found, changed, "0")
 

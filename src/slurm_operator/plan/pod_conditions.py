@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from slurm_operator.plan.actions import Action, PatchPodConditions
-from slurm_operator.plan.workers import REGISTERED, Worker
+from slurm_operator.plan.workers import NO_LONGER_REGISTERED, REGISTERED, Worker
 from slurm_operator.slurm.model import Known, Node, Unknown
 
 PREFIX = "SlurmNodeState"
@@ -26,23 +26,35 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
     for worker in some:
         if worker.is_terminating or isinstance(worker.view, Unknown):
             continue
-        if not isinstance(worker.view, Known) and worker.ready_since is None:
+        if not isinstance(worker.view, Known) and worker.ready_since is None and not _was_registered(worker):
             # A worker that is still starting has nothing to say.
             continue
         wanted = tuple(_conditions(worker, now))
         if _content(wanted) != _content(_present(worker)):
-            meta = worker.pod.metadata
-            yield PatchPodConditions(meta.namespace, meta.name, meta.uid, wanted)
+            yield PatchPodConditions(worker.pod.metadata, wanted)
 
 
 def _conditions(worker: Worker, now: datetime) -> Iterator[Condition]:
     node = worker.node
-    registered = "Slurm has a record of its node" if node else "Slurm has no record of its node"
-    yield _condition(worker, REGISTERED, "True" if node else "False", registered, now)
+    yield _condition(worker, REGISTERED, "True" if node else "False", _registration(worker), now)
     if node is None:
         return
     for state in states(node):
         yield _condition(worker, f"{PREFIX}{_camel(state)}", "True", node.reason, now)
+
+
+def _registration(worker: Worker) -> str:
+    if worker.node is not None:
+        return "Slurm has a record of its node"
+    # What is lost in bulk is doubted, what never came is not.
+    return NO_LONGER_REGISTERED if _was_registered(worker) else "Slurm has no record of its node"
+
+
+def _was_registered(worker: Worker) -> bool:
+    return any(
+        each.type == REGISTERED and (each.status == "True" or each.message == NO_LONGER_REGISTERED)
+        for each in worker.pod.status.conditions
+    )
 
 
 def states(node: Node) -> list[str]:

@@ -6,10 +6,9 @@ records whose comment names this very NodeSet, whose slurmd is silent and which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.kube.objects import Node as KubeNode
 from slurm_operator.plan.actions import Action, DeleteNode
 from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.plan.workers import SlurmWorld
@@ -20,9 +19,12 @@ NODE_NOT_FOUND = "NodeNotFound"
 
 
 def defunct(
-    cr: NodeSet, slurm: SlurmWorld, pods: Collection[str], hostnames: Collection[str], nodes: Mapping[str, KubeNode]
+    cr: NodeSet, slurm: SlurmWorld, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
 ) -> Iterator[Action]:
-    """Every record to delete; `pods` and `hostnames` are of all pods, also of those that are going."""
+    """Every record to delete; `pods` and `hostnames` are of all pods, also of those that are going.
+
+    `nodes` are the names of the Kubernetes nodes that there are.
+    """
     if not isinstance(slurm.nodes, Answer) or isinstance(slurm.jobs, Unknown):
         return
     if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
@@ -57,13 +56,13 @@ def pod_info(cr: NodeSet, worker: Worker) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-def read_pod_info(comment: str) -> Mapping[str, Any]:
-    """What a comment says; empty when it is not of ours."""
+def read_pod_info(comment: str) -> Mapping[str, str]:
+    """What a comment says in texts; empty when it is not of ours. Anybody may have written it."""
     try:
         found = json.loads(comment)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
 def _comment(cr: NodeSet, worker: Worker, node: Node) -> dict[str, object]:

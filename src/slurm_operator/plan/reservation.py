@@ -24,6 +24,8 @@ RECURRING = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKEND", "WEEKDAY"})
 # Slurm adds this to a reservation of named nodes.
 IMPLIED = frozenset({"SPEC_NODES"})
 USER = "slurm"
+# Slurm counts a duration in 32 bits.
+LONGEST_MINUTES = 2**31 - 1
 
 
 def found(cr: NodeSet, slurm: SlurmWorld) -> Reservation | None:
@@ -56,7 +58,7 @@ def wanted(cr: NodeSet, some: Iterable[Worker], *, deleting: bool) -> Reservatio
         users=(USER,),
         flags=tuple(sorted(flags)),
         start_time=int(start.timestamp()),
-        duration=int(duration(window.duration) or 0) // 60,
+        duration=min(int(duration(window.duration) or 0) // 60, LONGEST_MINUTES),
     )
 
 

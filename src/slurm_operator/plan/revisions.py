@@ -8,7 +8,6 @@ wrote in other bytes, but that means the same, is the newest one too: its worker
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,19 +15,16 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, metadata, names, revision
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
+from slurm_operator.plan.ownership import is_controlled_by, is_orphan
 
-_HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
 KEY = ("apps/v1", "ControllerRevision")
 MOST_COLLISIONS = 100
 
 
 def belongs(cr: NodeSet, item: RawObject) -> bool:
     """Whether a ControllerRevision is of this NodeSet: owned by it, or an orphan of its name."""
-    controllers = [owner for owner in item.metadata.owner_references if owner.controller]
-    if controllers:
-        return controllers[0].uid == cr.metadata.uid
-    prefix, _, hash_ = item.metadata.name.rpartition("-")
-    return prefix == cr.name and item.metadata.labels.get(labels.REVISION) == hash_ and bool(_HASH.fullmatch(hash_))
+    meta = item.metadata
+    return is_controlled_by(cr.metadata.uid, meta) or is_orphan(cr.name, "ControllerRevision", meta)
 
 
 def collisions(cr: NodeSet, present: Iterable[RawObject]) -> int | None:
@@ -78,12 +74,13 @@ def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Apply:
 
 def history(cr: NodeSet, present: Iterable[RawObject], live: Collection[str]) -> Iterator[Action]:
     """Old revisions beyond the limit; `live` are the hashes that a worker, or the newest template, has."""
-    mine = [item for item in present if not item.metadata.deletion_timestamp]
+    # An orphan is adopted first.
+    ours = (item for item in present if is_controlled_by(cr.metadata.uid, item.metadata))
+    mine = [item for item in ours if not item.metadata.deletion_timestamp]
     old = [item for item in mine if item.metadata.name.rpartition("-")[2] not in live]
     by_age = sorted(old, key=_number)
     for item in by_age[: max(len(by_age) - cr.spec.revision_history_limit, 0)]:
-        meta = item.metadata
-        yield Delete(*KEY, meta.namespace, meta.name, meta.uid, "no worker runs it, and the history limit is reached")
+        yield Delete(*KEY, item.metadata, "no worker runs it, and the history limit is reached")
 
 
 def adoptions(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Iterator[Action]:
@@ -93,6 +90,4 @@ def adoptions(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Iterator
         owned = any(owner.controller for owner in meta.owner_references)
         if not owned and not meta.deletion_timestamp and meta.name != names.revision(cr, hash_):
             owner: Mapping[str, object] = metadata.owner(cr)
-            yield PatchMetadata(
-                *KEY, meta.namespace, meta.name, meta.uid, owners=(owner,), resource_version=meta.resource_version
-            )
+            yield PatchMetadata(*KEY, meta, owners=(owner,))

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import names
 from slurm_operator.plan.workers import UPDATE, Worker, in_deletion_order
 
@@ -48,7 +49,7 @@ def max_unavailable(cr: NodeSet, total: int) -> int:
     value = cr.spec.update_strategy.rolling_update.max_unavailable
     if isinstance(value, int):
         return max(value, 1)
-    percent = int(value.rstrip("%")) if value.rstrip("%").isdigit() else 0
+    percent = whole_number(value.rstrip("%")) or 0
     return max(-(-total * percent // 100), 1)
 
 

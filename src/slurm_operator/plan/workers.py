@@ -7,17 +7,19 @@ turn and its status.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import labels
 from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Answer, Job, Known, Limit, Node, NodeView, Reservation, Unknown, view
 from slurm_operator.slurm.requests import Feature
+from slurm_operator.slurm.vanished import DOUBT_SECONDS, is_plausible
 
 SCALE_IN = "scale-in"
 UPDATE = "update"
@@ -25,12 +27,15 @@ DELETION = "deletion"
 PLACEMENT = "placement"
 KEY = "key rotation"
 
-_COST = re.compile(r"^-?(0|[1-9][0-9]*)$")
+# An int32, as Kubernetes reads it: int() refuses thousands of digits.
+_COST = re.compile(r"-?(?:0|[1-9][0-9]{0,9})")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 # The pod condition that says whether Slurm has a record of the worker's node, and since when.
 REGISTERED = "SlurmNodeRegistered"
+# What that condition says of a node that Slurm had, and has no more.
+NO_LONGER_REGISTERED = "Slurm no longer has a record of its node"
 # How long a ready worker may be unknown to Slurm. A slurmctld that was killed may have forgotten a node that it had not
 # written down yet, although the slurmd lives and works: such a worker is given time.
 REGISTRATION_GRACE = 30.0
@@ -73,6 +78,10 @@ class Worker:
     view: NodeView
     may_go: policy.Yes | policy.No
     deadline: Limit
+    # Why a node that Slurm's list lacks may still be at work; empty when it is not, or when the list has it.
+    absence_doubt: str = ""
+    # Who else has its host name, and so its node record; empty when nobody has.
+    rival: str = ""
 
     @property
     def name(self) -> str:
@@ -129,6 +138,17 @@ class Worker:
                 return max(since, lost or now) if condition.status == "False" else now
         return since
 
+    def was_lost_within(self, seconds: float, now: datetime) -> bool:
+        """Whether Slurm had its node, and has not been without it for longer than that."""
+        if not isinstance(self.view, Absent):
+            return False
+        for condition in self.pod.status.conditions:
+            if condition.type == REGISTERED:
+                since = parse_time(condition.last_transition_time) or now
+                is_recent = condition.message == NO_LONGER_REGISTERED and (now - since).total_seconds() < seconds
+                return condition.status == "True" or is_recent
+        return False
+
     @property
     def is_cordoned_by_user(self) -> bool:
         """Whether somebody asked for its node to be drained."""
@@ -144,24 +164,26 @@ class Worker:
     def cost(self) -> int:
         """What its deletion costs, as a user put it."""
         written = self.pod.metadata.annotations.get(labels.POD_DELETION_COST, "")
-        return int(written) if _COST.match(written) and abs(int(written)) < 2**31 else 0
+        return int(written) if _COST.fullmatch(written) and abs(int(written)) < 2**31 else 0
 
 
 def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) -> list[Worker]:
     """The workers of a NodeSet, by name."""
     by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
-    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs) if not isinstance(slurm.jobs, Unknown) else {}
-    result = [_worker(cr, pod, slurm, by_name, ends) for pod in pods]
-    on_nodes = jobs_by_node(slurm.jobs)
-    judged = (replace(worker, may_go=_may_go(worker, slurm.about(worker.hostname, on_nodes), now)) for worker in result)
+    known = list(pods)
+    hostnames = {hostname_of(cr, pod) for pod in known}
+    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs, hostnames) if not isinstance(slurm.jobs, Unknown) else {}
+    result = [_worker(cr, pod, slurm, by_name, ends) for pod in known]
+    on_nodes, in_bulk = jobs_by_node(slurm.jobs, hostnames), lost_in_bulk(result, now)
+    judged = (_judged(worker, slurm.about(worker.hostname, on_nodes), in_bulk, now) for worker in result)
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
 
-def jobs_by_node(jobs: Iterable[Job] | Unknown) -> dict[str, list[Job]]:
-    """The jobs that name each node."""
+def jobs_by_node(jobs: Iterable[Job] | Unknown, names: Set[str]) -> dict[str, list[Job]]:
+    """The jobs that name each of these nodes."""
     result: dict[str, list[Job]] = {}
     for job in () if isinstance(jobs, Unknown) else jobs:
-        for name in job.nodes:
+        for name in job.nodes.within(names):
             result.setdefault(name, []).append(job)
     return result
 
@@ -172,20 +194,34 @@ def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node
     return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
 
 
+def _judged(worker: Worker, slurm: SlurmWorld, in_bulk: Set[str], now: datetime) -> Worker:
+    if isinstance(worker.view, Absent):
+        worker = replace(worker, absence_doubt=absence_in_doubt(worker.hostname, slurm, in_bulk))
+    return replace(worker, may_go=_may_go(worker, slurm, now))
+
+
 def _may_go(worker: Worker, slurm: SlurmWorld, now: datetime) -> policy.Yes | policy.No:
     if not isinstance(worker.view, Absent):
         return policy.may_remove(worker.view, slurm.jobs)
-    doubt = absence_in_doubt(worker.hostname, slurm)
-    if doubt:
-        return policy.No(doubt)
+    if worker.absence_doubt:
+        return policy.No(worker.absence_doubt)
     lost = worker.unregistered_since(now)
     if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE:
         return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may be about to be")
     return policy.Yes()
 
 
-def absence_in_doubt(hostname: str, slurm: SlurmWorld) -> str:
+def lost_in_bulk(some: Iterable[Worker], now: datetime) -> frozenset[str]:
+    """The nodes that Slurm had and has lost a moment ago, where these are too many to be believed at once."""
+    registered = [worker for worker in some if worker.node is not None or worker.was_lost_within(DOUBT_SECONDS, now)]
+    lost = [worker.hostname for worker in registered if worker.node is None]
+    return frozenset() if is_plausible(len(lost), len(registered)) else frozenset(lost)
+
+
+def absence_in_doubt(hostname: str, slurm: SlurmWorld, in_bulk: Set[str] = frozenset()) -> str:
     """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
+    if hostname in in_bulk:
+        return f"Slurm has lost node {hostname} and many others at once; that is believed after {DOUBT_SECONDS:g} s"
     if isinstance(slurm.jobs, Unknown):
         return f"Slurm's word on the jobs is missing: {slurm.jobs.why}"
     if slurm.absent is not None and hostname not in slurm.absent:
@@ -206,7 +242,7 @@ def hostname_of(cr: NodeSet, pod: Pod) -> str:
 def ordinal_of(cr: NodeSet, pod: Pod) -> int | None:
     """The number in a pod's name, in StatefulSet mode."""
     prefix, _, number = pod.metadata.name.rpartition("-")
-    return int(number) if prefix == cr.name and number.isascii() and number.isdigit() else None
+    return whole_number(number) if prefix == cr.name else None
 
 
 def in_deletion_order(some: Iterable[Worker], now: datetime) -> list[Worker]:
@@ -237,8 +273,9 @@ def _deadline_key(deadline: Limit) -> float:
 
 @lru_cache(maxsize=4096)
 def parse_time(text: str) -> datetime | None:
-    """A Kubernetes time, or None."""
+    """A Kubernetes time, or None; one without a zone is in UTC, or it could not be compared."""
     try:
-        return datetime.fromisoformat(text) if text else None
+        found = datetime.fromisoformat(text) if text else None
+        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
     except ValueError:
         return None

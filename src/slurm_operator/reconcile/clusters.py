@@ -22,13 +22,13 @@ from slurm_operator.loop.queue import Key
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
 from slurm_operator.reconcile.partition_notes import PartitionNotes
-from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
-from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable
+from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import NEW_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
+from slurm_operator.slurm.vanished import VanishedJobs
 
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
@@ -40,16 +40,25 @@ COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 _LOOK = "look"
 
 Address = Callable[[RestApi], str]
-Connect = Callable[[str, TokenSource, Clock], SlurmClient]
+Connect = Callable[["Target", TokenSource, Clock], SlurmClient]
 # Which nodes changed (None: any), and who noticed.
 Changed = Callable[[frozenset[str] | None, Hashable], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a cluster's slurmrestd is, and which Slurm must be behind it."""
+
+    address: str
+    # The ClusterName that every answer has to carry; empty where nobody has written down which it is.
+    cluster_name: str = ""
+
+
 def over_http(
-    address: str, token: TokenSource, clock: Clock, observe: Callable[[Observation], None] = lambda _: None
+    target: Target, token: TokenSource, clock: Clock, observe: Callable[[Observation], None] = lambda _: None
 ) -> SlurmClient:
     """A client that speaks HTTP, and tells of each call."""
-    return SlurmClient(address, token, observe=observe, monotonic=clock.monotonic)
+    return SlurmClient(target.address, token, cluster=target.cluster_name, observe=observe, monotonic=clock.monotonic)
 
 
 @dataclass(slots=True)
@@ -57,17 +66,17 @@ class Cluster:
     """One Slurm and what it last said."""
 
     client: SlurmClient
-    address: str
+    target: Target
     key: bytes
     monotonic: Callable[[], float]
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
     nodes: Answer[Node] | None = None
     listed: Answer[Job] | None = None
-    # Jobs that held nodes in the last answer, and how new that answer was.
-    running: frozenset[int] = frozenset()
+    # How new the last list of nodes was.
     newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
+    vanished: VanishedJobs = field(default_factory=VanishedJobs)
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # What became of the live changes of partitions, for the turns that report on them.
@@ -113,7 +122,7 @@ class Cluster:
             answer = await self.client.all_partitions()
             self.live_partitions = await self.client.offers(Feature.PARTITIONS)
         except SlurmError as error:
-            return Unknown(shown(error))
+            return unknown(error)
         before, self._listed_partitions = self._listed_partitions, answer.items
         if before is not None and before != answer.items:
             # No node: whoever reports on partitions alone.
@@ -142,7 +151,7 @@ class Cluster:
             answer = await self.client.nodes(since)
         except SlurmError as error:
             self.nodes = None
-            return Unknown(shown(error))
+            return unknown(error)
         if isinstance(answer, Unchanged):
             return self.nodes if self.nodes is not None else Unknown("an unchanged list, but of nothing known")
         before, self.newest = self.newest, answer.last_update
@@ -157,20 +166,14 @@ class Cluster:
             answer = await self.client.jobs(self.listed.last_update if self.listed is not None and not whole else None)
         except SlurmError as error:
             self.listed = None
-            return Unknown(shown(error))
-        if isinstance(answer, Unchanged):
-            return self.listed.items if self.listed is not None else Unknown("unchanged jobs, but of none known")
-        self.listed = None
-        if not answer.complete:
+            return unknown(error)
+        if isinstance(answer, Unchanged) and self.listed is None:
+            return Unknown("unchanged jobs, but of none known")
+        if isinstance(answer, Answer):
+            self.listed = answer if answer.complete else None
+        if self.listed is None:
             return Unknown("Slurm's list of jobs is incomplete")
-        # A job that ends stays in the list for minutes; one that vanishes at once makes the list doubtful, once.
-        listed = {job.job_id for job in answer.items}
-        vanished = self.running - listed
-        self.running = frozenset(job.job_id for job in answer.items if not policy.is_over(job) and job.nodes)
-        if vanished:
-            return Unknown(f"Slurm's list of jobs has lost job {min(vanished)}, which had not ended")
-        self.listed = answer
-        return answer.items
+        return await self.vanished.believed(self.listed.items, self.client.job, self.monotonic())
 
     async def _absent(self, doubtful: frozenset[str], nodes: Answer[Node] | Unknown) -> frozenset[str]:
         if isinstance(nodes, Unknown):
@@ -184,7 +187,7 @@ class Cluster:
         try:
             return await self.client.all_reservations()
         except SlurmError as error:
-            return Unknown(shown(error))
+            return unknown(error)
 
     async def _offers(self) -> frozenset[Feature]:
         try:
@@ -260,7 +263,15 @@ def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] 
         return None
     nodes = {node.name for node in set(before.nodes.items) ^ set(now.nodes.items)}
     jobs = set(before.jobs) ^ set(now.jobs)
-    return frozenset(nodes.union(*(job.nodes for job in jobs)))
+    known = {node.name for node in (*before.nodes.items, *now.nodes.items)}
+    return frozenset(nodes.union(*(job.nodes.within(known) for job in jobs)))
+
+
+def unknown(error: SlurmError) -> Unknown:
+    """What is known after an error: nothing, and why."""
+    if isinstance(error, SlurmWrongCluster):
+        return Unknown(shown(error), error.reason)
+    return Unknown(shown(error))
 
 
 def shown(error: SlurmError) -> str:
@@ -280,7 +291,11 @@ class Clusters:
     changed: Callable[[Key, frozenset[str] | None, Hashable], None] = lambda _, __, ___: None
     # The Controller whose partitions changed: by us, or behind our back.
     repartitioned: Callable[[Key], None] = lambda _: None
-    _clusters: dict[Key, Cluster] = field(default_factory=dict)
+    # Raises when this process may not write any more.
+    fence: Callable[[], None] = lambda: None
+    # By Controller: its uid, since a namesake is another cluster, and its Slurm.
+    _clusters: dict[Key, tuple[str, Cluster]] = field(default_factory=dict)
+    _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
         """The Slurm of a Controller, or why it cannot be asked."""
@@ -292,34 +307,51 @@ class Clusters:
         if not key:
             return Unknown(f"the JWT key of Controller {controller.name!r} is missing")
         oldest = min(serving, key=lambda each: (each.metadata.creation_timestamp or "", each.name))
-        return await self._client(Key(controller.namespace, controller.name), self.address(oldest), key)
+        target = Target(self.address(oldest), expected_name(controller))
+        return await self._client(controller, target, key)
 
-    async def _client(self, key: Key, address: str, jwt_key: bytes) -> Cluster:
-        known = self._clusters.get(key)
-        if known is not None and known.address == address:
+    async def _client(self, controller: Controller, target: Target, jwt_key: bytes) -> Cluster:
+        key, uid = Key(controller.namespace, controller.name), controller.metadata.uid
+        owner, known = self._clusters.get(key, ("", None))
+        if known is not None and known.target == target and owner == uid:
             known.key = jwt_key
             return known
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
-        client = self.connect(address, token, self.clock)
+        client = self.connect(target, token, self.clock)
+        client.fence = self.fence
         holder.append(
             Cluster(
                 client,
-                address,
+                target,
                 jwt_key,
                 self.clock.monotonic,
                 lambda names, who: self.changed(key, names, who),
                 lambda: self.repartitioned(key),
             )
         )
-        self._clusters[key] = holder[0]
+        self._clusters[key] = (uid, holder[0])
         # After the new one has its place: whoever comes meanwhile must not make a third.
         if known is not None:
             await known.client.close()
         return holder[0]
 
+    def forget(self, key: Key) -> None:
+        """A Controller has gone: close the way to its Slurm, and drop all that was remembered of it."""
+        _, known = self._clusters.pop(key, ("", None))
+        if known is not None:
+            closing = asyncio.ensure_future(known.client.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         """Give back all connections."""
-        for cluster in self._clusters.values():
+        for _, cluster in self._clusters.values():
             await cluster.client.close()
         self._clusters.clear()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+
+def expected_name(controller: Controller) -> str:
+    """The ClusterName of every answer. An external Slurm has the name that its own slurm.conf gives it."""
+    return "" if controller.spec.external and not controller.spec.cluster_name else controller.cluster_name

@@ -15,6 +15,7 @@ from typing import Any
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
@@ -52,7 +53,9 @@ from slurm_operator.status.conditions import DEGRADED, PROGRESSING, Statement, y
 log = logging.getLogger(__name__)
 
 SIDECAR = "reconfigure"
-TAIL = 40
+LOG_TAIL_LINES = 40
+# A verdict is a few hundred bytes; an image that prints more than this is not listened to.
+LOG_TAIL_BYTES = 256 * 1024
 # Seconds between looks: while the sidecar works; before slurmctld has started, or when it takes long; otherwise.
 TRYING = 0.15
 STARTING = 1.0
@@ -192,7 +195,7 @@ class Configurations:
         check = cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
         held = self._config_map(cr.namespace, names.config_candidate(cr))
         candidate = {name: text for name, text in held.items() if name != controller.NOTE} if held else None
-        pods = [pod for pod in self.observer.controller_pods(cr.namespace, cr.name) if _counts(pod)]
+        pods = [pod for pod in self.observer.controller_pods(cr) if _counts(pod)]
         world = ConfigWorld(
             before,
             candidate,
@@ -257,7 +260,7 @@ class Configurations:
 
     async def _word(self, namespace: str, pod: ControllerPod, heard: _Hearing) -> Verdict | None:
         try:
-            return last_verdict(await self.logs(namespace, pod.name, SIDECAR, TAIL))
+            return last_verdict(await self.logs(namespace, pod.name, SIDECAR, LOG_TAIL_LINES))
         except KubeError as error:
             # A container that has not started has no log.
             log.debug("log of %s/%s: %s", namespace, pod.name, error)
@@ -323,7 +326,8 @@ def _pod(pod: Pod) -> ControllerPod:
         pod.metadata.uid,
         annotations.get(labels.CONFIG_PROTOCOL) == controller.PROTOCOL,
         nudged,
-        int(times) if times.isdecimal() else 1,
+        1 if (nudges := whole_number(times)) is None else nudges,
+        seen=pod.metadata,
     )
 
 
@@ -347,7 +351,7 @@ def _settled(
     said = status.statements(plan, cr.status.config, checked=checked)
     return Settled(
         list(_objects(world, objects, plan)),
-        tuple(_nudge(cr, pod) for pod in plan.nudge),
+        tuple(_nudge(pod) for pod in plan.nudge),
         [*said, *_degraded(plan, said)],
         {"config": status.fields(plan, cr.status.config, now, found)},
     )
@@ -370,10 +374,10 @@ def _objects(world: World[Controller], objects: list[Object], plan: ConfigPlan) 
             yield value
 
 
-def _nudge(cr: Controller, pod: ControllerPod) -> Action:
+def _nudge(pod: ControllerPod) -> Action:
     """Any change of a pod makes its kubelet read the ConfigMaps again at once."""
     note = pod.nudged if pod.times == 1 else f"{pod.nudged}/{pod.times}"
-    return PatchMetadata("v1", "Pod", cr.namespace, pod.name, pod.uid, annotations={labels.CONFIG_CANDIDATE: note})
+    return PatchMetadata("v1", "Pod", pod.seen, annotations={labels.CONFIG_CANDIDATE: note})
 
 
 def _degraded(plan: ConfigPlan, said: list[Statement]) -> list[Statement]:
@@ -386,7 +390,13 @@ def _refused(plan: ConfigPlan, partitions: live_partitions.Settled) -> list[Stat
     """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
     if not partitions.refused or plan.stage in NOT_VALID:
         return []
-    message = "; ".join(f"partition {name}: {why}" for name, why in sorted(partitions.refused.items()))
+    names_by_why: dict[str, list[str]] = {}
+    for name, why in sorted(partitions.refused.items()):
+        names_by_why.setdefault(why, []).append(name)
+    message = "; ".join(
+        f"{'partition' if len(refused) == 1 else 'partitions'} {', '.join(refused)}: {why}"
+        for why, refused in names_by_why.items()
+    )
     return [yes(DEGRADED, "RefusedBySlurm", message)]
 
 
@@ -416,6 +426,7 @@ def reader(client: Any) -> Logs:
     """Reads logs through a client."""
 
     async def read(namespace: str, pod: str, container: str, lines: int) -> list[str]:
-        return [line async for line in client.logs(namespace, pod, container=container, tail=lines, seconds=10.0)]
+        limits = {"tail": lines, "limit_bytes": LOG_TAIL_BYTES}
+        return [line async for line in client.logs(namespace, pod, container=container, seconds=10.0, **limits)]
 
     return read

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.build import names
 from slurm_operator.build.config_revision import Inputs, inputs
 from slurm_operator.plan.actions import Action
 from slurm_operator.plan.config import ConfigPlan, Files, Stage
@@ -19,6 +20,7 @@ from slurm_operator.plan.config_history import (
     is_kept,
     is_revision,
     manager_of,
+    number_of,
     plan_history,
 )
 from slurm_operator.plan.daemons import seconds
@@ -37,7 +39,10 @@ def kept(world: World[Controller], plan: ConfigPlan, files: Files, observer: Obs
         return ()
     made_from = inputs(world.cr, world.refs)
     in_force = InForce(plan.hash, files, made_from, said.last_applied or now)
-    return plan_history(world.cr, in_force, present, dict(_managers(world, made_from, observer)))
+    named = observer.in_namespace("ControllerRevision", world.cr.namespace)
+    prefix = names.config_revision(world.cr, 0).removesuffix("0")
+    highest = max((number_of(item) for item in named if item.metadata.name.startswith(prefix)), default=0)
+    return plan_history(world.cr, in_force, present, dict(_managers(world, made_from, observer)), highest)
 
 
 def _managers(world: World[Controller], made_from: Inputs, observer: Observer) -> Iterator[tuple[str, str]]:

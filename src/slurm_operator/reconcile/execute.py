@@ -1,7 +1,8 @@
 """All writing: the only caller of the writer and of Slurm's write.
 
 In: a plan. Out: what was done. Stages run in order, actions of a stage side by side with a bound; a stage that fails is
-the last. Crash tests, dry runs and audit hook in below, at the two writers.
+the last. No object in Kubernetes is written to before `plan/ownership.py` has said that it is ours; `NameTaken` where
+it is not. Crash tests, dry runs and audit hook in below, at the two writers.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
+from slurm_operator.build.metadata import Object
 from slurm_operator.errors import OperatorError
 from slurm_operator.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from slurm_operator.kube.events import Recorder
-from slurm_operator.kube.objects import KubeObject, Resource
+from slurm_operator.kube.objects import KubeObject, RawObject, Resource
 from slurm_operator.kube.write import Effect, Look, Writer
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import (
@@ -39,6 +41,7 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNode,
 )
+from slurm_operator.plan.ownership import CLAIM, Claimant, Seen, demand, judge, judge_live
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
@@ -50,6 +53,8 @@ AT_ONCE = 64
 REFUSED = 5.0
 # So many actions of one kind and stage are written to the log one by one.
 LINES = 10
+# Stands for the version of an object that somebody else has changed since it was judged.
+OVERTAKEN = "overtaken"
 BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
 
 
@@ -76,6 +81,17 @@ class SlurmWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class _Work:
+    """What the actions of one plan have in common."""
+
+    claimant: Claimant
+    regarding: KubeObject
+    slurm: SlurmWriter | None
+    # By uid, what is deleted in the end: in which version it was judged.
+    going: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Executor:
     """Carries out plans."""
 
@@ -83,18 +99,30 @@ class Executor:
     recorder: Recorder
     pace: StatusPace
 
-    async def execute(self, plan: Plan, regarding: KubeObject, kind: str, slurm: SlurmWriter | None = None) -> None:
-        """Do everything in a plan, or raise what kept it from being done."""
+    async def execute(
+        self,
+        plan: Plan,
+        regarding: KubeObject,
+        kind: str,
+        slurm: SlurmWriter | None = None,
+        stand_ins: frozenset[str] = frozenset(),
+    ) -> None:
+        """Do everything in a plan, or raise what kept it from being done.
+
+        `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
+        """
         bound = asyncio.Semaphore(AT_ONCE)
+        going = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
+        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, going)
 
         async def one(action: Action) -> None:
             async with bound:
-                await self._do(action, regarding, kind, slurm)
+                await self._do(action, work)
 
         for stage in plan.stages:
             if len(stage) == 1:
                 _announce(stage)
-                await self._do(stage[0], regarding, kind, slurm)
+                await self._do(stage[0], work)
                 continue
             _announce(stage)
             results = await asyncio.gather(*(one(action) for action in stage), return_exceptions=True)
@@ -130,44 +158,77 @@ class Executor:
             await self.recorder.warning(live, OURS[kind], error.reason, f"its status cannot be written: {error}")
             self.pace.again(kind, key, REFUSED)
 
-    async def _do(self, action: Action, regarding: KubeObject, kind: str, slurm: SlurmWriter | None) -> None:
+    async def _do(self, action: Action, work: _Work) -> None:
+        claimant = work.claimant
         if isinstance(action, Apply):
-            applied = await self.writer.apply(action.desired, action.live)
-            if applied.effect is not Effect.UNCHANGED:
-                log.info("%s: %s %s", action, applied.effect.value, ", ".join(map(str, applied.why[:3])))
+            await self._apply(action, claimant)
             return
         log.debug("%s", action)
         match action:
             case Create():
-                await self._create(action)
+                await self._create(action, claimant)
             case Delete():
-                await self.writer.delete(
-                    BY_KIND[action.api_version, action.kind],
-                    action.name,
-                    action.namespace,
-                    uid=action.uid,
-                    resource_version=action.resource_version,
-                    propagation="Background",
-                )
+                await self._delete(action, work)
             case PatchMetadata():
-                await self._patch_metadata(action)
+                _demand(claimant, action.kind, action.seen)
+                await self._patch_metadata(action, work)
             case PatchSpec():
+                _demand(claimant, action.kind, action.seen)
                 await self._patch_spec(action)
             case PatchPodConditions():
+                _demand(claimant, "Pod", action.seen)
                 await self._patch_conditions(action)
             case Tell():
                 tell = self.recorder.warning if action.warning else self.recorder.normal
-                await tell(regarding, OURS[kind], action.reason, action.message)
+                await tell(work.regarding, OURS[claimant.kind], action.reason, action.message)
             case _:
-                await _slurm(action, slurm)
+                await _slurm(action, work.slurm)
 
-    async def _create(self, action: Create) -> None:
+    async def _apply(self, action: Apply, claimant: Claimant) -> None:
+        # An apply would take over what no cache shows yet, and there is no apply that only creates.
+        live = action.live if action.live is not None else await self._find(action.desired)
+        _demand_live(claimant, action.desired, live)
+        applied = await self.writer.apply(action.desired, live)
+        if applied.effect is not Effect.UNCHANGED:
+            log.info("%s: %s %s", action, applied.effect.value, ", ".join(map(str, applied.why[:3])))
+
+    async def _create(self, action: Create, claimant: Claimant) -> None:
         try:
             await self.writer.make(action.desired)
         except AlreadyExists:
             log.debug("%s was there already", action)
+            if action.desired["kind"] == CLAIM:
+                # As with a StatefulSet, a worker's claim is known by its name; whose it is, is not changed.
+                return
+            live = await self._find(action.desired)
+            if live is None:
+                raise
+            _demand_live(claimant, action.desired, live)
 
-    async def _patch_metadata(self, action: PatchMetadata) -> None:
+    async def _find(self, desired: Object) -> RawObject | None:
+        metadata = desired["metadata"]
+        resource = BY_KIND[str(desired["apiVersion"]), str(desired["kind"])]
+        return await self.writer.find(resource, str(metadata["name"]), str(metadata["namespace"]))
+
+    async def _delete(self, action: Delete, work: _Work) -> None:
+        _demand(work.claimant, action.kind, action.seen, deletes=True)
+        if work.going[action.uid] == OVERTAKEN:
+            log.info("%s: it has changed meanwhile and is judged again", action)
+            return
+        try:
+            await self.writer.delete(
+                BY_KIND[action.api_version, action.kind],
+                action.name,
+                action.namespace,
+                uid=action.uid,
+                resource_version=work.going[action.uid],
+                propagation="Background",
+            )
+        except Conflict:
+            # It has changed since it was judged. That change comes by the cache and starts the next reconcile at once.
+            log.info("%s: it has changed meanwhile and is judged again", action)
+
+    async def _patch_metadata(self, action: PatchMetadata, work: _Work) -> None:
         metadata: dict[str, Any] = {}
         if action.labels:
             metadata["labels"] = dict(action.labels)
@@ -177,23 +238,34 @@ class Executor:
             metadata["finalizers"] = list(action.finalizers)
         if action.owners is not None:
             metadata["ownerReferences"] = [dict(owner) for owner in action.owners]
+        judged = work.going.get(action.uid, "")
         try:
-            await self.writer.patch(
+            now = await self.writer.patch(
                 BY_KIND[action.api_version, action.kind],
                 action.name,
                 {"metadata": metadata},
                 action.namespace,
                 uid=action.uid,
-                resource_version=action.resource_version,
+                resource_version=action.resource_version or judged,
             )
         except NotFound:
             log.debug("%s: it has gone", action)
+            return
+        except Conflict:
+            if not judged:
+                raise
+            # It goes in no version but the one that was judged; the next reconcile sees what it has become.
+            work.going[action.uid] = OVERTAKEN
+            return
+        if judged:
+            # The version that was judged, and our own mark on it: nothing else has changed.
+            work.going[action.uid] = now.metadata.resource_version
 
     async def _patch_spec(self, action: PatchSpec) -> None:
         resource = BY_KIND[action.api_version, action.kind]
         try:
             patch = {"spec": dict(action.fields)}
-            await self.writer.patch(resource, action.name, patch, action.namespace, uid=action.uid)
+            await self.writer.patch(resource, action.seen.name, patch, action.seen.namespace, uid=action.seen.uid)
         except NotFound:
             log.debug("%s: it has gone", action)
 
@@ -201,7 +273,7 @@ class Executor:
         desired = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": action.name, "namespace": action.namespace, "uid": action.uid},
+            "metadata": {"name": action.seen.name, "namespace": action.seen.namespace, "uid": action.seen.uid},
             "status": {"conditions": [dict(each) for each in action.conditions]},
         }
         try:
@@ -209,6 +281,21 @@ class Executor:
             await self.writer.status(desired, None)
         except (NotFound, Conflict):
             log.debug("%s: it has gone", action)
+
+
+def claimant_of(regarding: KubeObject, kind: str, stand_ins: frozenset[str] = frozenset()) -> Claimant:
+    """The resource on whose behalf something is written."""
+    meta = regarding.metadata
+    return Claimant(kind, meta.namespace, meta.name, meta.uid, stand_ins)
+
+
+def _demand(claimant: Claimant, kind: str, seen: Seen, *, deletes: bool = False) -> None:
+    demand(claimant, kind, seen.name, judge(claimant, kind, seen), deletes=deletes)
+
+
+def _demand_live(claimant: Claimant, desired: Object, live: RawObject | None) -> None:
+    kind, name = str(desired["kind"]), str(desired["metadata"]["name"])
+    demand(claimant, kind, name, judge_live(claimant, kind, live))
 
 
 def _announce(stage: tuple[Action, ...]) -> None:

@@ -7,9 +7,10 @@ they are in force, partitions that still have jobs stay in it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import TypeVar
 
 from slurm_operator.api.partition import Partition as PartitionResource
 from slurm_operator.build.slurm_conf import SlurmConf
@@ -28,8 +29,14 @@ from slurm_operator.plan.partition import (
 from slurm_operator.plan.partition_fields import Line
 from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, shown
 from slurm_operator.reconcile.execute import Executor
-from slurm_operator.slurm.errors import SlurmError
+from slurm_operator.reconcile.partition_notes import Refusal
+from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmError, SlurmUnauthorized, SlurmUnreachable
 from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+
+# After one of these nobody knows what Slurm thinks of the change.
+NO_ANSWER = (SlurmUnreachable, SlurmUnauthorized, SlurmBadAnswer)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Settled:
     @property
     def is_waiting(self) -> bool:
         """Whether to look again soon: jobs are waited for, or a change is to be tried again."""
-        return bool((self.plan.waits and not self.unknown) or self.refused)
+        return bool(self.plan.waits or self.refused) and not self.unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +95,13 @@ async def settle(
     wanted = declared(question.conf.text, question.includes)
     in_force = declared(question.in_force or "", question.includes_in_force)
     if isinstance(cluster, Unknown):
-        plan = plan_partitions(wanted.lines, in_force.lines, cluster, cluster, False, question.policies)
-        return Settled(with_lines(question.conf.text, plan.kept_lines, in_force.sets), plan=plan, unknown=cluster.why)
+        return _unanswered(question, wanted, in_force, cluster)
     word = await _ask(question, cluster, wanted, in_force, ("Controller", regarding.metadata.uid))
-    lines = dict(wanted.lines) if not word.live_way else with_edits(question.conf, wanted, word.nodes)
     notes = cluster.partition_notes
+    if isinstance(word.partitions, Unknown):
+        refused = notes.still_refused(wanted.lines)
+        return _unanswered(question, wanted, in_force, word.partitions, refused, live_way=word.live_way)
+    lines = dict(wanted.lines) if not word.live_way else with_edits(question.conf, wanted, word.nodes)
     before = in_force.lines
     if word.live_way:
         before = known_to_slurm(wanted.lines, in_force.lines, notes.told, question.seen_lines)
@@ -104,19 +113,44 @@ async def settle(
         word.live_way,
         question.policies,
         sets_in_force=frozenset(in_force.sets),
-        given_up=notes.given_up({name: line.text for name, line in lines.items()}),
+        given_up=notes.given_up(_revertible(lines, question.policies)),
         on_the_way=question.on_the_way,
     )
     lasting = notes.lasting(plan.drift, clock.monotonic())
-    # A reconfigure keeps waiting jobs waiting: only for what does not pass by itself.
-    may_reload = lasting and not question.frozen
-    actions = tuple(each for each in plan.actions if may_reload or not isinstance(each, Reconfigure))
-    plan = replace(plan, actions=actions)
-    refused = await _execute(plan.actions, cluster, executor, regarding)
-    _note(plan, lines, refused, cluster, clock)
-    unknown = word.partitions.why if isinstance(word.partitions, Unknown) else ""
-    text = _text(question.conf.text, plan, refused, in_force)
-    return Settled(text, word.live_way, plan, refused, unknown)
+    plan = replace(plan, actions=tuple(_due(plan.actions, frozenset() if question.frozen else lasting)))
+    refusals = await _execute(plan.actions, wanted.lines, cluster, executor, regarding)
+    _note(plan, lines, refusals, cluster, clock)
+    refused = {name: each.why for name, each in refusals.items()}
+    return Settled(_text(question.conf.text, plan, refused, wanted, in_force), word.live_way, plan, refused)
+
+
+def _unanswered(
+    question: Question,
+    wanted: Declared,
+    in_force: Declared,
+    why: Unknown,
+    refused: Mapping[str, str] | None = None,
+    *,
+    live_way: bool = False,
+) -> Settled:
+    """Slurm could not be asked: nothing is changed live, and what is known of drift and refusals stays as it is."""
+    plan = plan_partitions(wanted.lines, in_force.lines, why, why, live_way, question.policies)
+    text = _text(question.conf.text, plan, refused or {}, wanted, in_force)
+    return Settled(text, live_way, plan, refused or {}, why.why)
+
+
+def _revertible(lines: Mapping[str, Line], policies: Mapping[str, str]) -> dict[str, str]:
+    """The lines of the partitions whose drift may be reverted."""
+    return {name: line.text for name, line in lines.items() if policies.get(name, REVERT) == REVERT}
+
+
+def _due(actions: Iterable[PartitionAction], lasting: frozenset[str]) -> Iterator[PartitionAction]:
+    """A reconfigure keeps waiting jobs waiting: only for drift that does not pass by itself, whatever others do."""
+    for action in actions:
+        if not isinstance(action, Reconfigure):
+            yield action
+        elif names := tuple(name for name in action.partitions if name in lasting):
+            yield Reconfigure(names)
 
 
 def known_to_slurm(
@@ -154,15 +188,26 @@ def line_hash(line: Line) -> str:
 async def _ask(question: Question, cluster: Cluster, wanted: Declared, in_force: Declared, who: Hashable) -> _Word:
     going = in_force.lines.keys() - wanted.lines.keys()
     is_edited = any(each.live_nodes or each.removed_nodes for each in question.conf.partitions)
-    partitions = await cluster.partitions(who, fresh=wanted.lines != in_force.lines, patience=PARTITION_SECONDS)
+    answer = await cluster.partitions(who, fresh=wanted.lines != in_force.lines, patience=PARTITION_SECONDS)
     live_way = cluster.live_partitions
+    partitions = complete(answer, "partitions")
     if isinstance(partitions, Unknown):
         return _Word(partitions, partitions, (), live_way)
     if not going and not is_edited:
         return _Word(partitions, (), (), live_way)
     world = await cluster.world(who=who, fresh=bool(going))
-    nodes = world.nodes.items if isinstance(world.nodes, Answer) else ()
-    return _Word(partitions, world.jobs, nodes, live_way)
+    nodes = complete(world.nodes, "nodes")
+    if isinstance(nodes, Unknown):
+        # A host that is not in the list would be taken out of the partitions that name it.
+        return _Word(nodes if is_edited and live_way else partitions, world.jobs, (), live_way)
+    return _Word(partitions, world.jobs, nodes.items, live_way)
+
+
+def complete(answer: Answer[T] | Unknown, what: str) -> Answer[T] | Unknown:
+    """A list in which a missing item means that Slurm has none; any other list is Unknown."""
+    if isinstance(answer, Unknown) or answer.complete:
+        return answer
+    return Unknown(f"Slurm's list of {what} is incomplete")
 
 
 def with_edits(conf: SlurmConf, wanted: Declared, nodes: Iterable[Node]) -> dict[str, Line]:
@@ -183,44 +228,52 @@ def _members(sets: Iterable[str], nodes: Iterable[Node]) -> dict[str, frozenset[
 
 
 async def _execute(
-    actions: Iterable[PartitionAction], cluster: Cluster, executor: Executor, regarding: RawObject
-) -> dict[str, str]:
+    actions: Iterable[PartitionAction],
+    wanted: Mapping[str, Line],
+    cluster: Cluster,
+    executor: Executor,
+    regarding: RawObject,
+) -> dict[str, Refusal]:
     """One after the other; what Slurm refuses of one partition does not keep the others waiting."""
-    refused: dict[str, str] = {}
+    refused: dict[str, Refusal] = {}
     for action in actions:
         try:
             await executor.execute(Plan(((action,),)), regarding, "Controller", cluster)
         except SlurmError as error:
-            refused[_name(action)] = shown(error)
+            what = "the reconfigure that would revert it failed: " if isinstance(action, Reconfigure) else ""
+            why, is_answer = f"{what}{shown(error)}", not isinstance(error, NO_ANSWER)
+            refused |= {name: Refusal(why, wanted.get(name), is_answer) for name in _names(action)}
     return refused
 
 
-def _name(action: PartitionAction) -> str:
-    if isinstance(action, SetPartition):
-        return action.change.name
-    return action.name if isinstance(action, DeletePartition) else ""
+def _names(action: PartitionAction) -> tuple[str, ...]:
+    """The partitions that an action is for."""
+    if isinstance(action, Reconfigure):
+        return action.partitions
+    return (action.change.name if isinstance(action, SetPartition) else action.name,)
 
 
 def _note(
-    plan: PartitionPlan, lines: Mapping[str, Line], refused: Mapping[str, str], cluster: Cluster, clock: Clock
+    plan: PartitionPlan, lines: Mapping[str, Line], refused: Mapping[str, Refusal], cluster: Cluster, clock: Clock
 ) -> None:
-    notes = cluster.partition_notes
-    notes.refused, notes.waits, notes.unsettable = dict(refused), dict(plan.waits), dict(plan.unsettable)
-    acted = {_name(action) for action in plan.actions}
-    now = clock.monotonic()
+    notes, now = cluster.partition_notes, clock.monotonic()
+    notes.refused, notes.unsettable = dict(refused), dict(plan.unsettable)
+    live = {each.change.name for each in plan.actions if isinstance(each, SetPartition)} - refused.keys()
     notes.told = {name: line for name, line in notes.told.items() if name in lines}
-    notes.told |= {name: lines[name] for name in acted if name in lines and name not in refused}
-    for name in plan.drift:
-        if name in acted or "" in acted:
-            notes.reverted(name, lines[name].text, now)
+    notes.told |= {name: lines[name] for name in live if name in lines}
+    # Accepted is enough: whoever insists may change it again before it is read back.
+    accepted = {name for each in plan.actions for name in _names(each)} - refused.keys()
+    for name in plan.reverts & accepted:
+        notes.reverted(name, lines[name].text, now)
     notes.without_drift((name for name in lines if name not in plan.drift), now)
 
 
-def _text(text: str, plan: PartitionPlan, refused: Mapping[str, str], in_force: Declared) -> str:
+def _text(text: str, plan: PartitionPlan, refused: Mapping[str, str], wanted: Declared, in_force: Declared) -> str:
     """The file follows Slurm: without what it refused to make, and without what it has just deleted."""
     deleted = {each.name for each in plan.actions if isinstance(each, DeletePartition)} - refused.keys()
     kept: dict[str, Line | None] = {name: line for name, line in plan.kept_lines.items() if name not in deleted}
-    for action in plan.actions:
-        if isinstance(action, SetPartition) and action.change.name in refused:
-            kept.setdefault(action.change.name, in_force.lines.get(action.change.name))
+    for name in refused.keys() & wanted.lines.keys():
+        # A refused revert asks for what the file has already.
+        if wanted.lines[name] != in_force.lines.get(name):
+            kept.setdefault(name, in_force.lines.get(name))
     return with_lines(text, kept, in_force.sets)

@@ -7,7 +7,6 @@ Kubernetes, by `cli/webhook.py`. A status is read when somebody scrapes; nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from slurm_operator.api.kinds import KINDS
 from slurm_operator.kube.client import Call
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.metrics import CONDITION, CONDITION_CHANGED, WORKERS, Metrics, Sample
+from slurm_operator.plan.workers import parse_time
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.slurm.client import Observation
 
@@ -118,8 +118,9 @@ def conditions(items: Items) -> Iterator[Sample]:
 def condition_times(items: Items) -> Iterator[Sample]:
     """When they changed."""
     for place, each in _conditions(items):
-        if each.last_transition_time:
-            yield (*place, each.type), datetime.fromisoformat(each.last_transition_time).timestamp()
+        changed = parse_time(each.last_transition_time)
+        if changed is not None:
+            yield (*place, each.type), changed.timestamp()
 
 
 def _conditions(items: Items) -> Iterator[tuple[tuple[str, str, str], _Condition]]:

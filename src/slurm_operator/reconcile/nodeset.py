@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from slurm_operator.admission import rules
@@ -13,9 +13,9 @@ from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import claims, labels, metadata, names
-from slurm_operator.build.errors import BuildError
-from slurm_operator.build.refs import Refs
+from slurm_operator.build import claims, labels, names
+from slurm_operator.build.errors import BuildError, UnreadableReference
+from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.errors import OperatorError
 from slurm_operator.kube.objects import Pod, RawObject
 from slurm_operator.loop.clock import Clock
@@ -23,8 +23,10 @@ from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
+from slurm_operator.plan.duplicates import Rival
 from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
 from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, parse_time
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
@@ -73,14 +75,18 @@ class NodeSets:
     async def _turn(self, cr: NodeSet, raw: RawObject) -> Result:
         refs = self.observer.refs(cr.namespace)
         controller = refs.controllers.get(cr.spec.controller_ref.name)
+        unread = self._unread(cr, refs)
+        if unread:
+            await self._say(raw, cr, workload.blocked(UnreadableReference.reason, unread), {})
+            return Result(MISSING)
         if controller is None:
             return await self._without_controller(cr, raw)
-        found = errors(rules.check(cr, None, refs)) if not raw.metadata.deletion_timestamp else []
+        found = errors(rules.check(cr, None, refs, standing=True)) if not raw.metadata.deletion_timestamp else []
         if found:
             await self._say(raw, cr, workload.refused(found), {})
             return Result()
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
-        pods = self._pods(cr, controller)
+        pods = self._pods(cr)
         asking = asyncio.ensure_future(self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
         try:
             while not await self._is_heard_soon(asking):
@@ -107,9 +113,11 @@ class NodeSets:
         decoded = self.observer.resource("NodeSet", known.namespace, known.name)
         cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
         controller = refs.controllers.get(known.spec.controller_ref.name)
-        if raw is None or not isinstance(cr, NodeSet) or controller is None or errors(rules.check(cr, None, refs)):
+        if raw is None or not isinstance(cr, NodeSet) or controller is None or self._unread(cr, refs):
             return False
-        world = self._world(cr, raw, controller, refs, self._pods(cr, controller), SlurmWorld(SLOW, SLOW, SLOW))
+        if errors(rules.check(cr, None, refs, standing=True)):
+            return False
+        world = self._world(cr, raw, controller, refs, self._pods(cr), SlurmWorld(SLOW, SLOW, SLOW))
         try:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):
@@ -149,6 +157,9 @@ class NodeSets:
         except BuildError as error:
             await self._say(raw, world.cr, workload.refused([error.problem]), {})
             return Result(MISSING)
+        except NameTaken as error:
+            await self._say(raw, world.cr, workload.blocked(error.reason, str(error)), {})
+            return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
             await self._say(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
@@ -162,7 +173,7 @@ class NodeSets:
             slurm = await self._word(cluster, world.cr, world.pods, world.deleting, fresh=True)
             world = replace(world, slurm=slurm)
             plan = plan_nodeset(world)
-        return world, _with_adoption(plan, world)
+        return world, plan
 
     async def _shown(self, plan: Plan) -> None:
         """Until the caches show the workers just made: the next turn would make them again."""
@@ -183,30 +194,31 @@ class NodeSets:
         fields = status.fields(world, everyone, newest)
         await self._say(raw, world.cr, status.statements(world, everyone, choice), fields)
 
+    def _unread(self, cr: NodeSet, refs: Refs) -> str:
+        """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""
+        name = cr.spec.controller_ref.name
+        if name not in refs.controllers and ("Controller", name) in refs.unreadable:
+            return str(UnreadableReference(CONTROLLER_REF, "Controller", name))
+        pods = [pod for pod in self.observer.unreadable_pods(cr.namespace) if pod.startswith(f"{cr.name}-")]
+        return str(UnreadableReference((), "Pod", pods[0])) if pods else ""
+
     async def _without_controller(self, cr: NodeSet, raw: RawObject) -> Result:
         ours = {labels.DRAIN_FINALIZER, labels.RESERVATION_FINALIZER}
         if raw.metadata.deletion_timestamp and ours & set(cr.metadata.finalizers):
-            # No Controller, no Slurm to ask: the cluster has gone for good.
+            # No Controller, read or unread, and so no Slurm to ask: the cluster has gone for good.
             left = tuple(each for each in cr.metadata.finalizers if each not in ours)
-            meta = cr.metadata
-            patch = PatchMetadata(
-                API_VERSION,
-                "NodeSet",
-                cr.namespace,
-                cr.name,
-                meta.uid,
-                finalizers=left,
-                resource_version=meta.resource_version,
-            )
+            patch = PatchMetadata(API_VERSION, "NodeSet", cr.metadata, finalizers=left)
             await self.executor.execute(Plan(((patch,),)), raw, "NodeSet")
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
         return Result(MISSING)
 
-    def _pods(self, cr: NodeSet, controller: Controller) -> tuple[Pod, ...]:
-        found = self.observer.worker_pods(cr.namespace, controller.name)
-        return tuple(pod for pod in found if _is_ours(cr, pod))
+    def _pods(self, cr: NodeSet) -> tuple[Pod, ...]:
+        """The pods that the NodeSet controls, and those that it may adopt; one that goes adopts nobody."""
+        own = self.observer.controlled_pods(cr.metadata.uid)
+        orphans = self.observer.orphaned_pods(cr.namespace) if not cr.metadata.deletion_timestamp else ()
+        return (*own, *(pod for pod in orphans if is_orphan(cr.name, "Pod", pod.metadata)))
 
     def _world(
         self,
@@ -227,6 +239,7 @@ class NodeSets:
             slurm=slurm,
             now=self.clock.now(),
             nodes={node.metadata.name: node for node in nodes},
+            unread_nodes=self.observer.unreadable_nodes(),
             live=self.observer.live(_wanted(cr, controller, pods)),
             claims=frozenset(item.metadata.name for item in there),
             revisions=tuple(
@@ -237,7 +250,14 @@ class NodeSets:
             propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
             key=self._key(controller, refs),
+            rivals=tuple(self._rivals(cr, controller, refs)),
         )
+
+    def _rivals(self, cr: NodeSet, controller: Controller, refs: Refs) -> Iterator[Rival]:
+        for other in refs.nodesets_of(controller):
+            if other.metadata.uid != cr.metadata.uid:
+                pods = self.observer.controlled_pods(other.metadata.uid)
+                yield Rival(other, frozenset(hostname_of(other, pod) for pod in pods) - {""})
 
     def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
@@ -283,30 +303,6 @@ def _may_go_soon(pod: Pod, now: float) -> bool:
     long_ready = any(time is not None and now - time.timestamp() >= REGISTRATION_GRACE for time in times)
     registered = any(each.type == REGISTERED and each.status == "True" for each in pod.status.conditions)
     return long_ready and not registered
-
-
-def _is_ours(cr: NodeSet, pod: Pod) -> bool:
-    controllers = [owner for owner in pod.metadata.owner_references if owner.controller]
-    if controllers:
-        return controllers[0].uid == cr.metadata.uid
-    return pod.metadata.labels.get(labels.INSTANCE) == cr.name and pod.metadata.name.startswith(f"{cr.name}-")
-
-
-def _with_adoption(plan: Plan, world: NodeSetWorld) -> Plan:
-    orphans = tuple(
-        PatchMetadata(
-            "v1",
-            "Pod",
-            pod.metadata.namespace,
-            pod.metadata.name,
-            pod.metadata.uid,
-            owners=(metadata.owner(world.cr),),
-            resource_version=pod.metadata.resource_version,
-        )
-        for pod in world.pods
-        if not any(owner.controller for owner in pod.metadata.owner_references) and not pod.metadata.deletion_timestamp
-    )
-    return Plan((orphans, *plan.stages), plan.requeue_after) if orphans and not world.deleting else plan
 
 
 def _wanted(cr: NodeSet, controller: Controller, pods: Iterable[Pod]) -> Iterable[Identity]:

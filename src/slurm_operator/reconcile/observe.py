@@ -6,6 +6,7 @@ reconcile. Decoding is remembered by resourceVersion, since most of a namespace 
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64decode
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,16 +25,22 @@ from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.objects import Node, Pod, RawObject
 from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.ownership import is_controlled_by
 
 BY_OWNER = "owner"
 BY_NAMESPACE = "namespace"
+OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
+# Under which value of that index stands what nobody controls; no uid has a space.
+ORPHANS = "nobody in "
 
 R = TypeVar("R", bound=Resource)
 
 
 def owners(item: Any) -> Iterable[str]:
-    """Index function: the uids of an object's owners."""
-    return [reference.uid for reference in item.metadata.owner_references]
+    """Index function: the uids of an object's owners; what nobody controls is found by its namespace."""
+    references = item.metadata.owner_references
+    uids = [reference.uid for reference in references]
+    return uids if any(reference.controller for reference in references) else [*uids, ORPHANS + item.metadata.namespace]
 
 
 def namespaces(item: Any) -> Iterable[str]:
@@ -117,8 +124,26 @@ class Observer:
             kubernetes_nodes=len(self.nodes) if self.nodes is not None else 0,
             serves_service_monitors=self._serves("ServiceMonitor"),
             governing_services=dict(self._governing(namespace)),
+            unreadable=dict(self._unreadable(namespace)),
             allowed_pod_features=self.allowed_pod_features,
         )
+
+    def _unreadable(self, namespace: str) -> Iterator[tuple[tuple[str, str], str]]:
+        """Our resources that are there but cannot be read, and the Controller that each names as far as one can see."""
+        for kind in OURS_READ:
+            for item in self.in_namespace(kind, namespace):
+                if self._decode(item).readable is None:
+                    yield (kind, item.metadata.name), controller_name(item)
+            for cache in self.raw.get(kind, ()):
+                yield from (((kind, name), "") for place, name in cache.unreadable if place == namespace)
+
+    def unreadable_nodes(self) -> frozenset[str]:
+        """The names of Kubernetes nodes that are there but cannot be read."""
+        return frozenset(name for _, name in self.nodes.unreadable) if self.nodes is not None else frozenset()
+
+    def unreadable_pods(self, namespace: str) -> list[str]:
+        """The names of pods that are there but cannot be read."""
+        return sorted(name for cache in self.pods for place, name in cache.unreadable if place == namespace)
 
     def refusal(self, kind: str, namespace: str) -> str:
         """Why objects of a kind cannot be read; empty when they can, or nobody serves them."""
@@ -139,7 +164,7 @@ class Observer:
         return self._remembered(item, lambda data: data)
 
     def _bytes(self, item: RawObject) -> Mapping[str, bytes]:
-        return self._remembered(item, lambda data: {key: b64decode(value) for key, value in data.items()})
+        return self._remembered(item, _decoded_values)
 
     def _modes(self, item: RawObject) -> tuple[str, ...]:
         return tuple(self._remembered(item, lambda spec: spec, "spec").get("accessModes") or ())
@@ -157,21 +182,53 @@ class Observer:
         self._data.pop(uid, None)
 
     def worker_pods(self, namespace: str, controller: str) -> list[Pod]:
-        """The worker pods of a cluster."""
-        service = names.workers_service(controller)
-        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
-        return [pod for pod in pods if pod.spec.subdomain == service]
+        """The worker pods of a cluster: those that its NodeSets control, and those that a NodeSet has left behind."""
+        found = {
+            pod.metadata.uid: pod
+            for uid in self._nodesets_of(namespace, controller)
+            for pod in self.controlled_pods(uid)
+        }
+        wanted = {labels.NAME: labels.WORKER.daemon, labels.CLUSTER: controller}.items()
+        for pod in self.orphaned_pods(namespace):
+            if wanted <= pod.metadata.labels.items():
+                found[pod.metadata.uid] = pod
+        return list(found.values())
+
+    def _nodesets_of(self, namespace: str, controller: str) -> Iterator[str]:
+        """The uids of a cluster's NodeSets, also of those that cannot be read but for that."""
+        for item in self.in_namespace("NodeSet", namespace):
+            if controller_name(item) == controller:
+                yield item.metadata.uid
+
+    def controlled_pods(self, uid: str) -> list[Pod]:
+        """The pods that a resource, or a workload, controls."""
+        return [
+            pod for cache in self.pods for pod in cache.by_index(BY_OWNER, uid) if is_controlled_by(uid, pod.metadata)
+        ]
+
+    def orphaned_pods(self, namespace: str) -> list[Pod]:
+        """The pods that nobody controls."""
+        return [pod for cache in self.pods for pod in cache.by_index(BY_OWNER, ORPHANS + namespace)]
 
     def pods_of(self, namespace: str, component: labels.Component, instances: Container[str]) -> list[Pod]:
         """The pods of some resources of one kind."""
         pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
         return [pod for pod in pods if _labelled(pod, component, instances)]
 
-    def controller_pods(self, namespace: str, controller: str) -> list[Pod]:
-        """The slurmctld pods of a Controller, by name."""
-        wanted = labels.selector(labels.CONTROLLER, controller).items()
-        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
-        return sorted((pod for pod in pods if wanted <= pod.metadata.labels.items()), key=lambda pod: pod.metadata.name)
+    def controller_pods(self, cr: Controller) -> list[Pod]:
+        """The slurmctld pods of a Controller, by name: those of the StatefulSet that it controls."""
+        workload = self.get("StatefulSet", cr.namespace, names.controller(cr))
+        if workload is None or not is_controlled_by(cr.metadata.uid, workload.metadata):
+            return []
+        return sorted(self.controlled_pods(workload.metadata.uid), key=lambda pod: pod.metadata.name)
+
+
+def controller_name(item: RawObject) -> str:
+    """The Controller that a resource says it belongs to, as far as that can be read."""
+    spec = item.content().get("spec")
+    reference = spec.get("controllerRef") if isinstance(spec, dict) else None
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _labelled(pod: Pod, component: labels.Component, instances: Container[str]) -> bool:
@@ -185,3 +242,12 @@ def _served(restapis: Iterable[RestApi]) -> Iterator[str]:
 
 def _identity(cache: Cache[RawObject], item: RawObject) -> Identity:
     return (cache.resource.api_version, cache.resource.kind, item.metadata.namespace, item.metadata.name)
+
+
+def _decoded_values(data: Mapping[str, str]) -> dict[str, bytes]:
+    """The values of a Secret; one that is not base64 is as good as missing."""
+    found: dict[str, bytes] = {}
+    for key, value in data.items():
+        with contextlib.suppress(ValueError, TypeError):
+            found[key] = b64decode(value)
+    return found

@@ -22,8 +22,8 @@ from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.lease import LeaseObject
 from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject
 from slurm_operator.kube.timing import Timing
-from slurm_operator.kube.write import Write, Writer
-from slurm_operator.loop.clock import Clock
+from slurm_operator.kube.write import Writer
+from slurm_operator.loop.clock import Clock, check_deadline
 from slurm_operator.loop.controller import Controller
 from slurm_operator.loop.leadership import Elector, LeaseRecord
 from slurm_operator.loop.metrics import Metrics
@@ -102,12 +102,11 @@ def assemble(
     observer = _observer(client, settings, timing)
     elector = _elector(client, settings, clock, outside)
     measure(metrics, observer, lambda: elector is None or elector.is_leader)
-    writer = Writer(client, resources=ALL)
-    if elector is not None:
-        writer.before = _fence(elector)
+    fence = _fence(elector)
+    writer = Writer(client, resources=ALL, fence=fence)
     pace = StatusPace(clock.monotonic)
     executor = Executor(writer, Recorder(writer, instance=f"{LEASE}-{outside.new_id()[:8]}", timing=timing), pace)
-    clusters = Clusters(_address(settings), clock, outside.connect)
+    clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
     reconcilers: dict[str, Any] = {
         "Controller": controller.reconcile(observer, executor, clock, clusters, config.reader(client)),
         "Accounting": accounting.reconcile(observer, executor, clock),
@@ -185,11 +184,15 @@ def _cluster_of(observer: Observer, kind: str) -> Callable[[Key], Hashable]:
     return cluster
 
 
-def _fence(elector: Elector) -> Any:
-    async def before(_: Write) -> None:
-        elector.check()
+def _fence(elector: Elector | None) -> Callable[[], None]:
+    """What every write to Kubernetes and to Slurm passes right before it is sent: it may be late by then."""
 
-    return before
+    def fence() -> None:
+        check_deadline()
+        if elector is not None:
+            elector.check()
+
+    return fence
 
 
 def _address(settings: Settings) -> Any:
@@ -221,6 +224,8 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     clusters.repartitioned = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
+    for cache in observer.raw.get("Controller", ()):
+        cache.on_change(_dropping(clusters))
     for _, source in _named_caches(observer):
         source.on_refusal(_waking(triggers, controllers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
@@ -276,6 +281,14 @@ def _forgetting(observer: Observer, triggers: Triggers) -> Callable[[Any, Any], 
             triggers.forget(old.metadata.uid)
 
     return forget
+
+
+def _dropping(clusters: Clusters) -> Callable[[Any, Any], None]:
+    def drop(old: Any, new: Any) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            clusters.forget(Key(old.metadata.namespace, old.metadata.name))
+
+    return drop
 
 
 def _watch(observer: Observer, kind: str, target: Controller, mapping: Any, when: Any = None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from slurm_operator.admission import rules
+from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.build import names
@@ -26,7 +27,9 @@ from slurm_operator.plan import keys, takeover
 from slurm_operator.plan.actions import Action, Plan
 from slurm_operator.plan.config_history import KEY as HISTORY
 from slurm_operator.plan.objects import Identity, identity, plan_objects
-from slurm_operator.reconcile.execute import Executor
+from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, demand, judge_live
+from slurm_operator.plan.takeover import WORKLOADS
+from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.report import say
 from slurm_operator.status import workload
@@ -126,8 +129,10 @@ class Owned(Generic[R]):
         except BuildError as error:
             await self._say(world.raw, world.cr, Report(_refusal(error), {}))
             return Result(MISSING)
-        waiting, first = self._waits_for_key(world), self.once(world)
+        waiting = self._waits_for_key(world)
         try:
+            self._demand_names(world, desired)
+            first = self.once(world)
             if first:
                 # The others are built from what these hold: in the next turn, which their coming starts.
                 await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
@@ -136,7 +141,10 @@ class Owned(Generic[R]):
             wanted = takeover.kept(settled.objects, self._live(settled.objects), desired)
             await self._apply(world, wanted, frozen=bool(waiting))
             if settled.after and not waiting:
-                await self.executor.execute(Plan((settled.after,)), world.raw, self.kind.__name__)
+                await self._afterwards(world, settled.after)
+        except NameTaken as error:
+            await self._say(world.raw, world.cr, Report(workload.blocked(error.reason, str(error)), {}))
+            return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
             await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error)), {}))
             raise
@@ -149,6 +157,9 @@ class Owned(Generic[R]):
     def _waits_for_key(self, world: World[R]) -> str:
         """Why the daemons must not be restarted now: they would come up with a key that others do not have yet."""
         namespace = world.cr.namespace
+        unread = sorted(name for kind, name in world.refs.unreadable if kind == "Controller")
+        if isinstance(world.cr, Accounting) and unread:
+            return f"Controller {unread[0]!r} cannot be read; whether its workers have this key, nobody can say"
         for controller in keys.sharing(world.cr, world.refs):
             found = self.observer.get("StatefulSet", namespace, names.controller(controller))
             key = keys.state(controller, world.refs, found.content() if found is not None else None)
@@ -156,6 +167,17 @@ class Owned(Generic[R]):
             if why:
                 return why
         return ""
+
+    def _demand_names(self, world: World[R], desired: list[Object]) -> None:
+        """Nothing is begun, nor anybody's object read as our own, while a name is somebody else's."""
+        claimant, live = claimant_of(world.raw, self.kind.__name__), self._live(desired)
+        for key, item in live.items():
+            demand(claimant, key[1], key[3], judge_live(claimant, key[1], item))
+
+    async def _afterwards(self, world: World[R], after: tuple[Action, ...]) -> None:
+        # The pods of a StatefulSet are its own; what is ours is the StatefulSet.
+        workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
+        await self.executor.execute(Plan((after,)), world.raw, self.kind.__name__, stand_ins=workloads)
 
     def _live(self, desired: list[Object]) -> Live:
         return self.observer.live(identity(value) for value in desired)

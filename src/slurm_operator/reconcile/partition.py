@@ -7,7 +7,7 @@ a cluster together. Here the object is held until Slurm has let the partition go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import to_builtins
@@ -16,7 +16,7 @@ from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.partition import Partition
-from slurm_operator.api.problem import errors
+from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
 from slurm_operator.build.errors import BuildError
@@ -26,14 +26,14 @@ from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
 from slurm_operator.errors import OperatorError
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Result
+from slurm_operator.loop.controller import SHORTEST_REQUEUE, Result
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import PatchMetadata, Plan
 from slurm_operator.plan.partition import Declared, blocking_jobs, declared, plan_partitions
 from slurm_operator.plan.partition_fields import differences
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
-from slurm_operator.reconcile.live_partitions import known_to_slurm, line_hash, seen_lines, with_edits
+from slurm_operator.reconcile.live_partitions import complete, known_to_slurm, line_hash, seen_lines, with_edits
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say
@@ -42,11 +42,12 @@ from slurm_operator.status import partition as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import Statement
 
-WAITING = 1.0
-SETTLED = 5.0
-# How soon a change is looked for in Slurm, and how long it is not called late.
-SOON = 0.02
-GRACE = 0.5
+WAITING_SECONDS = 1.0
+DELETING_SECONDS = 0.25
+SETTLED_SECONDS = 5.0
+# How soon a change is looked for in Slurm, no sooner than the loop comes back, and how long it is not called late.
+APPLY_POLL_SECONDS = SHORTEST_REQUEUE
+GRACE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class _Word:
     """Slurm's word on one partition."""
 
     found: model.Partition | model.Unknown | None
-    nodes: tuple[model.Node, ...] = ()
+    nodes: tuple[model.Node, ...] | model.Unknown = ()
     jobs: tuple[model.Job, ...] | model.Unknown = ()
     live_way: bool = False
 
@@ -97,7 +98,8 @@ class Partitions:
         refs = self.observer.refs(key.namespace)
         cr = decoded.resource
         if raw.metadata.deletion_timestamp:
-            return await self._leave(cr if isinstance(cr, Partition) else None, raw, refs)
+            known = decoded.readable
+            return await self._leave(known if isinstance(known, Partition) else None, raw, refs, decoded.problems)
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
             await self._say(raw, None, workload.refused(found), {})
@@ -115,11 +117,11 @@ class Partitions:
         seen = _seen(world)
         is_in_force = isinstance(seen.found, model.Partition) and not seen.pending and not seen.refused
         age = self._age(raw)
-        if not is_in_force and world.verdict.accepted and not seen.refused and age is not None and age < GRACE:
-            return Result(max(SOON, age / 2))
+        if not is_in_force and world.verdict.accepted and not seen.refused and age is not None and age < GRACE_SECONDS:
+            return Result(max(APPLY_POLL_SECONDS, age / 2))
         fields = self._fields(world, seen, age if is_in_force else None)
         await self._say(raw, cr, status.statements(seen), fields)
-        return Result(SETTLED if is_in_force and not seen.drift else WAITING)
+        return Result(SETTLED_SECONDS if is_in_force and not seen.drift else WAITING_SECONDS)
 
     async def _observe(self, cr: Partition, raw: RawObject, refs: Refs) -> _World:
         controller = refs.controller(cr.namespace, cr.spec.controller_ref)
@@ -144,9 +146,11 @@ class Partitions:
 
     def _fields(self, world: _World, seen: status.Seen, took: float | None) -> dict[str, Any]:
         cr, now = world.cr, self._now()
-        jobs = () if isinstance(world.slurm.jobs, model.Unknown) else world.slurm.jobs
-        fields = status.fields(seen.found, world.slurm.nodes, jobs)
+        fields = status.fields(seen.found, world.slurm.nodes, world.slurm.jobs)
         rows = status.drift_rows(cr.status.drift, seen.drift, now)
+        if isinstance(seen.found, model.Unknown):
+            # Nobody says that it is over: it keeps the time since when it is so.
+            rows = [to_builtins(each) for each in cr.status.drift]
         key = _key(world.raw)
         if took is not None and key not in self._applied:
             way = "Live" if seen.live_way else "Reconfigure"
@@ -161,17 +165,23 @@ class Partitions:
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             await self._set_finalizers(raw, cr, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
 
-    async def _leave(self, cr: Partition | None, raw: RawObject, refs: Refs) -> Result:
+    async def _leave(
+        self, cr: Partition | None, raw: RawObject, refs: Refs, problems: Sequence[FieldProblem]
+    ) -> Result:
         """The end: let go when Slurm has, or when nobody can be asked for ever."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             return Result()
-        if cr is None or self._is_let_go(cr, refs):
+        if self._is_let_go(cr, raw, refs):
             return await self._release(raw, cr)
+        if cr is None:
+            # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
+            await self._say(raw, None, workload.refused(problems), {})
+            return Result(MISSING)
         try:
             world = await self._observe(cr, raw, refs)
         except BuildError:
             # The Controller's turn says what is wrong; until it is mended, nothing leaves slurm.conf.
-            return Result(WAITING)
+            return Result(WAITING_SECONDS)
         if _has_left(world):
             return await self._release(raw, cr)
         finished_too = not world.slurm.live_way
@@ -180,12 +190,15 @@ class Partitions:
             jobs if isinstance(jobs, model.Unknown) else blocking_jobs(cr.slurm_name, jobs, finished_too=finished_too)
         )
         await self._say(raw, cr, status.deleting(cr.slurm_name, waits, finished_too=finished_too), _last_apply(cr))
-        return Result(WAITING if waits else WAITING / 4)
+        return Result(WAITING_SECONDS if waits else DELETING_SECONDS)
 
-    def _is_let_go(self, cr: Partition, refs: Refs) -> bool:
+    def _is_let_go(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
+        if raw.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true":
+            return True
+        if cr is None or ("Controller", cr.spec.controller_ref.name) in refs.unreadable:
+            return False
         controller = refs.controllers.get(cr.spec.controller_ref.name)
-        forced = cr.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true"
-        return forced or controller is None or controller.spec.external
+        return controller is None or controller.spec.external
 
     async def _release(self, raw: RawObject, cr: Partition | None) -> Result:
         left = tuple(each for each in raw.metadata.finalizers if each != labels.PARTITION_FINALIZER)
@@ -197,11 +210,8 @@ class Partitions:
         patch = PatchMetadata(
             API_VERSION,
             "Partition",
-            meta.namespace,
-            meta.name,
-            meta.uid,
+            meta,
             finalizers=finalizers,
-            resource_version=meta.resource_version,
         )
         try:
             await self.executor.execute(Plan(((patch,),)), raw, "Partition")
@@ -243,7 +253,10 @@ def _seen(world: _World) -> status.Seen:
         return basis
     if line is None or not world.verdict.accepted:
         return basis
-    if world.slurm.live_way:
+    if world.slurm.live_way and (world.verdict.live_nodes or world.verdict.removed_nodes):
+        if isinstance(world.slurm.nodes, model.Unknown):
+            # Which hosts it should have depends on those that Slurm has.
+            return replace(basis, found=world.slurm.nodes)
         line = with_edits(world.conf, world.wanted, world.slurm.nodes)[name]
     notes = world.cluster.partition_notes
     before = {name: world.in_force.lines[name]} if name in world.in_force.lines else {}
@@ -255,6 +268,7 @@ def _seen(world: _World) -> status.Seen:
     drift = plan.drift.get(name, ()) if found is not None or world.slurm.live_way else ()
     known = {each.field for each in drift}
     pending = tuple(each for each in differences(line, found) if each.field not in known) if found else ()
+    refusal = notes.refused.get(name)
     return status.Seen(
         world.verdict,
         found,
@@ -263,7 +277,7 @@ def _seen(world: _World) -> status.Seen:
         policy=policy,
         given_up=notes.has_given_up(name),
         live_way=world.slurm.live_way,
-        refused=notes.refused.get(name),
+        refused=refusal.why if refusal is not None else None,
         unsettable=notes.unsettable.get(name, ()),
     )
 
@@ -282,15 +296,16 @@ def _has_left(world: _World) -> bool:
 
 async def _asked(cr: Partition, cluster: Cluster | model.Unknown, *, fresh: bool) -> _Word:
     if isinstance(cluster, model.Unknown):
-        return _Word(cluster, jobs=cluster)
+        return _Word(cluster, cluster, cluster)
     who = ("Partition", Key(cr.namespace, cr.name))
     answer = await cluster.partitions(who, fresh=fresh)
     if isinstance(answer, model.Unknown):
-        return _Word(answer, jobs=answer)
+        return _Word(answer, answer, answer)
     found = next((each for each in answer.items if each.name == cr.slurm_name), None)
-    if found is None and not answer.complete:
-        incomplete = model.Unknown("Slurm's list of partitions is incomplete")
-        return _Word(incomplete, jobs=incomplete)
+    whole = complete(answer, "partitions")
+    if found is None and isinstance(whole, model.Unknown):
+        return _Word(whole, whole, whole)
     world = await cluster.world(who=who)
-    nodes = world.nodes.items if isinstance(world.nodes, model.Answer) else ()
-    return _Word(found, nodes, world.jobs, cluster.live_partitions)
+    nodes = complete(world.nodes, "nodes")
+    known = nodes.items if isinstance(nodes, model.Answer) else nodes
+    return _Word(found, known, world.jobs, cluster.live_partitions)

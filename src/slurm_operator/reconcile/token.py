@@ -19,8 +19,9 @@ from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.controller import Result
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Plan
+from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, Foreign, NameTaken, judge_live, taken
 from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
-from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
 from slurm_operator.reconcile.report import say, time_text
@@ -59,12 +60,19 @@ class Tokens:
             await self._say(raw, cr, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
             return Result(MISSING)
         now = self.clock.now().timestamp()
+        live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
+        stand_ins = self._stand_ins(cr, live)
+        found = judge_live(claimant_of(raw, "Token", stand_ins), "Secret", live)
+        if isinstance(found, Foreign):
+            return await self._taken(cr, raw, taken(claimant_of(raw, "Token"), "Secret", names.token_secret(cr), found))
         secret = refs.secrets.get(names.token_secret(cr))
         held = read((secret or {}).get(token.secret_key(cr), b"").decode("ascii", "replace"), key)
         wanted = renewal(held, user=token.username(cr), refresh=cr.spec.refresh, exists=secret is not None, now=now)
         if wanted.needed:
             try:
-                held = await self._issue(cr, raw, key, int(now))
+                held = await self._issue(cr, raw, live, key, int(now), stand_ins)
+            except NameTaken as error:
+                return await self._taken(cr, raw, str(error))
             except OperatorError as error:
                 await self._say(raw, cr, workload.failed(error.reason, str(error)), held)
                 raise
@@ -73,14 +81,27 @@ class Tokens:
             return Result(token.lifetime(cr) * RENEW_AT)
         return Result(wanted.wait)
 
-    async def _issue(self, cr: Token, raw: RawObject, key: bytes, now: int) -> Held | None:
+    async def _taken(self, cr: Token, raw: RawObject, message: str) -> Result:
+        await self._say(raw, cr, workload.blocked(NameTaken.reason, message), None)
+        return Result(LOOK_AGAIN_SECONDS)
+
+    def _stand_ins(self, cr: Token, live: RawObject | None) -> frozenset[str]:
+        """The Go operator gives a token's Secret to the Secret with the key; it holds that token and nothing else."""
+        ref = cr.jwt_key_ref
+        key = self.observer.get("Secret", cr.namespace, ref.name) if ref is not None else None
+        held = (live.content().get("data") or {}).keys() if live is not None else ()
+        return frozenset({key.metadata.uid}) if key is not None and set(held) == {token.secret_key(cr)} else frozenset()
+
+    async def _issue(
+        self, cr: Token, raw: RawObject, live: RawObject | None, key: bytes, now: int, stand_ins: frozenset[str]
+    ) -> Held | None:
         user, life = token.username(cr), int(token.lifetime(cr))
         jwt = mint(key, user=user, now=now, life=life, token_id=self.new_id())
         secret = token.secret(cr, jwt)
-        live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
         action: Action = Apply(secret, live) if cr.spec.refresh else Create(secret)
         stages = (_taken_over(live, secret), (action,)) if cr.spec.refresh else ((action,),)
-        await self.executor.execute(Plan(tuple(stage for stage in stages if stage)), raw, "Token")
+        plan = Plan(tuple(stage for stage in stages if stage))
+        await self.executor.execute(plan, raw, "Token", stand_ins=stand_ins)
         return read(jwt, key)
 
     async def _say(self, raw: RawObject, cr: Token | None, said: list[Statement], held: Held | None) -> None:
@@ -103,10 +124,7 @@ def _taken_over(live: RawObject | None, secret: Object) -> tuple[Action, ...]:
     if live is None or not any(owner.controller and owner.kind == "Secret" for owner in live.metadata.owner_references):
         return ()
     meta, owners = live.metadata, tuple(secret["metadata"]["ownerReferences"])
-    patch = PatchMetadata(
-        "v1", "Secret", meta.namespace, meta.name, meta.uid, owners=owners, resource_version=meta.resource_version
-    )
-    return (patch,)
+    return (PatchMetadata("v1", "Secret", meta, owners=owners),)
 
 
 def _statements(held: Held | None, wanted: Renewal) -> list[Statement]:

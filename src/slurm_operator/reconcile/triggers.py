@@ -92,16 +92,14 @@ class Triggers:
         for kind in ("NodeSet", "Partition"):
             for item in self.observer.in_namespace(kind, controller.namespace):
                 if controller in self.named_controller(item) and (
-                    kind == "Partition" or nodes is None or self._has_worker(item, controller, nodes)
+                    kind == "Partition" or nodes is None or self._has_worker(item, nodes)
                 ):
                     yield kind, _key(item)
 
-    def _has_worker(self, nodeset: RawObject, controller: Key, nodes: frozenset[str]) -> bool:
-        uid = nodeset.metadata.uid
+    def _has_worker(self, nodeset: RawObject, nodes: frozenset[str]) -> bool:
         return any(
             nodes & {pod.spec.hostname, pod.metadata.name, pod.spec.node_name}
-            for pod in self.observer.worker_pods(controller.namespace, controller.name)
-            if any(owner.uid == uid for owner in pod.metadata.owner_references)
+            for pod in self.observer.controlled_pods(nodeset.metadata.uid)
         )
 
     def _referenced(self, item: RawObject) -> frozenset[str]:

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -32,6 +33,7 @@ from slurm_operator.slurm.model import (
     Association,
     Diag,
     Job,
+    JobView,
     Node,
     NodeView,
     Partition,
@@ -53,7 +55,7 @@ from slurm_operator.slurm.requests import (
     ReservationChange,
 )
 from slurm_operator.slurm.token import TokenSource
-from slurm_operator.slurm.transport import Endpoint, Http, Sending, Transport
+from slurm_operator.slurm.transport import LIST_RESPONSE_BYTES, RESPONSE_BYTES, Endpoint, Http, Sending, Transport
 from slurm_operator.slurm.versions import NEWEST_FIRST, Adapter
 from slurm_operator.slurm.wire import Reply
 
@@ -65,6 +67,10 @@ PING = requests.read("ping")
 DIAG = requests.read("diag")
 RECONFIGURE = requests.reconfigure()
 PARTITION_STATES: tuple[PartitionState, ...] = ("UP", "DOWN", "DRAIN", "INACTIVE")
+# A larger response is decoded beside the event loop, which it would hold for long.
+INLINE_BYTES = 256 * 1024
+# Two at once, whoever they are of, and one of each cluster: a large cluster leaves room for another.
+DECODERS = ThreadPoolExecutor(2, thread_name_prefix="slurm-decode")
 NOT_FOUND_JOB = 2017
 ALREADY_DONE = 2021
 
@@ -95,21 +101,29 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class SlurmClient:
-    """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`."""
+    """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`.
+
+    With `cluster`, a response of any other cluster is a SlurmWrongCluster.
+    """
 
     def __init__(
         self,
         address: str,
         token: TokenSource,
         *,
+        cluster: str = "",
         tls: ssl.SSLContext | None = None,
         transport: Transport | None = None,
         seconds: Seconds | None = None,
         observe: Callable[[Observation], None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
+        inline_bytes: int = INLINE_BYTES,
     ) -> None:
         self._transport = transport or Http(Endpoint.parse(address), tls=tls)
         self._token = token
+        self._cluster = cluster
+        self._inline_bytes = inline_bytes
+        self._decoding = asyncio.Lock()
         self._seconds = seconds or Seconds()
         self._observe = observe
         self._monotonic = monotonic
@@ -117,6 +131,8 @@ class SlurmClient:
         self._adapter: Adapter | None = None
         self._server = wire.Server()
         self._getting_ready = asyncio.Lock()
+        # Raises when nothing may be written any more; asked before a write, and once more when its connection is there.
+        self.fence: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> Self:
         return self
@@ -189,13 +205,14 @@ class SlurmClient:
         """All jobs, without condition."""
         return await self._whole("jobs", wire.jobs)
 
-    async def job(self, job_id: int) -> Job | None:
-        """One job, None when Slurm has no record of it."""
+    async def job(self, job_id: int) -> JobView:
+        """One job by Slurm's own word. Absent only when Slurm says that it has none; any failure is Unknown."""
+        request = requests.read_one("job", str(job_id))
         try:
-            found = await self._call(requests.read_one("job", str(job_id)), wire.jobs)
-        except SlurmNotFound:
-            return None
-        return next((job for job in found.items if job.job_id == job_id), None)
+            return await self._call(request, lambda reply, call: wire.one_job(reply, job_id, call))
+        except SlurmError as problem:
+            is_absence = isinstance(problem, SlurmNotFound) and problem.number == NOT_FOUND_JOB
+            return Absent() if is_absence else Unknown(str(problem))
 
     async def partitions(self, since: int | None = None) -> Answer[Partition] | Unchanged:
         """All partitions; with `since`, Unchanged when nothing happened after it."""
@@ -326,8 +343,7 @@ class SlurmClient:
     async def _ready(self, request: Request) -> Adapter:
         """The adapter to use, once slurmctld is known to answer; at most one caller finds out at a time."""
         async with self._getting_ready:
-            is_read = request.method == "GET" and request.path != RECONFIGURE.path
-            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=is_read):
+            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=_is_read(request)):
                 await self._check_controller()
             return self._adapter or await self._negotiate()
 
@@ -399,7 +415,7 @@ class SlurmClient:
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
         began, outcome = self._monotonic(), "ok"
         try:
-            found = reader(await self._patiently(sending, request), request.label)
+            found = await self._decode(await self._patiently(sending, request), reader, request.label)
         except SlurmError as problem:
             outcome = problem.reason
             if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
@@ -415,8 +431,17 @@ class SlurmClient:
         finally:
             self._observe(Observation(request.label, outcome, self._monotonic() - began))
 
+    async def _decode(self, reply: Reply, reader: Reader[T], label: str) -> T:
+        expected = msgspec.structs.replace(reply, cluster=self._cluster)
+        if len(reply.body) <= self._inline_bytes:
+            return reader(expected, label)
+        async with self._decoding:
+            return await asyncio.get_running_loop().run_in_executor(DECODERS, reader, expected, label)
+
     async def _patiently(self, sending: Sending, request: Request) -> Reply:
         """Wait as long as slurmctld is alive: slurmrestd would wait ten seconds for one that died meanwhile."""
+        if sending.fence is not None:
+            sending.fence()
         call = asyncio.ensure_future(self._transport.send(sending, self._token.current()))
         try:
             if request in (PING, DIAG) or request.service != "slurm":
@@ -434,7 +459,8 @@ class SlurmClient:
             return False
         sending = self._sending(self._adapter, PING, None)
         try:
-            _, found = wire.pings(await self._transport.send(sending, self._token.current()), PING.label)
+            reply = await self._transport.send(sending, self._token.current())
+            _, found = await self._decode(reply, wire.pings, PING.label)
         except SlurmError:
             return False
         return not any(ping.responding for ping in found)
@@ -448,7 +474,13 @@ class SlurmClient:
             query=request.query,
             body=None if request.body is None else msgspec.json.encode(request.body),
             seconds=seconds or (self._seconds.ping if request is PING else usual),
+            most_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
+            fence=None if _is_read(request) else self.fence,
         )
+
+
+def _is_read(request: Request) -> bool:
+    return request.method == "GET" and request.path != RECONFIGURE.path
 
 
 def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
@@ -472,4 +504,4 @@ def _read_as(shape: type[E]) -> Reader[E]:
 
 def _written(reply: Reply, call: str) -> Written:
     answer = wire.read(reply, wire.Envelope, call=call)
-    return Written(reply, tuple(errors.shorten(warning.text()) for warning in answer.warnings))
+    return Written(reply, wire.warnings(answer))

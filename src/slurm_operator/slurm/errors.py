@@ -5,7 +5,9 @@
     │   ├── SlurmUnreachable       no word from slurmctld: no route, refused, reset, down, or the breaker is open
     │   │   └── SlurmTimeout       no answer in time; a write may or may not have been done
     │   ├── SlurmUnauthorized      the token was refused: other key, expired, clocks apart
-    │   ├── SlurmBadAnswer         not an answer of slurmrestd: cut off, HTML, wrong type, too large
+    │   ├── SlurmBadAnswer         not an answer of slurmrestd: cut off, HTML, wrong type
+    │   │   └── SlurmBudgetExceeded  an answer above a budget: bytes, items, names, depth
+    │   ├── SlurmWrongCluster      an answer of another cluster; nothing in it is believed
     │   ├── SlurmBusy              in use now: jobs on the node, partition in use, reservation active
     │   ├── SlurmNotFound          Slurm does not know that name (yet)
     │   └── SlurmFailed            Slurm said no with a number that has no other place here
@@ -23,9 +25,12 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from slurm_operator.api.text import printable
 from slurm_operator.errors import OperatorError, Retryable, Terminal
 
 LONGEST_TEXT = 300
+# Of a longer text nothing further is looked at.
+LONGEST_SEEN = 10_000
 _TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,2}")
 
 
@@ -64,6 +69,30 @@ class SlurmBadAnswer(SlurmError, Retryable):
     """What came back is not an answer of slurmrestd."""
 
     reason: ClassVar[str] = "SlurmBadAnswer"
+
+
+class SlurmBudgetExceeded(SlurmBadAnswer):
+    """The response is larger than anything that a cluster of this size says."""
+
+    reason: ClassVar[str] = "SlurmBudgetExceeded"
+
+    def __init__(self, budget: str, found: str, limit: int, *, call: str = "") -> None:
+        super().__init__(f"the response exceeds the budget of {limit:,} {budget}: it has {found}", call=call)
+        self.budget = budget
+        self.limit = limit
+
+
+class SlurmWrongCluster(SlurmError, Retryable):
+    """Another cluster answered at the address of this one."""
+
+    reason: ClassVar[str] = "WrongCluster"
+
+    def __init__(self, expected: str, found: str, *, call: str = "") -> None:
+        other = f"cluster {shorten(found)!r}" if found else "a cluster without a name"
+        super().__init__(
+            f"the response is of {other}, not of cluster {shorten(expected)!r}: check which slurmctld the RestApi uses",
+            call=call,
+        )
 
 
 class SlurmBusy(SlurmError, Retryable):
@@ -150,6 +179,4 @@ def from_status(status: int, text: str, *, call: str) -> SlurmError:
 
 def shorten(text: str) -> str:
     """One printable line of bounded length without any token, whatever the server sent."""
-    text = _TOKEN.sub("[token]", text)
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * LONGEST_TEXT]).split())
-    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
+    return printable(_TOKEN.sub("[token]", text[:LONGEST_SEEN]), LONGEST_TEXT)

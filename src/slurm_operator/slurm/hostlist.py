@@ -1,20 +1,27 @@
 """Slurm's host lists: `n[1-3,07]r[0-1],login` <-> names.
 
 In: the text of a host list, or names. Out: names in Slurm's order, or the short text that `scontrol show hostlist`
-prints for them. The linter, the partition builder and planner, the REST client and `kubectl slurm` call this; every
-size is bounded, so a list that somebody typed can never eat the memory of the operator.
+prints for them. `HostList` keeps a list compressed and answers questions about it. The linter, the partition builder
+and planner, the REST client and `kubectl slurm` call this; every size is bounded, so a list that somebody typed can
+never eat the memory of the operator.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from slurm_operator.errors import Terminal
 
 MAX_NAMES = 100_000
+# A parsed range takes forty times the memory of its text: a list with more of them is parsed again when asked.
+KEPT_RANGES = 8
+LONGEST_NUMBER = 18
+# Linux allows 64 characters, DNS 253.
+LONGEST_NAME = 255
 
 _SEPARATORS = re.compile(r"[, \t\r\n]*")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^, \t\r\n\[\]]+)")
@@ -41,6 +48,12 @@ class _Numbers(NamedTuple):
     values: range
     width: int
 
+    def has(self, digits: str) -> bool:
+        """Whether the range writes one of its numbers in exactly this way."""
+        is_padded = digits[0] == "0" and digits != "0"
+        fits = len(digits) == self.width or (len(digits) > self.width and not is_padded)
+        return fits and int(digits) in self.values
+
 
 class _Item(NamedTuple):
     """One item of a list: where it starts, its sign in an edit, its literals and brackets in turn, its size."""
@@ -52,6 +65,65 @@ class _Item(NamedTuple):
 
     def names(self) -> Iterator[str]:
         return map("".join, itertools.product(*map(_strings, self.pieces)))
+
+    def has(self, name: str) -> bool:
+        """Whether the name is one of the item's, found without making them."""
+        first = self.pieces[0]
+        if isinstance(first, str) and not name.startswith(first):
+            return False
+        ends = {0}
+        for piece in self.pieces:
+            ends = {end for start in ends for end in _ends(piece, name, start)}
+        return len(name) in ends
+
+    @property
+    def ranges(self) -> int:
+        """How many literals and ranges there are to look at."""
+        return sum(1 if isinstance(piece, str) else len(piece) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class HostList:
+    """A host list that stays compressed; equal to another when it is written in the same way.
+
+    HostListError when it is malformed or has more than MAX_NAMES names.
+    """
+
+    text: str = ""
+    count: int = field(init=False, repr=False, compare=False)
+    _ranges: int = field(init=False, repr=False, compare=False)
+    _kept: tuple[_Item, ...] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        items = tuple(_items(self.text, MAX_NAMES))
+        ranges = sum(item.ranges for item in items)
+        object.__setattr__(self, "count", sum(item.size for item in items))
+        object.__setattr__(self, "_ranges", ranges)
+        object.__setattr__(self, "_kept", items if ranges <= KEPT_RANGES else None)
+
+    @classmethod
+    def of(cls, *names: str) -> HostList:
+        """The list of these names."""
+        return cls(compress(names))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for item in self._parsed() for name in item.names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and any(item.has(name) for item in self._parsed())
+
+    def within(self, known: Set[str]) -> frozenset[str]:
+        """The names of the list that are known, by the shorter way: through the list, or through what is known."""
+        if self.count <= len(known) * self._ranges:
+            return frozenset(name for name in self if name in known)
+        items = tuple(self._parsed())
+        return frozenset(name for name in known if any(item.has(name) for item in items))
+
+    def _parsed(self) -> Iterable[_Item]:
+        return _items(self.text, MAX_NAMES) if self._kept is None else self._kept
 
 
 def expand(text: str, *, limit: int = MAX_NAMES) -> list[str]:
@@ -95,7 +167,7 @@ def _items(text: str, limit: int, signs: str = "") -> Iterator[_Item]:
     while at < len(text):
         start = at
         sign = text[at] if text[at] in signs else ""
-        pieces, at = _pieces(text, at + len(sign))
+        pieces, at = _pieces(text, at + len(sign), limit)
         size = _size(pieces, limit)
         total += size
         if total > limit:
@@ -109,12 +181,15 @@ def _skip(text: str, at: int) -> int:
     return separators.end() if separators else at
 
 
-def _pieces(text: str, at: int) -> tuple[list[str | list[_Numbers]], int]:
+def _pieces(text: str, at: int, limit: int) -> tuple[list[str | list[_Numbers]], int]:
     """Literals and brackets of the item at `at`, in turn, and where the item ends."""
-    start, pieces = at, list[str | list[_Numbers]]()
+    start, pieces, length = at, list[str | list[_Numbers]](), 0
     while piece := _PIECE.match(text, at):
         inside, literal = piece.groups()
-        pieces.append(literal if inside is None else _numbers(text, at + 1, inside))
+        length += 1 if inside is not None else len(literal)
+        if length > LONGEST_NAME:
+            raise HostListError(text, start + 1, f"a name is longer than {LONGEST_NAME} characters")
+        pieces.append(literal if inside is None else _numbers(text, at + 1, inside, limit))
         at = piece.end()
     if text[at : at + 1] == "[":
         raise HostListError(text, at + 1, "'[' is never closed")
@@ -125,13 +200,15 @@ def _pieces(text: str, at: int) -> tuple[list[str | list[_Numbers]], int]:
     return pieces, at
 
 
-def _numbers(text: str, at: int, inside: str) -> list[_Numbers]:
+def _numbers(text: str, at: int, inside: str, limit: int) -> list[_Numbers]:
     """What stands in one bracket; `at` is where its inside starts."""
     numbers: list[_Numbers] = []
+    if inside.count(",") >= limit:
+        raise HostListError(text, at + 1, f"the list has more than {limit} names")
     for part in inside.split(","):
         bounds = _RANGE.fullmatch(part)
         if bounds is None:
-            raise HostListError(text, at + 1, f"{part!r} is not a number or a range like 1-8")
+            raise HostListError(text, at + 1, f"{part[:40]!r} is not a number or a range like 1-8")
         low, high = bounds[1], bounds[2] or bounds[1]
         if int(high) < int(low):
             raise HostListError(text, at + 1, f"range {part} runs backwards")
@@ -149,6 +226,20 @@ def _size(pieces: list[str | list[_Numbers]], limit: int) -> int:
         if size > limit:
             break
     return size
+
+
+def _ends(piece: str | list[_Numbers], name: str, start: int) -> Iterator[int]:
+    """Where the piece may end when it begins at `start` of the name."""
+    if isinstance(piece, str):
+        if name.startswith(piece, start):
+            yield start + len(piece)
+        return
+    for end in range(start + 1, min(len(name), start + LONGEST_NUMBER) + 1):
+        digits = name[start:end]
+        if not (digits.isascii() and digits.isdigit()):
+            return
+        if any(numbers.has(digits) for numbers in piece):
+            yield end
 
 
 def _strings(piece: str | list[_Numbers]) -> list[str]:
@@ -179,3 +270,6 @@ def _follows(bounds: list[str], number: str) -> bool:
     """Does `number` continue the range, so that counting from its padded start gives it as written?"""
     following = int(bounds[-1]) + 1
     return number == f"{following:0{len(bounds[0])}d}"
+
+
+EMPTY = HostList()

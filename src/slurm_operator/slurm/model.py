@@ -11,10 +11,14 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from slurm_operator.slurm.hostlist import EMPTY, HostList
+
 T = TypeVar("T")
 
 UNLIMITED: Literal["UNLIMITED"] = "UNLIMITED"
 Limit = int | Literal["UNLIMITED"] | None
+# 9999-12-31T23:59:59Z: no calendar of ours writes a later time.
+LAST_SECOND = 253_402_300_799
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job record; `nodes` are the names that it holds or held, `time_limit` is in minutes."""
+    """One job record; `nodes` are those that it holds, none when it is over; `time_limit` is in minutes."""
 
     job_id: int
     name: str = ""
@@ -58,7 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     qos: str = ""
     states: frozenset[str] = frozenset()
     state_reason: str = ""
-    nodes: tuple[str, ...] = ()
+    nodes: HostList = EMPTY
     start_time: int = 0
     end_time: int = 0
     time_limit: Limit = None
@@ -110,7 +114,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """One reservation."""
 
     name: str
-    nodes: tuple[str, ...] = ()
+    nodes: HostList = EMPTY
     flags: frozenset[str] = frozenset()
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
@@ -182,16 +186,24 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Slurm answered, and has no such node."""
+    """Slurm answered, and has no such node or job."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Slurm could not be asked, or its answer cannot be used."""
+    """Slurm could not be asked, or its answer cannot be used; `reason` is that of the conditions that say so."""
 
     why: str
+    reason: str = "SlurmUnreachable"
+
+
+class KnownJob(msgspec.Struct, frozen=True):
+    """Slurm described the job."""
+
+    job: Job
 
 
 NodeView = Known | Absent | Unknown
+JobView = KnownJob | Absent | Unknown
 
 
 def view(name: str, answer: Answer[Node] | Unknown) -> NodeView:

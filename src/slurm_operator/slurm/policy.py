@@ -7,11 +7,12 @@ known is not removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import msgspec
 
-from slurm_operator.slurm.model import UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+from slurm_operator.api.text import printable
+from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "
 LONGEST_REASON = 256
@@ -24,6 +25,9 @@ FINISHED_STATES = frozenset(
         *("OUT_OF_MEMORY", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
     }
 )
+# A job that is in one of these as well has not ended, whatever else is said of it.
+UNFINISHED_STATES = frozenset({"RUNNING", "SUSPENDED", "COMPLETING"})
+ONLY_PENDING = frozenset({"PENDING"})
 
 
 class Yes(msgspec.Struct, frozen=True):
@@ -65,18 +69,27 @@ def drain_is_ours(reason: str) -> bool:
 
 def drain_reason(text: str) -> str:
     """A reason that is recognised as ours: one line, printable, of bounded length."""
-    printable = "".join(c if c.isprintable() else " " for c in text.removeprefix(REASON_PREFIX))
-    return REASON_PREFIX + " ".join(printable.split())[:LONGEST_REASON]
+    return REASON_PREFIX + printable(text.removeprefix(REASON_PREFIX), 2 * LONGEST_REASON)[:LONGEST_REASON]
 
 
 def occupies(job: Job, node: str) -> bool:
-    """Whether the job holds that node: running, suspended, completing, or in a state never heard of."""
-    return node in job.nodes and not is_over(job) and not job.states <= {"PENDING"}
+    """Whether the job holds that node: see `holds_nodes`."""
+    return holds_nodes(job) and node in job.nodes
+
+
+def holds_nodes(job: Job) -> bool:
+    """Whether the job holds its nodes: running, suspended, completing, in no state, or in one never heard of."""
+    return not is_over(job) and job.states != ONLY_PENDING
 
 
 def is_over(job: Job) -> bool:
-    """Whether the job has ended and its nodes are cleaned up."""
-    return bool(job.states & FINISHED_STATES) and "COMPLETING" not in job.states
+    """Whether the job is known to have ended, and its nodes to be cleaned up."""
+    return states_are_over(job.states)
+
+
+def states_are_over(states: Set[str]) -> bool:
+    """The same of the states alone: one of an end, and none of a life."""
+    return not states.isdisjoint(FINISHED_STATES) and states.isdisjoint(UNFINISHED_STATES)
 
 
 def may_remove(view: NodeView, jobs: Iterable[Job] | Unknown) -> Yes | No:
@@ -111,27 +124,29 @@ def state_text(node: Node) -> str:
     return "+".join(sorted(node.states, key=lambda s: (s not in base, s))) or "no state"
 
 
-def deadlines(jobs: Iterable[Job]) -> dict[str, Limit]:
-    """For each node that a job holds, when the last of its jobs must be over (UNLIMITED: no end)."""
+def deadlines(jobs: Iterable[Job], names: Set[str]) -> dict[str, Limit]:
+    """For each of these nodes that a job holds, when the last of its jobs must be over (UNLIMITED: no end)."""
     latest: dict[str, Limit] = {}
     for job in jobs:
-        end = _end(job)
-        for node in job.nodes:
-            if occupies(job, node):
+        if holds_nodes(job):
+            end = _end(job)
+            for node in job.nodes.within(names):
                 latest[node] = _later(latest.get(node), end)
     return latest
 
 
 def deadline(node: str, jobs: Iterable[Job]) -> Limit:
     """When the last job on that node must be over; None when it has none."""
-    return deadlines(job for job in jobs if node in job.nodes).get(node)
+    return deadlines(jobs, {node}).get(node)
 
 
 def _end(job: Job) -> Limit:
     # A suspended job's clock stands still: nobody can say when it ends.
     if job.time_limit is None or job.time_limit == UNLIMITED or "SUSPENDED" in job.states:
         return UNLIMITED
-    return job.start_time + job.time_limit * 60
+    end = job.start_time + job.time_limit * 60
+    # Beyond what a calendar can write, nobody waits for it.
+    return end if end <= LAST_SECOND else UNLIMITED
 
 
 def _later(one: Limit, other: Limit) -> Limit:

@@ -8,30 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from slurm_operator.fence import last_check
 from slurm_operator.slurm import connection
-from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmRejected, SlurmTimeout, SlurmUnreachable
+from slurm_operator.slurm.errors import (
+    SlurmBadAnswer,
+    SlurmBudgetExceeded,
+    SlurmRejected,
+    SlurmTimeout,
+    SlurmUnreachable,
+)
 from slurm_operator.slurm.wire import Reply
 
 CONNECT_SECONDS = 3.0
-LARGEST_ANSWER = 256 * 1024 * 1024
-_CHUNK = 1024 * 1024
+# A list of 10,000 nodes has 25.7 MB, one of 10,000 jobs (Slurm's own default limit) 57 MB.
+LIST_RESPONSE_BYTES = 128 * 1024 * 1024
+# Anything else: one node, the tasks of one array, statistics, a configuration, the answer to a write.
+RESPONSE_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request; the token is put in at the last moment and is not part of it."""
+    """One HTTP request; the token is put in at the last moment and is not part of it.
+
+    `fence` raises when the request may not be sent any more.
+    """
 
     method: str
     path: str
     label: str
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
+    # Budgets of the response: from the first byte sent to the last received, and its size.
     seconds: float = 12.0
+    most_bytes: int = LIST_RESPONSE_BYTES
+    fence: Callable[[], None] | None = None
 
 
 class Transport(Protocol):
@@ -67,10 +84,9 @@ class Endpoint(msgspec.Struct, frozen=True):
 class Http:
     """A transport over aiohttp. It follows no redirect, keeps no cookie and obeys no proxy variable."""
 
-    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, largest: int = LARGEST_ANSWER) -> None:
+    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None) -> None:
         self._endpoint = endpoint
         self._tls = tls
-        self._largest = largest
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -104,20 +120,12 @@ class Http:
             data=sending.body,
             headers=headers,
             allow_redirects=False,
+            trace_request_ctx=sending.fence,
             ssl=self._tls if self._tls is not None else True,
             timeout=aiohttp.ClientTimeout(total=sending.seconds, sock_connect=CONNECT_SECONDS),
         ) as response:
-            content = await self._read(response, sending.label)
+            content = await _read(response, sending)
             return Reply(response.status, response.headers.get("Content-Type", ""), content)
-
-    async def _read(self, response: aiohttp.ClientResponse, label: str) -> bytes:
-        parts, size = [], 0
-        async for part in response.content.iter_chunked(_CHUNK):
-            size += len(part)
-            if size > self._largest:
-                raise SlurmBadAnswer(f"the answer is larger than {self._largest} bytes", call=label)
-            parts.append(part)
-        return b"".join(parts)
 
     def _open_session(self, label: str) -> aiohttp.ClientSession:
         if self._closed:
@@ -131,7 +139,11 @@ class Http:
                 connector = aiohttp.TCPConnector(limit=16, ttl_dns_cache=10)
             connection.use_in(connector)
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+                trace_configs=[last_check()],
             )
         return self._session
 
@@ -142,6 +154,18 @@ class Http:
             await self._session.close()
             self._session = None
             await asyncio.sleep(0)
+
+
+async def _read(response: aiohttp.ClientResponse, sending: Sending) -> bytes:
+    if (announced := response.content_length or 0) > sending.most_bytes:
+        raise SlurmBudgetExceeded("bytes", f"{announced:,}", sending.most_bytes, call=sending.label)
+    parts, size = [], 0
+    async for part in response.content.iter_chunked(_CHUNK_BYTES):
+        size += len(part)
+        if size > sending.most_bytes:
+            raise SlurmBudgetExceeded("bytes", "more", sending.most_bytes, call=sending.label)
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _kind(problem: BaseException) -> str:

@@ -1,32 +1,55 @@
 """Slurm's JSON, read with care. In: status, content type and bytes of one reply. Out: model values, or a typed error.
 
 Only what is used is described, so a new field costs nothing. Lists are read item by item: one item that cannot be
-read makes the answer incomplete, it does not take the others with it. Called by `client.py`; pure.
+read makes the answer incomplete, it does not take the others with it. Fields that removals stand on (a node's name,
+states and use, a job's id, states and nodes) must be readable; any other falls back to its default. Every response is
+held to budgets, and to the cluster that it should be of. Called by `client.py`; pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from slurm_operator.slurm import errors, hostlist, model
-from slurm_operator.slurm.errors import SlurmBadAnswer
+from slurm_operator.slurm import errors, lenient, model
+from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
+from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
+from slurm_operator.slurm.lenient import Item
+from slurm_operator.slurm.policy import is_over, states_are_over
 
 T = TypeVar("T")
 E = TypeVar("E", bound="Envelope")
 
+# Slurm itself stops at 65,536 nodes; at 5.5 kB each, more jobs than this do not fit into the budget of bytes.
+MOST_ITEMS = 100_000
+# Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
+MOST_NAMES = 5_000_000
+MOST_WARNINGS = 20
+LARGEST_NUMBER = 2**63 - 1
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
+# A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
+Word = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
+State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
+NO_TEXT = msgspec.Raw(b'""')
+NO_LIST = msgspec.Raw(b"[]")
+
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came over the line."""
+    """What came over the line, and of which cluster it must be ("": of any)."""
 
     status: int
     content_type: str
     body: bytes
+    cluster: str = ""
 
 
-class Number(msgspec.Struct, frozen=True):
+class Number(Item, frozen=True):
     """A number that may be unset or unlimited."""
 
     set: bool = False  # Slurm's word
@@ -34,25 +57,31 @@ class Number(msgspec.Struct, frozen=True):
     number: int | float = 0
 
     def seconds(self) -> int:
-        """A time, 0 when there is none."""
-        return int(self.number) if self.set and not self.infinite else 0
+        """A time that a calendar can write, 0 when there is none."""
+        return min(self._whole(), model.LAST_SECOND) if self.set and not self.infinite else 0
 
     def limit(self) -> model.Limit:
         """A limit."""
         if self.infinite:
             return model.UNLIMITED
-        return int(self.number) if self.set else None
+        return self._whole() if self.set else None
+
+    def _whole(self) -> int:
+        # An endless float has no integer, and none of ours is below zero.
+        if isinstance(self.number, float) and not math.isfinite(self.number):
+            return LARGEST_NUMBER
+        return int(min(max(self.number, 0), LARGEST_NUMBER))
 
 
 NOT_SET = Number()
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(Item, frozen=True):
     """One entry of errors[] or warnings[]."""
 
     description: str = ""
     error: str = ""
-    error_number: int = 0
+    error_number: Annotated[int, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)] = 0
 
     def text(self) -> str:
         """What to show: Slurm's description and its own word for the number."""
@@ -77,7 +106,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     meta: Meta = Meta()
     errors: list[Problem] = []
-    warnings: list[Problem] = []
+    warnings: msgspec.Raw = NO_LIST
     last_update: Number = NOT_SET
 
     @property
@@ -141,24 +170,25 @@ class Cancelled(Envelope, frozen=True):
     status: list[_JobStatus] = []
 
 
-class _Statistics(msgspec.Struct, frozen=True):
-    server_thread_count: int = 0
-    agent_queue_size: int = 0
-    dbd_agent_queue_size: int = 0
-    jobs_running: int = 0
-    jobs_pending: int = 0
-    jobs_submitted: int = 0
-    jobs_completed: int = 0
+class _Statistics(Item, frozen=True):
+    server_thread_count: Count = 0
+    agent_queue_size: Count = 0
+    dbd_agent_queue_size: Count = 0
+    jobs_running: Count = 0
+    jobs_pending: Count = 0
+    jobs_submitted: Count = 0
+    jobs_completed: Count = 0
     req_time_start: Number = NOT_SET
 
 
 class _Diag(Envelope, frozen=True):
-    statistics: _Statistics | None = None
+    statistics: msgspec.Raw = NO_LIST
 
 
-class _Node(msgspec.Struct, frozen=True):
-    name: str
-    state: list[str]
+class _Node(Item, frozen=True):
+    ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"alloc_cpus", "alloc_memory"})
+    name: Word
+    state: list[State]
     reason: str = ""
     reason_set_by_user: str = ""
     features: list[str] = []
@@ -167,33 +197,33 @@ class _Node(msgspec.Struct, frozen=True):
     extra: str = ""
     topology: str = ""
     partitions: list[str] = []
-    cpus: int = 0
-    alloc_cpus: int = 0
-    real_memory: int = 0
-    alloc_memory: int = 0
+    cpus: Count = 0
+    alloc_cpus: Count = 0
+    real_memory: Count = 0
+    alloc_memory: Count = 0
     gres: str = ""
     gres_used: str = ""
     address: str = ""
     hostname: str = ""
-    port: int = 0
+    port: Count = 0
     reservation: str = ""
-    weight: int = 0
+    weight: Count = 0
     last_busy: Number = NOT_SET
     boot_time: Number = NOT_SET
     slurmd_start_time: Number = NOT_SET
     version: str = ""
 
 
-class _Job(msgspec.Struct, frozen=True):
-    job_id: int
-    job_state: list[str]
+class _Job(Item, frozen=True):
+    job_id: Count
+    job_state: list[State]
     name: str = ""
     user_name: str = ""
     account: str = ""
     partition: str = ""
     qos: str = ""
     state_reason: str = ""
-    nodes: str = ""
+    nodes: msgspec.Raw = NO_TEXT
     start_time: Number = NOT_SET
     end_time: Number = NOT_SET
     time_limit: Number = NOT_SET
@@ -202,11 +232,11 @@ class _Job(msgspec.Struct, frozen=True):
     admin_comment: str = ""
 
 
-class _Fields(msgspec.Struct, frozen=True):
+class _Fields(Item, frozen=True):
     """The nested texts and numbers of a partition, all groups in one."""
 
     configured: str = ""
-    total: int = 0
+    total: Count = 0
     allowed_allocation: str = ""
     allowed: str = ""
     deny: str = ""
@@ -222,15 +252,15 @@ class _Fields(msgspec.Struct, frozen=True):
     cpus_per_node: Number = NOT_SET
     cpus_per_socket: Number = NOT_SET
     over_time_limit: Number = NOT_SET
-    nodes: Number | int = NOT_SET
-    tier: int = 0
-    job_factor: int = 0
+    nodes: Number | Count = NOT_SET
+    tier: Count = 0
+    job_factor: Count = 0
 
 
 NO_FIELDS = _Fields()
 
 
-class _Partition(msgspec.Struct, frozen=True):
+class _Partition(Item, frozen=True):
     name: str
     nodes: _Fields = NO_FIELDS
     accounts: _Fields = NO_FIELDS
@@ -243,14 +273,15 @@ class _Partition(msgspec.Struct, frozen=True):
     priority: _Fields = NO_FIELDS
     partition: _Fields = NO_FIELDS
     alternate: str = ""
-    grace_time: int = 0
+    grace_time: Count = 0
     node_sets: str = ""
     topology: str = ""
     flags: list[str] | None = None
     preempt_mode: list[str] | None = None
 
 
-class _Reservation(msgspec.Struct, frozen=True):
+class _Reservation(Item, frozen=True):
+    ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"node_list"})
     name: str
     node_list: str = ""
     flags: list[str] = []
@@ -261,20 +292,20 @@ class _Reservation(msgspec.Struct, frozen=True):
     end_time: Number = NOT_SET
 
 
-class _Ping(msgspec.Struct, frozen=True):
+class _Ping(Item, frozen=True):
     hostname: str
     responding: bool
     primary: bool = False
-    latency: int = 0
+    latency: Count = 0
     status: str = ""
     pinged: str = ""
 
 
-class _Default(msgspec.Struct, frozen=True):
+class _Default(Item, frozen=True):
     qos: str = ""
 
 
-class _Association(msgspec.Struct, frozen=True):
+class _Association(Item, frozen=True):
     account: str
     user: str = ""
     cluster: str = ""
@@ -284,7 +315,7 @@ class _Association(msgspec.Struct, frozen=True):
     default: _Default = _Default()
 
 
-class _Qos(msgspec.Struct, frozen=True):
+class _Qos(Item, frozen=True):
     name: str
     description: str = ""
     priority: Number = NOT_SET
@@ -297,12 +328,34 @@ def read(reply: Reply, shape: type[E], *, call: str) -> E:
         raise errors.from_status(reply.status, _said(reply), call=call)
     if not _is_json(reply):
         raise _no_json(reply, call)
-    try:
-        answer = msgspec.json.decode(reply.body, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise _unreadable(reply, str(problem), call) from None
+    answer = _decoded(reply, shape, call)
+    _check_identity(reply, answer.meta.slurm, call)
     _raise_errors(reply, answer, call)
     return answer
+
+
+def _decoded(reply: Reply, shape: type[E], call: str) -> E:
+    body = lenient.as_utf8(reply.body)
+    try:
+        try:
+            return msgspec.json.decode(body, type=shape)
+        except msgspec.DecodeError:
+            return msgspec.json.decode(lenient.mended(body), type=shape)
+    except RecursionError:
+        raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise _unreadable(reply, str(problem), call) from None
+
+
+def _check_identity(reply: Reply, server: Server, call: str) -> None:
+    """Before anything in the response is believed, also that something does not exist."""
+    if not server.release:
+        if reply.status != 200:
+            raise errors.from_status(reply.status, "", call=call)
+        raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
+    # Slurm writes its own name in small letters.
+    if reply.cluster and server.cluster.lower() != reply.cluster.lower():
+        raise SlurmWrongCluster(reply.cluster, server.cluster, call=call)
 
 
 def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
@@ -314,8 +367,15 @@ def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
     if reply.status != 200:
         text = answer.errors[0].text() if answer.errors else ""
         raise errors.from_status(reply.status, text, call=call)
-    if not answer.meta.slurm.release:
-        raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
+
+
+def warnings(answer: Envelope) -> tuple[str, ...]:
+    """What Slurm warned about, as far as it can be read."""
+    try:
+        found = msgspec.json.decode(answer.warnings, type=list[msgspec.Raw])[:MOST_WARNINGS]
+        return tuple(errors.shorten(lenient.decode(each, Problem).text()) for each in found)
+    except lenient.UNREADABLE:
+        return ()
 
 
 def _is_json(reply: Reply) -> bool:
@@ -345,7 +405,18 @@ def _said(reply: Reply) -> str:
 def nodes(reply: Reply, call: str) -> model.Answer[model.Node]:
     """The list of nodes."""
     answer = read(reply, _Nodes, call=call)
-    return _list(answer, answer.nodes, _node, call)
+    return _without_contradictions(_list(answer, answer.nodes, _node, call))
+
+
+def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[model.Node]:
+    """Of two records under one name nobody knows which is true."""
+    distinct = dict.fromkeys(answer.items)
+    times = Counter(node.name for node in distinct)
+    if len(times) == len(answer.items):
+        return answer
+    kept = tuple(node for node in distinct if times[node.name] == 1)
+    whole = answer.complete and len(times) == len(distinct)
+    return model.Answer(kept, complete=whole, last_update=answer.last_update)
 
 
 def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
@@ -353,13 +424,29 @@ def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
     answer = read(reply, _Nodes, call=call)
     if answer.is_absence and not answer.nodes:
         return model.Absent()
-    return model.view(name, model.Answer(_list(answer, answer.nodes, _node, call).items, complete=False))
+    found = _without_contradictions(_list(answer, answer.nodes, _node, call))
+    return model.view(name, model.Answer(found.items, complete=False))
 
 
 def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
     """The list of jobs."""
     answer = read(reply, _Jobs, call=call)
-    return _list(answer, answer.jobs, _job, call)
+    found = _list(answer, answer.jobs, _job, call)
+    _check_names([job.nodes for job in found.items], call)
+    return found
+
+
+def one_job(reply: Reply, job_id: int, call: str) -> model.JobView:
+    """What Slurm says about one job; that it has none is an error of its own (2017)."""
+    same = [job for job in jobs(reply, call).items if job.job_id == job_id]
+    # Of several records, one that is not over is the one to go by.
+    return model.KnownJob(min(same, key=is_over)) if same else model.Unknown(f"the response describes no job {job_id}")
+
+
+def _check_names(lists: Sequence[HostList], call: str) -> None:
+    names = sum(map(len, lists))
+    if names > MOST_NAMES:
+        raise SlurmBudgetExceeded("host names", f"{names:,}", MOST_NAMES, call=call)
 
 
 def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
@@ -371,7 +458,9 @@ def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
 def reservations(reply: Reply, call: str) -> model.Answer[model.Reservation]:
     """The list of reservations."""
     answer = read(reply, _Reservations, call=call)
-    return _list(answer, answer.reservations, _reservation, call)
+    found = _list(answer, answer.reservations, _reservation, call)
+    _check_names([each.nodes for each in found.items], call)
+    return found
 
 
 def pings(reply: Reply, call: str) -> tuple[Server, tuple[model.Ping, ...]]:
@@ -382,9 +471,11 @@ def pings(reply: Reply, call: str) -> tuple[Server, tuple[model.Ping, ...]]:
 
 def diag(reply: Reply, call: str) -> model.Diag:
     """slurmctld's statistics."""
-    found = read(reply, _Diag, call=call).statistics
-    if found is None:
-        raise SlurmBadAnswer("the answer has no statistics", call=call)
+    raw = read(reply, _Diag, call=call).statistics
+    try:
+        found = lenient.decode(raw, _Statistics)
+    except lenient.UNREADABLE:
+        raise SlurmBadAnswer("the answer has no statistics", call=call) from None
     return model.Diag(
         server_threads=found.server_thread_count,
         agent_queue=found.agent_queue_size,
@@ -414,11 +505,13 @@ def _list(
 ) -> model.Answer[T]:
     if found is None:
         raise SlurmBadAnswer("the answer has no list", call=call)
+    if len(found) > MOST_ITEMS:
+        raise SlurmBudgetExceeded("items", f"{len(found):,}", MOST_ITEMS, call=call)
     items: list[T] = []
     for raw in found:
         try:
             items.append(convert(raw))
-        except (msgspec.DecodeError, hostlist.HostListError):
+        except (*lenient.UNREADABLE, HostListError):
             continue
     last = answer.last_update.seconds()
     whole = len(items) == len(found) and last > 0 and not answer.errors
@@ -426,7 +519,7 @@ def _list(
 
 
 def _node(raw: msgspec.Raw) -> model.Node:
-    n = msgspec.json.decode(raw, type=_Node)
+    n = lenient.decode(raw, _Node)
     return model.Node(
         name=n.name,
         states=frozenset(n.state),
@@ -457,7 +550,8 @@ def _node(raw: msgspec.Raw) -> model.Node:
 
 
 def _job(raw: msgspec.Raw) -> model.Job:
-    j = msgspec.json.decode(raw, type=_Job)
+    j = lenient.decode(raw, _Job)
+    states = frozenset(j.job_state)
     return model.Job(
         job_id=j.job_id,
         name=j.name,
@@ -465,9 +559,9 @@ def _job(raw: msgspec.Raw) -> model.Job:
         account=j.account,
         partition=j.partition,
         qos=j.qos,
-        states=frozenset(j.job_state),
+        states=states,
         state_reason=j.state_reason,
-        nodes=tuple(hostlist.expand(j.nodes)),
+        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=str)),
         start_time=j.start_time.seconds(),
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),
@@ -478,7 +572,7 @@ def _job(raw: msgspec.Raw) -> model.Job:
 
 
 def _partition(raw: msgspec.Raw) -> model.Partition:
-    p = msgspec.json.decode(raw, type=_Partition)
+    p = lenient.decode(raw, _Partition)
     shared = p.partition.oversubscribe
     return model.Partition(
         name=p.name,
@@ -523,10 +617,10 @@ def _count(value: Number | int) -> model.Limit:
 
 
 def _reservation(raw: msgspec.Raw) -> model.Reservation:
-    r = msgspec.json.decode(raw, type=_Reservation)
+    r = lenient.decode(raw, _Reservation)
     return model.Reservation(
         name=r.name,
-        nodes=tuple(hostlist.expand(r.node_list)),
+        nodes=HostList(r.node_list),
         flags=frozenset(r.flags),
         users=_comma_list(r.users),
         accounts=_comma_list(r.accounts),
@@ -541,7 +635,7 @@ def _comma_list(text: str) -> tuple[str, ...]:
 
 
 def _ping(raw: msgspec.Raw) -> model.Ping:
-    p = msgspec.json.decode(raw, type=_Ping)
+    p = lenient.decode(raw, _Ping)
     return model.Ping(
         hostname=p.hostname,
         responding=p.responding,
@@ -552,7 +646,7 @@ def _ping(raw: msgspec.Raw) -> model.Ping:
 
 
 def _association(raw: msgspec.Raw) -> model.Association:
-    a = msgspec.json.decode(raw, type=_Association)
+    a = lenient.decode(raw, _Association)
     return model.Association(
         account=a.account,
         user=a.user,
@@ -565,7 +659,7 @@ def _association(raw: msgspec.Raw) -> model.Association:
 
 
 def _one_qos(raw: msgspec.Raw) -> model.Qos:
-    q = msgspec.json.decode(raw, type=_Qos)
+    q = lenient.decode(raw, _Qos)
     return model.Qos(
         name=q.name,
         description=q.description,

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from slurm_operator.api.meta import Condition
+from slurm_operator.api.text import printable
 
 READY = "Ready"
 PROGRESSING = "Progressing"
@@ -72,7 +73,7 @@ def _written(statement: Statement, before: Condition | None, generation: int, no
         "type": statement.type,
         "status": statement.truth.value,
         "reason": statement.reason,
-        "message": statement.message[:LONGEST_MESSAGE],
+        "message": printable(statement.message, LONGEST_MESSAGE),
         "lastTransitionTime": before.last_transition_time if before and same else now,
         "observedGeneration": generation,
     }

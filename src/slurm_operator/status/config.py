@@ -15,6 +15,7 @@ from slurm_operator.api.controller import ConfigStatus
 from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
 from slurm_operator.plan.daemons import Census, seconds
 from slurm_operator.slurm.conf_lint import Finding
+from slurm_operator.slurm.model import LAST_SECOND
 from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, CONFIG_VALID, Statement, no, unknown, yes
 
 SHOWN = 12
@@ -136,7 +137,7 @@ def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str, daemons: Seq
 
 
 def _last_read(plan: ConfigPlan, known: ConfigStatus) -> str | None:
-    if plan.verdict is None or plan.stage is not Stage.APPLIED or not plan.verdict.at:
+    if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= LAST_SECOND:
         return known.last_read
     return datetime.fromtimestamp(plan.verdict.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

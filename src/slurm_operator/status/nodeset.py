@@ -10,7 +10,15 @@ from typing import Any
 
 from slurm_operator.build import labels, nodeset
 from slurm_operator.plan import placement, reservation
-from slurm_operator.plan.nodeset import Choice, NodeSetWorld, collisions_of, outdated, pins, still_named
+from slurm_operator.plan.nodeset import (
+    Choice,
+    NodeSetWorld,
+    collisions_of,
+    outdated,
+    pins,
+    same_hostnames,
+    still_named,
+)
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
@@ -33,19 +41,21 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
     """The counts of a NodeSet's status."""
     cr = world.cr
     old = {worker.name for worker in outdated(world, everyone)}
-    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in everyone)
+    # A worker without a node record of its own is of no use, however ready its pod is.
+    useful = [worker for worker in everyone if not worker.rival]
+    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful)
     desired = _desired(world)
     there = sum(bool(worker.pod.status.phase) for worker in everyone)
     result = {
         "replicas": there,
         "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in everyone),
-        "readyReplicas": sum(worker.is_ready for worker in everyone),
+        "readyReplicas": sum(worker.is_ready for worker in useful),
         "availableReplicas": available,
         "unavailableReplicas": max((desired if cr.is_daemon else there) - available, 0),
         "desired": desired,
         "nodeSetHash": newest,
         "selector": labels.selector_text(labels.WORKER, cr.name),
-        **_slurm_counts(world, everyone),
+        **_slurm_counts(world, useful),
     }
     optional = {
         "ordinalToNode": pins(world, everyone) if not world.deleting else {},
@@ -89,7 +99,7 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
     if world.cr.spec.update_strategy.type != reservation.SCHEDULED:
         return []
     if isinstance(world.slurm.reservations, Unknown):
-        return [unknown(RESERVED, "SlurmUnreachable", world.slurm.reservations.why)]
+        return [unknown(RESERVED, world.slurm.reservations.reason, world.slurm.reservations.why)]
     if Feature.RESERVATIONS not in world.slurm.offers:
         return [no(RESERVED, "NotSupported", "this Slurm's REST API cannot make reservations; it takes 25.05 or newer")]
     if reservation.found(world.cr, world.slurm) is None:
@@ -99,7 +109,8 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
 
 def _reachable(world: NodeSetWorld) -> Statement:
     if isinstance(world.slurm.nodes, Unknown):
-        return no(SLURM_REACHABLE, "SlurmUnreachable", f"{world.slurm.nodes.why}; no worker is removed meanwhile")
+        unheard = world.slurm.nodes
+        return no(SLURM_REACHABLE, unheard.reason, f"{unheard.why}; no worker is removed meanwhile")
     if isinstance(world.slurm.jobs, Unknown):
         return no(SLURM_REACHABLE, "JobsUnknown", _half(world.slurm.jobs))
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
@@ -127,12 +138,28 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> l
     if isinstance(world.slurm.nodes, Unknown):
         why = f"Slurm cannot be asked: {world.slurm.nodes.why}"
         going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
-        return [unknown(READY, "SlurmUnreachable", why), going, yes(DEGRADED, "SlurmUnreachable", why)]
+        reason = world.slurm.nodes.reason
+        return [unknown(READY, reason, why), going, yes(DEGRADED, reason, why)]
     degraded = _degraded(world, everyone)
+    same = same_hostnames(world, list(everyone), choice)
+    if same:
+        why = _same_hostnames(world, same)
+        going = yes(PROGRESSING, "Working", message) if message else no(PROGRESSING, "Settled", why)
+        return [no(READY, "DuplicateHostname", why), going, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
     said = f"{len(choice.staying)} workers are ready and registered"
     return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
+
+
+def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str:
+    host, rival = same[0]
+    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    return (
+        f"host name {host}{more} of NodeSet {world.cr.name} is that of {rival}, which keeps it: no worker is made for "
+        "it here, and its node record is left alone. Give them different names: by template.spec.hostname, by the name "
+        f"of a NodeSet, or by {labels.HOSTNAME_OVERRIDE} of a Kubernetes node"
+    )
 
 
 def _numbers(world: NodeSetWorld, choice: Choice) -> Iterator[str]:
@@ -141,7 +168,7 @@ def _numbers(world: NodeSetWorld, choice: Choice) -> Iterator[str]:
     if surplus > 0 and not world.cr.is_daemon:
         yield f"{surplus} workers too many, none is chosen before Slurm has answered"
     # One that Kubernetes is taking down may still be ready.
-    ready = sum(worker.is_ready for worker in choice.staying)
+    ready = sum(worker.is_ready and not worker.rival for worker in choice.staying)
     if ready < wanted:
         yield f"{ready} of {wanted} workers are ready"
 

@@ -53,8 +53,8 @@ def statements(seen: Seen) -> list[Statement]:
     if isinstance(found, Unknown):
         return [
             accepted,
-            unknown(APPLIED, "SlurmUnreachable", found.why),
-            unknown(READY, "SlurmUnreachable", found.why),
+            unknown(APPLIED, found.reason, found.why),
+            unknown(READY, found.reason, found.why),
         ]
     if found is None and not seen.drift:
         waiting = seen.refused or "Slurm does not have it yet"
@@ -94,10 +94,13 @@ def _in_sync(seen: Seen) -> Statement:
     rows = _rows(seen.drift)
     if seen.policy == "Keep":
         return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")
-    if seen.given_up:
-        return no(IN_SYNC, "DriftComesBack", f"reverted again and again, now left: {rows}")
     if seen.policy == "Report":
         return no(IN_SYNC, "Drifted", f"changed in Slurm: {rows}")
+    if seen.given_up:
+        message = f"Slurm accepted the revert again and again, and differs again; now left as it is: {rows}"
+        return no(IN_SYNC, "DriftComesBack", message)
+    if seen.refused:
+        return no(IN_SYNC, "RefusedBySlurm", f"changed in Slurm, and not reverted: {seen.refused}; {rows}")
     return no(IN_SYNC, "Reverting", f"changed in Slurm, being reverted: {rows}")
 
 
@@ -116,7 +119,7 @@ def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) ->
     """The condition of a Partition that waits to go."""
     if isinstance(jobs, Unknown):
         message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
-        return [unknown(READY, "SlurmUnreachable", message)]
+        return [unknown(READY, jobs.reason, message)]
     if not jobs:
         return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being taken out of Slurm")]
     records = "the records of jobs" if finished_too else "jobs"
@@ -134,17 +137,20 @@ def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -
     return rows
 
 
-def fields(found: Partition | Unknown | None, nodes: Iterable[Node], jobs: Iterable[Job]) -> dict[str, Any]:
-    """The counts of a Partition's status; none while Slurm cannot be asked."""
+def fields(
+    found: Partition | Unknown | None, nodes: Iterable[Node] | Unknown, jobs: Iterable[Job] | Unknown
+) -> dict[str, Any]:
+    """The counts of a Partition's status; those that Slurm cannot be asked for are left out, not 0."""
     if found is None or isinstance(found, Unknown):
         return {}
-    mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
-    return {
-        "nodes": found.total_nodes,
-        "cpus": sum(node.cpus for node in nodes if found.name in node.partitions),
-        "runningJobs": sum("RUNNING" in job.states for job in mine),
-        "pendingJobs": sum("PENDING" in job.states for job in mine),
-    }
+    counts = {"nodes": found.total_nodes}
+    if not isinstance(nodes, Unknown):
+        counts["cpus"] = sum(node.cpus for node in nodes if found.name in node.partitions)
+    if not isinstance(jobs, Unknown):
+        mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
+        counts["runningJobs"] = sum("RUNNING" in job.states for job in mine)
+        counts["pendingJobs"] = sum("PENDING" in job.states for job in mine)
+    return counts
 
 
 def _rows(differences: Iterable[Difference]) -> str:

@@ -75,5 +75,14 @@ def fault_message(fault_id: str, error: str) -> str:
     )
 
 
+def blocked(reason: str, message: str) -> list[Statement]:
+    """A resource that waits for people: something beside it is in its way; it is looked at again."""
+    return [
+        no(READY, reason, message),
+        no(PROGRESSING, reason, "waiting for what is in the way to change"),
+        yes(DEGRADED, reason, message),
+    ]
+
+
 def _waiting(reason: str, message: str) -> list[Statement]:
     return [no(READY, reason, message), yes(PROGRESSING, reason, message), no(DEGRADED, "AsExpected", message)]

@@ -61,7 +61,7 @@ def test_a_volume_holds(case: str, make_pod: MakePod, referred: Referred, place:
     [
         ({"configMap": {"name": "no"}}, 'configmap "no" not found'),
         ({"secret": {"secretName": "key", "items": [{"key": "no", "path": "x"}]}}, "non-existent secret key: no"),
-        ({"secret": {"secretName": "key", "items": [{"key": "TOKEN", "path": "../x"}]}}, "must stay within it"),
+        ({"secret": {"secretName": "key", "items": [{"key": "TOKEN", "path": "../x"}]}}, "must stay within its volume"),
         ({"projected": {"sources": [{"clusterTrustBundle": {}}]}}, "clusterTrustBundle is not supported"),
     ],
     ids=["no object", "no key", "a path that leads out", "an unknown source"],
@@ -71,3 +71,47 @@ def test_a_volume_that_cannot_be_filled_says_why(
 ) -> None:
     with pytest.raises(MountFailed, match=text):
         content.files(make_pod(), {"name": "v", **volume}, referred, place)
+
+
+UNSAFE = {
+    "absolute": "/etc/cron.d/x",
+    "upwards": "../x",
+    "upwards in the middle": "a/../../x",
+    "a name of the swap": "..data/x",
+    "empty": "",
+    "the folder itself": ".",
+    "an empty part": "a//b",
+    "a NUL": "a\0b",
+    "a lone surrogate": "a\ud800b",
+    "longer than a name can be": "x" * 256,
+}
+
+
+def _projected(source: dict[str, Any]) -> dict[str, Any]:
+    return {"projected": {"sources": [source]}}
+
+
+@pytest.mark.parametrize("path", UNSAFE.values(), ids=UNSAFE)
+@pytest.mark.parametrize(
+    "volume",
+    [
+        lambda path: _projected({"serviceAccountToken": {"path": path}}),
+        lambda path: _projected({"secret": {"name": "key", "items": [{"key": "TOKEN", "path": path}]}}),
+        lambda path: _projected(
+            {"downwardAPI": {"items": [{"path": path, "fieldRef": {"fieldPath": "metadata.name"}}]}}
+        ),
+        lambda path: {"configMap": {"name": "conf", "items": [{"key": "a", "path": path}]}},
+        lambda path: {"downwardAPI": {"items": [{"path": path, "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        lambda _: {"configMap": {"name": "hostile"}},
+        lambda _: {"secret": {"secretName": "hostile"}},
+    ],
+    ids=["token", "projected secret", "projected field", "items", "field", "key of a map", "key of a secret"],
+)
+def test_no_path_or_key_leads_out_of_its_volume(
+    volume: Callable[[str], dict[str, Any]], path: str, make_pod: MakePod, place: Place
+) -> None:
+    """T14: the token's path was not checked, nor were keys that become file names."""
+    hostile = {path: b"x"}
+    known = Referred({"conf": {"a": b"A"}, "hostile": hostile}, {"key": {"TOKEN": b"T"}, "hostile": hostile})
+    with pytest.raises(MountFailed, match=r"must stay within its volume|is not a valid path"):
+        content.files(make_pod(), {"name": "v", **volume(path)}, known, place)

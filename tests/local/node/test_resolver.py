@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.local.node import resolver
+from slurm_operator.local.node.errors import ConfigInvalid
 
 MakePod = Callable[..., dict[str, Any]]
 CLUSTER = "search slurm.svc.cluster.local svc.cluster.local cluster.local"
@@ -59,3 +60,10 @@ def test_a_pod_knows_its_own_names_and_its_aliases(make_pod: MakePod) -> None:
 )
 def test_names_are_looked_up(spec: dict[str, Any], expected: str, make_pod: MakePod) -> None:
     assert resolver.resolv_conf(make_pod(**spec), "10.240.0.1", "host's\n") == expected
+
+
+@pytest.mark.parametrize("name", ["-F/etc/shadow", "a b", "a\nb", "$(id)", "ü"])
+def test_a_host_name_is_a_name_and_no_option_of_a_command(name: str) -> None:
+    """T14: the agent hands it to a command of the machine."""
+    with pytest.raises(ConfigInvalid, match="host name"):
+        resolver.hostname({"metadata": {"name": "w-0"}, "spec": {"hostname": name}})

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.local.node import volumes
+from slurm_operator.local.node import host, volumes
+from slurm_operator.local.node.bundle import Bind
 from slurm_operator.local.node.content import File
-from slurm_operator.local.node.errors import MountFailed
+from slurm_operator.local.node.errors import ConfigInvalid, MountFailed
 from slurm_operator.local.node.paths import Paths
+from slurm_operator.local.node.volume_path import opened
 from slurm_operator.local.node.volumes import Referred
 
 MakePod = Callable[..., dict[str, Any]]
@@ -84,14 +86,128 @@ def test_a_sub_path_cannot_leave_its_volume(tmp_path: Path, inner: str, text: st
     root = tmp_path / "volume"
     root.mkdir()
     (root / "out").symlink_to(tmp_path)
-    with pytest.raises(MountFailed, match=text):
-        volumes.sub_path(root, inner, make=False)
+    with pytest.raises(MountFailed, match=text), opened(root, inner, make=False):
+        pass
 
 
 def test_a_missing_sub_path_is_made_with_the_rights_of_its_volume(tmp_path: Path) -> None:
     tmp_path.chmod(0o2777)
-    made = volumes.sub_path(tmp_path, "a/b", make=True)
+    with opened(tmp_path, "a/b", make=True) as found:
+        assert os.path.samestat(os.fstat(found), (tmp_path / "a" / "b").stat())
+    made = tmp_path / "a" / "b"
     assert [path.stat().st_mode & 0o7777 for path in (made, made.parent)] == [0o2777, 0o2777]
+
+
+def test_links_within_a_volume_are_followed(tmp_path: Path) -> None:
+    volumes.swap(tmp_path, {"d/a": File(b"1", 0o600)})
+    (tmp_path / "up").symlink_to("d/../d/a")
+    for inner in ("d/a", "up"):
+        with opened(tmp_path, inner, make=False) as found:
+            assert os.path.samestat(os.fstat(found), (tmp_path / "d" / "a").stat())
+
+
+@pytest.mark.parametrize("target", ["../..", "/etc", "loop"], ids=["upwards", "absolute", "itself"])
+def test_a_link_cannot_lead_out_of_its_volume(tmp_path: Path, target: str) -> None:
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "loop").symlink_to(target)
+    with pytest.raises(MountFailed, match="leads out"), opened(tmp_path / "v", "loop", make=True):
+        pass
+
+
+@pytest.mark.parametrize("step", ["at the mount", "while it is walked"])
+def test_a_link_that_a_container_swaps_in_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """T18: what was checked is what is mounted, whatever stands at that path a moment later."""
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    (volume / "work" / "deep").mkdir(parents=True)
+    (outside / "deep").mkdir(parents=True)
+    honest = (volume / "work" / "deep").stat()
+    mounted: list[os.stat_result] = []
+
+    def swap() -> None:
+        if not (volume / "work").is_symlink():
+            (volume / "work").rename(volume / "away")
+            (volume / "work").symlink_to(outside)
+
+    def mount(source: str, *_: object, flags: int = 0) -> None:
+        if flags & host.MS_BIND:
+            swap()
+            mounted.append(Path(source).stat())
+
+    real_open = os.open
+
+    def open_and_swap(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        found = real_open(path, flags, mode, dir_fd=dir_fd)
+        if path == "work":
+            swap()
+        return found
+
+    monkeypatch.setattr(host, "mount", mount)
+    if step == "while it is walked":
+        monkeypatch.setattr(os, "open", open_and_swap)
+    bind = volumes.pin(Bind(str(volume), "/x", inner="work/deep", make=True), tmp_path / "pinned" / "0")
+    assert bind == Bind(str(tmp_path / "pinned" / "0"), "/x", make=True)
+    assert [os.path.samestat(found, honest) for found in mounted] == [True]
+    assert list((outside / "deep").iterdir()) == []
+
+
+def test_a_folder_swapped_for_a_link_is_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T18: rights are set by descriptor as well."""
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    (volume / "d").mkdir(parents=True)
+    outside.mkdir(mode=0o700)
+    real = os.fstat
+
+    def swapped(held: int) -> os.stat_result:
+        found = real(held)
+        if (
+            (volume / "d").is_dir()
+            and not (volume / "d").is_symlink()
+            and Path(f"/proc/self/fd/{held}").readlink().name == "d"
+        ):
+            (volume / "d").rename(volume / "e")
+            (volume / "d").symlink_to(outside)
+        return found
+
+    monkeypatch.setattr(os, "fstat", swapped)
+    volumes.own(volume, 4242)
+    assert outside.stat().st_mode & 0o7777 == 0o700
+    assert outside.stat().st_gid != 4242
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "..", ".", "", "a\0", "x" * 300])
+@pytest.mark.parametrize("kind", ["emptyDir", "configMap"])
+def test_the_name_of_a_volume_is_one_folder(tmp_path: Path, referred: Referred, name: str, kind: str) -> None:
+    """T14: nobody before the agent checks it."""
+    volume = {"name": name, kind: {"name": "conf"}}
+    with pytest.raises(ConfigInvalid, match="volume name"):
+        volumes.folder(volume, Paths(tmp_path).pod("uid-1"), referred)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "..", ""])
+def test_the_name_of_a_container_is_one_folder(tmp_path: Path, name: str) -> None:
+    """T14: its records, logs and bundles are kept under it."""
+    paths = Paths(tmp_path).pod("uid-1")
+    for place in (paths.container, lambda each: paths.log(each, 0), lambda each: paths.attempt(each, 0)):
+        with pytest.raises(ConfigInvalid, match="container name"):
+            place(name)
+
+
+@pytest.mark.parametrize("path", ["etc", "/a/../../etc", "/a\0b"])
+def test_a_host_path_is_absolute_and_plain(tmp_path: Path, referred: Referred, path: str) -> None:
+    with pytest.raises(MountFailed, match="expected an absolute path"):
+        volumes.folder({"name": "v", "hostPath": {"path": path}}, Paths(tmp_path).pod("uid-1"), referred)
+
+
+@pytest.mark.parametrize("mount", [{"subPath": "../x"}, {"subPathExpr": "$(WHERE)"}], ids=["plain", "by a variable"])
+def test_a_sub_path_that_leads_out_is_refused_before_anything_is_made(
+    tmp_path: Path, make_pod: MakePod, referred: Referred, mount: dict[str, str]
+) -> None:
+    pod = make_pod(volumes=[{"name": "v", "emptyDir": {}}])
+    container = {"volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}
+    with pytest.raises(MountFailed, match="must stay within its volume"):
+        volumes.binds(pod, container, Paths(tmp_path).pod("uid-1"), referred, {"WHERE": "a/../../b"})
 
 
 def test_a_container_mounts_outer_paths_first_and_its_own_files_win(

@@ -17,7 +17,7 @@ from tests.real.local.soak import Happening, Record, Timeline, losses, soak
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "180"))
 NOW = 1_800_000_000.0
-WELL = Record("7", "s-7", "COMPLETED", 0, "0:0", "1800000000", "1800000060", "compute-1")
+WELL = Record("7", "COMPLETED", 0, "0:0", "1800000000", "1800000060", "compute-1", "s-7")
 
 
 @pytest.fixture

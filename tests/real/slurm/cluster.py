@@ -152,7 +152,8 @@ class Cluster:
 
     def run(self, *command: str, check: bool = True, timeout: float = 30) -> str:
         """Run a command inside as root; gives stdout."""
-        done = subprocess.run([*self.enter(), *command], capture_output=True, text=True, timeout=timeout, check=False)
+        inside = [*self.enter(), *command]
+        done = subprocess.run(inside, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
         if check and done.returncode != 0:
             raise ClusterFailed(f"{command} gave {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
         return done.stdout

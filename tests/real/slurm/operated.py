@@ -23,6 +23,7 @@ from slurm_operator.kube.client import Client
 from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.loop.clock import Clock, SystemClock
 from slurm_operator.loop.metrics import Metrics
+from slurm_operator.reconcile.clusters import Target
 from slurm_operator.reconcile.operator import Outside, assemble
 from slurm_operator.settings import Settings
 from slurm_operator.slurm.client import SlurmClient
@@ -58,7 +59,7 @@ class Operated:
         await self.ask("POST", f"{CORE}/secrets", {"metadata": {"name": "keys"}, "data": data})
         self._tasks = [self.server.run_garbage_collector(), asyncio.create_task(self._live())]
         self.start_operator()
-        await self.create("Controller", "slurm", KEYS)
+        await self.create("Controller", "slurm", {**KEYS, "clusterName": "test"})
         await self.create("RestApi", "slurm", REF)
         return self
 
@@ -74,8 +75,9 @@ class Operated:
     def start_operator(self) -> None:
         """The operator as it runs in a cluster, but for its way to slurmrestd."""
 
-        def connect(_: str, token: TokenSource, clock: Clock) -> SlurmClient:
-            return SlurmClient(f"unix://{self.slurm.socket}", token, monotonic=clock.monotonic)
+        def connect(target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+            address = f"unix://{self.slurm.socket}"
+            return SlurmClient(address, token, cluster=target.cluster_name, monotonic=clock.monotonic)
 
         settings = Settings(leader_elect=False)
         operator = assemble(

@@ -8,6 +8,7 @@ import pytest
 from tests.real.slurm.cluster import NODES, Cluster, eventually
 
 from slurm_operator.reconcile.clusters import Cluster as SlurmCluster
+from slurm_operator.reconcile.clusters import Target
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmUnreachable
@@ -83,7 +84,7 @@ async def test_a_restarted_slurmrestd_is_found_again(client: SlurmClient, slurm:
 
 async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClient, slurm: Cluster) -> None:
     woken: list[frozenset[str] | None] = []
-    word = SlurmCluster(client, "", b"", time.monotonic, lambda names, _: woken.append(names))
+    word = SlurmCluster(client, Target(""), b"", time.monotonic, lambda names, _: woken.append(names))
 
     async def nodes() -> Answer[Node] | Unknown:
         return (await word.world(fresh=True)).nodes

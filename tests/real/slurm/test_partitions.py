@@ -13,7 +13,7 @@ from slurm_operator.plan.partition import lines, plan_partitions
 from slurm_operator.plan.partition_fields import Line, change, changed_options, creation, differences, unreturnable
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmNotFound, SlurmRejected, SlurmUnsupported
-from slurm_operator.slurm.model import UNLIMITED, Partition
+from slurm_operator.slurm.model import UNLIMITED, KnownJob, Partition
 from slurm_operator.slurm.requests import Feature, JobSubmission, PartitionChange
 
 pytestmark = pytest.mark.real_slurm
@@ -333,8 +333,8 @@ async def test_a_partition_goes_after_its_running_and_waiting_jobs(client: Slurm
     assert "going" not in await partitions(client)
     for number in (running, waiting):
         job = await client.job(number)
-        assert job is not None
-        assert "COMPLETED" in job.states
+        assert isinstance(job, KnownJob)
+        assert "COMPLETED" in job.job.states
 
 
 SLOW_EPILOG = "printf '#!/bin/bash\\nsleep 8\\n' > /etc/slurm/slow.sh; chmod 755 /etc/slurm/slow.sh"
@@ -368,8 +368,8 @@ async def expect_unharmed(client: SlurmClient, slurm: Cluster, number: int, wait
     assert slurm.controller_is_up(), slurm.controller_log()
     assert "core" not in slurm.shell("ls /var/log/slurm /var/spool/slurmctld; true").split(), pid
     job = await client.job(number)
-    assert job is not None
-    assert not job.states & {"NODE_FAIL", "FAILED"}
+    assert isinstance(job, KnownJob)
+    assert not job.job.states & {"NODE_FAIL", "FAILED"}
     if waits:
         assert number in waits
         assert "set138" in await partitions(client)
@@ -405,8 +405,8 @@ async def test_issue_138_slurmctld_survives_the_end_of_a_nodeset_while_a_job_is_
     waits = await remove(client, slurm, "set138", "")
     assert number in waits
     still = await client.job(number)
-    assert still is not None
-    assert "COMPLETING" in still.states, "the Epilog was too fast: nothing was tried"
+    assert isinstance(still, KnownJob)
+    assert "COMPLETING" in still.job.states, "the Epilog was too fast: nothing was tried"
     await expect_unharmed(client, slurm, number, waits, pid)
     slurm.wait_job(number, "COMPLETED" if ends == "by itself" else "CANCELLED")
     waits = await remove(client, slurm, "set138", "")

@@ -22,6 +22,7 @@ from slurm_operator.admission.rules import (
     token,
 )
 from slurm_operator.api.meta import Resource
+from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.build.refs import Refs
 
@@ -38,12 +39,18 @@ RULES: dict[str, Rule] = {
 }
 
 
-def check(new: Resource, old: Resource | None, refs: Refs) -> list[FieldProblem]:
-    """Everything that is wrong with a new or changed resource."""
+def check(new: Resource, old: Resource | None, refs: Refs, *, standing: bool = False) -> list[FieldProblem]:
+    """Everything that is wrong with a new or changed resource.
+
+    Of one that is `standing`, let in by whatever way, what it shares with others is no mistake of its own: a condition
+    of the one that came later says so.
+    """
     if old is not None and _spec(old) == _spec(new):
         # Labels and finalizers may always change: what is wrong must still be let go.
         return []
     found = [*RULES[type(new).__name__](new, old, refs), *reach.check(new, refs.allowed_pod_features)]
+    if isinstance(new, NodeSet) and not standing:
+        found += nodeset.duplicates(new, old if isinstance(old, NodeSet) else None, refs)
     return found if errors(found) else [*found, *buildable.check(new, refs)]
 
 

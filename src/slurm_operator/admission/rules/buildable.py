@@ -25,7 +25,7 @@ def check(new: Resource, refs: Refs) -> Iterator[FieldProblem]:
     if build is None:
         return
     # Other resources of the namespace answer for themselves.
-    alone = replace(refs, nodesets=(), partitions=(), accountings={})
+    alone = replace(refs, nodesets=(), partitions=(), accountings={}, unreadable={})
     try:
         build(new, alone)
     except MissingReference:

@@ -12,7 +12,8 @@ from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem, Path, shown
-from slurm_operator.build import names
+from slurm_operator.build import hostnames, names
+from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import MOST_NODES
@@ -30,6 +31,7 @@ _FLAG = re.compile(r"[A-Za-z_]+")
 def check(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
     """Everything that is wrong with a NodeSet."""
     yield from _names(new)
+    yield from _identity(new)
     yield from _replicas(new)
     yield from fields.controller_ref(new, old)
     yield from _update_strategy(new)
@@ -55,6 +57,35 @@ def _names(new: NodeSet) -> Iterator[FieldProblem]:
         yield FieldProblem(HOSTNAME, problem)
     elif len(names.worker_hostname(new, highest)) > 63:
         yield FieldProblem(HOSTNAME, f"{shown(hostname)} leaves no room for the ordinal in 63 characters")
+
+
+def _identity(new: NodeSet) -> Iterator[FieldProblem]:
+    for field in OWN_IDENTITY:
+        if new.spec.template.spec.get(field):
+            message = "is set by the operator, so that a worker has the name of its Slurm node; it is passed over"
+            yield FieldProblem(("spec", "template", "spec", field), message, severity="warning")
+
+
+def duplicates(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProblem]:
+    """Host names, and so Slurm nodes, that another NodeSet of the cluster has; what was so before is only told."""
+    for other in refs.nodesets:
+        same_cluster = other.spec.controller_ref.name == new.spec.controller_ref.name
+        if other.name == new.name or not same_cluster or other.metadata.deletion_timestamp:
+            continue
+        if not _collides(new, other):
+            continue
+        example = hostnames.shared(new, other) or f"{hostnames.prefix(new)}0"
+        path = HOSTNAME if new.spec.template.spec.get("hostname") else fields.NAME
+        message = (
+            f"workers would be named like those of NodeSet {shown(other.name)}, such as {shown(example)}, and a name "
+            "is one node in Slurm; give the NodeSets of a cluster different prefixes"
+        )
+        yield FieldProblem(path, message, severity="warning" if old is not None and _collides(old, other) else "error")
+
+
+def _collides(one: NodeSet, other: NodeSet) -> bool:
+    same = hostnames.are_related(one, other) and hostnames.prefix(one) == hostnames.prefix(other)
+    return same or bool(hostnames.shared(one, other))
 
 
 def _replicas(new: NodeSet) -> Iterator[FieldProblem]:

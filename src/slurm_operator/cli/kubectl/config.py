@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_operator.api.text import printable, printable_lines
 from slurm_operator.cli.kubectl.command import OUTPUT, WAIT, Where, changing, command, connected, facts_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def show(where: Where, controller: str, file: str, number: int | None, out
         click.echo(view.data({"cluster": cluster, "hash": hash_, "files": dict(chosen)}, output), nl=False)
         return
     for name, text in chosen.items():
-        click.echo((f"### {name}\n" if file == "all" else "") + text.rstrip("\n"))
+        click.echo((f"### {name}\n" if file == "all" else "") + printable_lines(text.rstrip("\n")))
 
 
 @command(config)
@@ -74,8 +75,9 @@ async def diff(where: Where, words: tuple[str, ...], output: str) -> None:
     if output != "text":
         click.echo(view.data(row, output), nl=False)
     else:
+        verdict = printable(verdict, view.LONGEST_CELL)
         for line in lines:
-            click.echo(configuration.coloured(line))
+            click.echo(configuration.coloured(printable_lines(line)))
         if refused:
             click.echo(click.style("!!", fg="red") + f"  {verdict}")
         elif not lines:

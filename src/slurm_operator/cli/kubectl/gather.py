@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from slurm_operator.api.text import printable, printable_lines
 from slurm_operator.build import labels
 from slurm_operator.diagnose.facts import (
     Facts,
@@ -130,7 +131,7 @@ async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -
     text = ran.stdout.decode(errors="replace")
     if ran.code != 0 and "No " not in text:
         said = (ran.stderr or ran.stdout).decode(errors="replace").strip().splitlines()
-        raise SlurmSaysNo(said[-1] if said else f"scontrol ended with code {ran.code}")
+        raise SlurmSaysNo(printable(said[-1]) if said else f"scontrol ended with code {ran.code}")
     return text
 
 
@@ -175,6 +176,6 @@ async def _tail(client: Client, facts: Facts, pod: Object, container: str, previ
         lines = client.logs(
             facts.namespace, name_of(pod), container=container, tail=LINES, previous=previous, seconds=LOG_SECONDS
         )
-        return tuple([line async for line in lines])
+        return tuple([printable_lines(line.rstrip("\r")) async for line in lines])
     except KubeError:
         return ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import click
 
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl import configuration
 from slurm_operator.cli.kubectl.configuration import Configuration
@@ -94,8 +95,9 @@ def _row(revision: str, hash_: str, when: str, state: str, by: str, change: str)
 
 def words(arguments: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """A Controller's name, if any, and revision numbers: a name that Kubernetes takes is never a number alone."""
-    numbers = tuple(int(word) for word in arguments if word.isdecimal())
-    names = [word for word in arguments if not word.isdecimal()]
+    read = [(word, whole_number(word)) for word in arguments]
+    numbers = tuple(number for _, number in read if number is not None)
+    names = [word for word, number in read if number is None]
     if len(names) > 1:
         raise click.UsageError(f"say one Controller, not {', '.join(names)}")
     return (names[0] if names else ""), numbers

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_operator.api.text import printable
 from slurm_operator.cli.kubectl.command import OUTPUT, WAIT, Where, changing, command, facts_of
 
 if TYPE_CHECKING:
@@ -98,9 +99,10 @@ async def named(partition_name: str, namespace: str, by_hand: str = "") -> Async
 
 def report(done: Done) -> None:
     """Say how a change ended, and exit with 1 when Slurm has not confirmed it."""
+    sentence = printable(done.sentence)
     if not done.settled:
-        raise click.ClickException(f"Slurm has not confirmed it after {done.seconds:.1f} s: {done.sentence}")
-    click.echo(f"in effect after {done.seconds:.2f} s: {done.sentence}")
+        raise click.ClickException(f"Slurm has not confirmed it after {done.seconds:.1f} s: {sentence}")
+    click.echo(f"in effect after {done.seconds:.2f} s: {sentence}")
 
 
 @command()

@@ -6,6 +6,7 @@ In: facts and answers. Out: text.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,15 +14,19 @@ from typing import Any
 import click
 import yaml
 
+from slurm_operator.api.text import printable
 from slurm_operator.diagnose.cause import Answer, Cause, Fine
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
 
+LONGEST_CELL = 2048
+_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
+_ACTING = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 BAD = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns under a head, as kubectl prints them."""
-    cells = [list(head), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(head), *([_cell(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(click.unstyle(row[index])) for row in cells) for index in range(len(head))]
     lines = []
     for row in cells:
@@ -30,23 +35,37 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _cell(text: str) -> str:
+    """A cell: colours that were put there stay, nothing else of it acts on a terminal."""
+    parts = _COLOUR.split(text)
+    return "".join(part if index % 2 else _one_line(part) for index, part in enumerate(parts))
+
+
+def _one_line(text: str) -> str:
+    # The spaces at its ends are between a colour and the next word.
+    inner = printable(text, LONGEST_CELL)
+    return text if text.strip(" ") == inner else inner
+
+
 def data(value: object, output: str) -> str:
-    """A value for machines."""
+    """A value for machines; what would act on a terminal is escaped."""
     if output == "json":
-        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        written = json.dumps(value, indent=2, ensure_ascii=False)
+        return _ACTING.sub(lambda found: json.dumps(found[0])[1:-1], written) + "\n"
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    return text
+    return yaml.safe_dump(value, sort_keys=False) if _ACTING.search(text) else text
 
 
 def answer_text(answer: Answer) -> str:
     """A diagnosis for people: the way down, the sentence, the command."""
+    sentence = printable(answer.sentence, LONGEST_CELL)
     if isinstance(answer, Fine):
-        return click.style("ok", fg="green") + f"  {answer.sentence}\n"
+        return click.style("ok", fg="green") + f"  {sentence}\n"
     lines = []
     if isinstance(answer, Cause):
-        lines = [f"{'  ' * depth}{step}" for depth, step in enumerate(answer.trail)]
-    mark = click.style("!!", fg="red")
-    return "\n".join([*lines, f"{mark}  {answer.sentence}", f"    {click.style(answer.command, bold=True)}"]) + "\n"
+        lines = [f"{'  ' * depth}{printable(step, LONGEST_CELL)}" for depth, step in enumerate(answer.trail)]
+    mark, command = click.style("!!", fg="red"), click.style(printable(answer.command, LONGEST_CELL), bold=True)
+    return "\n".join([*lines, f"{mark}  {sentence}", f"    {command}"]) + "\n"
 
 
 def answer_data(answer: Answer) -> dict[str, Any]:
@@ -217,5 +236,6 @@ def _wrong(causes: Sequence[Cause]) -> str:
         return click.style("nothing is wrong", fg="green") + "\n"
     lines = [click.style(f"{len(causes)} wrong" if len(causes) > 1 else "one thing is wrong", fg="red")]
     for cause in causes:
-        lines += [f"  {cause.sentence}", f"    {click.style(cause.command, bold=True)}"]
+        command = click.style(printable(cause.command, LONGEST_CELL), bold=True)
+        lines += [f"  {printable(cause.sentence, LONGEST_CELL)}", f"    {command}"]
     return "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ campaigns); `run_forever` is the same as a task.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,15 @@ from .apply import track_update
 from .deletion import FOREGROUND, ORPHAN, DeleteOptions
 from .registry import Kind
 from .state import State
-from .store import Change, Changed, Row
+from .store import Change, Changed, Row, StoreFull
 from .strategy import CLAIM_FINALIZER, CRD_FINALIZER, CRD_RESOURCE, VOLUME_FINALIZER
 
 Object = dict[str, Any]
 # The process that does this work in a whole cluster.
 _MANAGER = "kube-controller-manager"
+FULL_PAUSE_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +73,11 @@ class GarbageCollector:
             ref = next(iter(self._pending))
             del self._pending[ref]
             count += 1
-            self._visit(ref)
+            try:
+                self._visit(ref)
+            except StoreFull:
+                self._doubt([ref])
+                raise
         self._wake.clear()
         return count
 
@@ -78,7 +86,11 @@ class GarbageCollector:
         while True:
             await self._wake.wait()
             await asyncio.sleep(0)
-            self.run()
+            try:
+                self.run()
+            except StoreFull as error:
+                log.warning("garbage waits: %s", error)
+                await asyncio.sleep(FULL_PAUSE_SECONDS)
 
     # --- the graph ------------------------------------------------------------------------------------------------
 

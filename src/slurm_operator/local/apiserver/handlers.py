@@ -12,6 +12,7 @@ from . import discovery, errors, openapi, reads, reviews, subresources
 from .registry import Registry
 from .request import Request, Response, Target, json_response, resolve
 from .state import State
+from .store import StoreFull
 from .writes import Writes
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ class Handlers:
         except errors.ApiError as error:
             response = json_response(error.status(), error.code)
             response.headers.update(error.headers)
+        except StoreFull as error:
+            log.error("%s %s: %s", request.method, request.path, error)  # noqa: TRY400 - it says all
+            failure = errors.internal(str(error))
+            response = json_response(failure.status(), failure.code)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             failure = errors.internal(f"the local API server failed on {request.method} {request.path}; see its log")

@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ssl
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from slurm_operator.key_pair import load_pair
 from slurm_operator.loop import closing
 
 from .certificates import Credentials
@@ -145,13 +143,5 @@ def _tls(credentials: Credentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=credentials.ca.decode())
-    # Python reads a key pair from files only.
-    with tempfile.TemporaryDirectory(prefix="slurm-operator-tls-") as folder:
-        chain, key = Path(folder, "server.crt"), Path(folder, "server.key")
-        chain.write_bytes(credentials.server_certificate)
-        key.touch(mode=0o600)
-        key.write_bytes(credentials.server_key)
-        context.load_cert_chain(chain, key)
-        with suppress(OSError):
-            key.unlink()
+    load_pair(context, credentials.server_certificate, credentials.server_key)
     return context

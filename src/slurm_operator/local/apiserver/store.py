@@ -8,6 +8,7 @@ commit here; `reads` and `watch` read.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
@@ -18,12 +19,13 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from slurm_operator.errors import Terminal
+from slurm_operator.errors import Retryable, Terminal
 
 Object = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 MEMORY = ":memory:"
+log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -32,6 +34,12 @@ class StoreUnusable(Terminal):
     """The database file cannot be opened, or another process holds it."""
 
     reason: ClassVar[str] = "StoreUnusable"
+
+
+class StoreFull(Retryable):
+    """A change could not be written to the database file; nothing of it was done."""
+
+    reason: ClassVar[str] = "StoreFull"
 
 
 class Compacted(Exception):
@@ -127,6 +135,7 @@ class Journal:
     """
 
     def __init__(self, path: str) -> None:
+        self._path = path
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -135,6 +144,8 @@ class Journal:
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(self._SCHEMA)
         except (sqlite3.Error, OSError) as error:
+            if hasattr(self, "_db"):
+                self._db.close()
             raise StoreUnusable(
                 f"cannot open the store {path}: {error}; stop the other server that uses it, "
                 "or move the file away to start with an empty one"
@@ -163,7 +174,15 @@ class Journal:
             yield Change(revision, kind, _restore(resource, body, revision), old)
 
     def commit(self, change: Change) -> None:
-        """One change, on disk when this returns."""
+        """One change, on disk when this returns; `StoreFull` when it could not be written."""
+        try:
+            self._write(change)
+        except sqlite3.OperationalError as error:
+            raise StoreFull(
+                f"the store {self._path} cannot be written: {error}; make room on its disk, nothing else has to be done"
+            ) from error
+
+    def _write(self, change: Change) -> None:
         row, before = change.row, change.before
         db = self._db
         db.execute("BEGIN IMMEDIATE")
@@ -189,9 +208,12 @@ class Journal:
             raise
 
     def forget(self, resource: str, upto: int) -> None:
-        """Drops a resource's log up to a version."""
-        self._set("compacted", max(upto, self.compacted()))
-        self._db.execute("DELETE FROM changes WHERE resource = ? AND revision <= ?", (resource, upto))
+        """Drops a resource's log up to a version; on a full disk it stays longer, until the next time."""
+        try:
+            self._set("compacted", max(upto, self.compacted()))
+            self._db.execute("DELETE FROM changes WHERE resource = ? AND revision <= ?", (resource, upto))
+        except sqlite3.OperationalError as error:
+            log.warning("the log of %s is not shortened: %s", resource, error)
 
     def _set(self, name: str, value: int) -> None:
         self._db.execute(
@@ -215,7 +237,13 @@ class Store:
         self._revision = first_revision
         self._floor = 0
         if self._journal:
-            self._load(self._journal)
+            try:
+                self._load(self._journal)
+            except (sqlite3.Error, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+                self._journal.close()
+                raise StoreUnusable(
+                    f"the store {path} is damaged: {error}; move the file away to start with an empty one"
+                ) from error
 
     def _load(self, journal: Journal) -> None:
         self._revision = max(self._revision, journal.revision())

@@ -113,7 +113,7 @@ class Suite:
         for path in self.archives.glob("*.deb"):
             if path.name not in download.files:
                 path.unlink()
-        rest = [item for item in download.items if not (self.archives / item.name).exists()]
+        rest = [item for item in download.items if not self._has(item)]
         there = download.bytes - sum(item.size for item in rest)
         step = f"download {len(download.files)} packages of Debian {self.name}"
 
@@ -131,6 +131,13 @@ class Suite:
                 f"{self.archives} cannot be written ({error.strerror}); what came is kept: make room, run it again"
             ) from error
         told(download.bytes - there)
+
+    def _has(self, item: http.Item) -> bool:
+        """Whether a package is there as it should be; one that a crash or a bad disk spoilt goes and comes again."""
+        path = self.archives / item.name
+        if item.can_be_fetched and path.exists() and not item.is_at(path):
+            path.unlink()
+        return path.exists()
 
     def _settings(self) -> str:
         return (self.folder / "apt.conf").read_text()

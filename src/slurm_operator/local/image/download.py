@@ -102,7 +102,7 @@ class _Fetch:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(AT_ONCE, len(items))):
                         group.create_task(self._work(session, waiting))
-            except* DownloadFailed as failures:
+            except* (DownloadFailed, OSError) as failures:
                 raise failures.exceptions[0] from None
         self._tell(at_once=True)
 

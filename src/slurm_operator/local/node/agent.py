@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ import aiohttp
 
 from slurm_operator.kube.cache import Cache, Pace
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.errors import Conflict, KubeError, NotFound
 from slurm_operator.kube.events import CORE_EVENTS, Recorder
 from slurm_operator.kube.lease import format_time
 from slurm_operator.kube.objects import LEASES, NODES, PODS, RawObject
@@ -30,7 +30,7 @@ from slurm_operator.kube.write import Writer
 from slurm_operator.local.node import access, host, moments, network, nodes, records
 from slurm_operator.local.node.bundle import Device, ResolvedImage
 from slurm_operator.local.node.container import FIRST_BACKOFF, MOST_BACKOFF, Tools
-from slurm_operator.local.node.errors import CannotRunPods
+from slurm_operator.local.node.errors import CannotRunPods, NodeError
 from slurm_operator.local.node.network import Addresses
 from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.node.pod import FIELD_MANAGER, Ground, PodWorker, take_down
@@ -125,11 +125,28 @@ class Agent:
             return
         if pod.content().get("spec", {}).get("nodeName") not in nodes.names(self.settings.nodes):
             return
-        worker = self.workers[pod.metadata.uid] = PodWorker(self.ground, pod)
+        try:
+            worker = self.workers[pod.metadata.uid] = PodWorker(self.ground, pod)
+        except NodeError as error:
+            self._refuse(pod, error)
+            return
         network.make_room(self.settings.data, len(self.workers))
         task = asyncio.create_task(worker.run(), name=f"worker {pod.metadata.name}")
         self._tasks[pod.metadata.uid] = task
         task.add_done_callback(lambda done: self._ended(pod.metadata.uid, done))
+
+    def _refuse(self, pod: RawObject, error: NodeError) -> None:
+        """Names in it cannot be folders: nothing is begun, its owner reads why, and it goes when it is deleted."""
+        self.ground.say(pod, str(pod.content()["spec"]["nodeName"]), "Warning", error.reason, str(error))
+        if pod.metadata.deletion_timestamp and pod.metadata.uid not in self._tasks:
+            task = asyncio.create_task(self._let_go(pod), name=f"end of {pod.metadata.name}")
+            self._tasks[pod.metadata.uid] = task
+            task.add_done_callback(lambda done: self._ended(pod.metadata.uid, done))
+
+    async def _let_go(self, pod: RawObject) -> None:
+        meta = pod.metadata
+        with suppress(NotFound, Conflict):
+            await self.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
 
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
         self.workers.pop(uid, None)

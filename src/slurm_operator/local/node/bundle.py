@@ -42,12 +42,15 @@ class ResolvedImage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A path of the machine that the container sees."""
+    """A path of the machine that the container sees; with `inner`, what is there within `source` (`volumes.pin`)."""
 
     source: str
     target: str
     read_only: bool = False
     propagation: str = "rprivate"
+    inner: str = ""
+    # Whether what `inner` names is made when it is missing.
+    make: bool = False
 
 
 @dataclass(frozen=True, slots=True)

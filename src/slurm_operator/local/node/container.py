@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -302,6 +302,8 @@ class Container:
         host.overlay(image.rootfs, folder)
         (folder / "termination-log").touch()
         (folder / "termination-log").chmod(0o666)
+        binds = [volumes.pin(bind, folder / "sub-paths" / str(number)) for number, bind in enumerate(plan.binds)]
+        plan = replace(plan, binds=tuple(binds))
         (folder / "config.json").write_bytes(msgspec.json.encode(bundle.config(plan)))
         for old in range(self.record.restarts - 2, -1, -1):
             stale = self.home.paths.log(self.name, old)
@@ -520,7 +522,9 @@ class Container:
 
     def _last_words(self, ended: Exit) -> str:
         try:
-            said = (self.folder / "termination-log").read_bytes()[:_MESSAGE_BYTES].decode("utf-8", "replace")
+            # The container may have written any amount of it.
+            with (self.folder / "termination-log").open("rb") as file:
+                said = file.read(_MESSAGE_BYTES).decode("utf-8", "replace")
         except OSError:
             said = ""
         wants_log = self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"

@@ -11,6 +11,7 @@ from typing import Any
 
 from slurm_operator.local.node import sources
 from slurm_operator.local.node.errors import MountFailed
+from slurm_operator.local.node.paths import file_path
 from slurm_operator.local.node.sources import Lookup, Object, Place
 
 KINDS = ("configMap", "secret", "projected", "downwardAPI")
@@ -27,16 +28,20 @@ class File:
 
 def files(pod: Object, volume: Object, lookup: Lookup, place: Place) -> dict[str, File]:
     """Every file of a volume, by its path in it."""
+    # Checked here, where all sources meet: a path comes from a spec, a key from an object.
+    return {file_path(path, "path"): file for path, file in _all(pod, volume, lookup, place)}
+
+
+def _all(pod: Object, volume: Object, lookup: Lookup, place: Place) -> Iterator[tuple[str, File]]:
     kind = next(kind for kind in KINDS if kind in volume)
     source: Mapping[str, Any] = volume[kind] or {}
     mode = int(source.get("defaultMode", DEFAULT_MODE))
     if kind != "projected":
-        return dict(_of_source(pod, kind, source, lookup, place, mode))
-    result: dict[str, File] = {}
+        yield from _of_source(pod, kind, source, lookup, place, mode)
+        return
     for each in source.get("sources") or ():
         for part, inner in each.items():
-            result.update(_of_source(pod, part, inner or {}, lookup, place, mode))
-    return result
+            yield from _of_source(pod, part, inner or {}, lookup, place, mode)
 
 
 def _of_source(
@@ -66,7 +71,7 @@ def _of_object(kind: str, source: Object, lookup: Lookup, mode: int) -> Iterator
         return
     for item in items:
         if item["key"] in found:
-            yield _safe(item["path"]), File(found[item["key"]], int(item.get("mode") or mode))
+            yield str(item["path"]), File(found[item["key"]], int(item.get("mode") or mode))
         elif not source.get("optional"):
             raise MountFailed(f"{kind.lower()} references non-existent {kind.lower()} key: {item['key']}")
 
@@ -77,10 +82,4 @@ def _downward(pod: Object, source: Object, place: Place, mode: int) -> Iterator[
             text = sources.of_pod(pod, place, str(item["fieldRef"].get("fieldPath", "")))
         else:
             text = sources.of_resources(pod, {}, place, item.get("resourceFieldRef") or {})
-        yield _safe(item["path"]), File(text.encode(), int(item.get("mode") or mode))
-
-
-def _safe(path: str) -> str:
-    if path.startswith("/") or ".." in path.split("/"):
-        raise MountFailed(f"path {path!r} in a volume must stay within it")
-    return path
+        yield str(item["path"]), File(text.encode(), int(item.get("mode") or mode))

@@ -19,6 +19,7 @@ from pathlib import Path
 from slurm_operator.local.node.errors import CommandFailed, MountFailed
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+MS_SLAVE = 1 << 19
 _MNT_DETACH = 2
 _EINVAL, _ENOENT = 22, 2
 _libc = ctypes.CDLL(None, use_errno=True)

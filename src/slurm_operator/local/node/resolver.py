@@ -5,18 +5,25 @@ In: the pod and its address. Out: file contents. `pod` writes them, `volumes` mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from slurm_operator.local.node.errors import ConfigInvalid
 from slurm_operator.local.node.sources import Object
 
 DOMAIN = "cluster.local"
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
 _MOST_SEARCHES = 32
 
 
 def hostname(pod: Object) -> str:
     """The pod's host name: its own, or its name up to what a host name can hold."""
     spec = pod.get("spec") or {}
-    return str(spec.get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
+    name = str(spec.get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
+    if not _HOST_NAME.fullmatch(name):
+        # It becomes an argument of a command of the machine, which would take "-F…" for an option.
+        raise ConfigInvalid(f"host name {name!r} is not valid: expected letters, digits, '-' and '.'")
+    return name
 
 
 def long_name(pod: Object) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,8 +21,9 @@ from slurm_operator.local.node import content, environment, host
 from slurm_operator.local.node.bundle import Bind
 from slurm_operator.local.node.content import File
 from slurm_operator.local.node.errors import MountFailed
-from slurm_operator.local.node.paths import PodPaths
+from slurm_operator.local.node.paths import PodPaths, inner_path
 from slurm_operator.local.node.sources import Lookup, Object, Place
+from slurm_operator.local.node.volume_path import give, opened
 
 _SUPPORTED = "configMap, secret, projected, downwardAPI, emptyDir, persistentVolumeClaim and hostPath"
 _PROPAGATION = {"HostToContainer": "rslave", "Bidirectional": "rshared"}
@@ -97,16 +99,16 @@ def folder(volume: Object, paths: PodPaths, referred: Referred) -> Path:
     """Where a volume lives on this machine."""
     name = str(volume["name"])
     if _is_content(volume):
-        return paths.memory / name
+        return paths.content(name)
     if "persistentVolumeClaim" in volume:
         claim = str(volume["persistentVolumeClaim"]["claimName"])
         if claim not in referred.claims:
             raise MountFailed(f'persistentvolumeclaim "{claim}" is not bound to a volume on this machine')
         return referred.claims[claim]
     if "hostPath" in volume:
-        return Path(volume["hostPath"]["path"])
+        return _machine_path(volume["hostPath"])
     if "emptyDir" in volume:
-        return paths.volumes / name
+        return paths.empty_dir(name)
     raise _unsupported(volume)
 
 
@@ -114,7 +116,7 @@ def folder(volume: Object, paths: PodPaths, referred: Referred) -> Path:
 
 
 def _empty_dir(volume: Object, paths: PodPaths, group: int | None) -> None:
-    target = paths.volumes / str(volume["name"])
+    target = paths.empty_dir(str(volume["name"]))
     wanted = volume["emptyDir"] or {}
     if wanted.get("medium") == "Memory" and not target.is_mount():
         limit = quantity.parse(wanted["sizeLimit"]) if wanted.get("sizeLimit") else None
@@ -132,12 +134,13 @@ def own(target: Path, group: int | None) -> None:
     found = target.stat()
     if found.st_gid == group and found.st_mode & 0o2070 == 0o2070:
         return
-    for parent, folders, files in os.walk(target):
+    # By descriptor: a container that writes to the volume may swap a folder for a link while it is walked.
+    for _, folders, files, held in os.fwalk(target, follow_symlinks=False):
         for name in files:
-            _give(Path(parent, name), group, 0o660)
+            give(name, group, 0o660, held)
         for name in folders:
-            _give(Path(parent, name), group, 0o2770)
-    _give(target, group, 0o2770)
+            give(name, group, 0o2770, held)
+    give(str(target), group, 0o2770)
 
 
 def own_claim(target: Path, group: int | None) -> None:
@@ -148,14 +151,15 @@ def own_claim(target: Path, group: int | None) -> None:
         target.chmod(mode & ~0o002)
 
 
-def _give(path: Path, group: int, bits: int) -> None:
-    os.chown(path, -1, group, follow_symlinks=False)
-    if not path.is_symlink():
-        path.chmod(path.stat().st_mode & 0o7777 | bits)
+def _machine_path(wanted: Object) -> Path:
+    path = Path(str(wanted["path"]))
+    if not path.is_absolute() or ".." in path.parts or "\0" in str(path):
+        raise MountFailed(f"hostPath {str(path)!r} is not a valid path: expected an absolute path without '..'")
+    return path
 
 
 def _host_path(wanted: Object) -> None:
-    path, kind = Path(wanted["path"]), wanted.get("type") or ""
+    path, kind = _machine_path(wanted), wanted.get("type") or ""
     if kind == "DirectoryOrCreate" or (not kind and not path.exists()):
         path.mkdir(parents=True, exist_ok=True, mode=0o755)
     elif kind == "FileOrCreate" and not path.exists():
@@ -176,12 +180,12 @@ def _host_path(wanted: Object) -> None:
 
 def _fill(pod: Object, volume: Object, paths: PodPaths, referred: Lookup, place: Place) -> bool:
     files = content.files(pod, volume, referred, place)
-    target = paths.memory / str(volume["name"])
+    target = paths.content(str(volume["name"]))
     if not target.is_dir():
         target.mkdir(parents=True)
         target.chmod(0o777)
         if _fs_group(pod) is not None:
-            _give(target, _fs_group(pod) or 0, 0o2770)
+            give(str(target), _fs_group(pod) or 0, 0o2770)
     return swap(target, files, _fs_group(pod))
 
 
@@ -194,7 +198,7 @@ def swap(target: Path, files: Mapping[str, File], group: int | None = None) -> b
     for name, file in files.items():
         _write(fresh, name, file, group)
     if group is not None:
-        _give(fresh, group, 0o2750)
+        give(str(fresh), group, 0o2750)
     before = target / link.readlink() if link.is_symlink() else None
     beside = target / "..data_tmp"
     beside.unlink(missing_ok=True)
@@ -276,16 +280,14 @@ def _pod_binds(paths: PodPaths) -> list[Bind]:
 
 
 def _bind(mount: Object, volume: Object, paths: PodPaths, referred: Referred, values: Mapping[str, str]) -> Bind:
-    source = folder(volume, paths, referred)
     inner = environment.expand(str(mount["subPathExpr"]), values) if mount.get("subPathExpr") else mount.get("subPath")
-    if inner:
-        source = sub_path(source, str(inner), make=not _is_content(volume))
-    read_only = bool(mount.get("readOnly")) or _is_content(volume) or _is_read_only(volume)
     return Bind(
-        str(source),
+        str(folder(volume, paths, referred)),
         str(mount["mountPath"]),
-        read_only,
+        bool(mount.get("readOnly")) or _is_content(volume) or _is_read_only(volume),
         _PROPAGATION.get(mount.get("mountPropagation") or "", "rprivate"),
+        inner=inner_path(str(inner or ""), "subPath"),
+        make=not _is_content(volume),
     )
 
 
@@ -293,26 +295,20 @@ def _is_read_only(volume: Object) -> bool:
     return bool((volume.get("persistentVolumeClaim") or {}).get("readOnly"))
 
 
-def sub_path(root: Path, inner: str, *, make: bool) -> Path:
-    """A path within a volume, made when missing; links in it may not lead out of the volume."""
-    if inner.startswith("/") or ".." in inner.split("/"):
-        raise MountFailed(f"subPath {inner!r} must stay within its volume")
-    base = root.resolve()
-    target = (base / inner).resolve()
-    if target != base and base not in target.parents:
-        raise MountFailed(f"subPath {inner!r} leads out of its volume")
-    if not target.exists():
-        if not make:
-            raise MountFailed(f"subPath {inner!r} is not in its volume")
-        _make_alike(target, base)
-    return target
+def pin(bind: Bind, place: Path) -> Bind:
+    """Mount what a sub-path names now at a place of our own, by descriptor: what is checked is what the container sees.
 
-
-def _make_alike(target: Path, base: Path) -> None:
-    """Make folders with the rights of their volume."""
-    found = base.stat()
-    for path in [*reversed(target.parents), target]:
-        if base in path.parents and not path.exists():
-            path.mkdir()
-            os.chown(path, found.st_uid, found.st_gid)
-            path.chmod(found.st_mode & 0o7777)
+    The runtime opens paths itself, later; in between, a container that writes to the volume could swap a link in.
+    """
+    if not bind.inner:
+        return bind
+    with opened(Path(bind.source), bind.inner, make=bind.make) as found:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if stat.S_ISDIR(os.fstat(found).st_mode):
+            place.mkdir()
+        else:
+            place.touch()
+        host.mount(f"/proc/self/fd/{found}", place, flags=host.MS_BIND | host.MS_REC)
+    # What is unmounted here later must stay mounted in the volume.
+    host.mount("none", place, flags=host.MS_SLAVE | host.MS_REC)
+    return replace(bind, source=str(place), inner="")

@@ -101,8 +101,16 @@ class LocalCluster:
         """One kubectl command, whatever becomes of it."""
         environment = {**os.environ, "KUBECONFIG": str(self.home.kubeconfig)}
         command = [self._kubectl, "-n", NAMESPACE, *arguments]
+        # What a job is called may be no text at all.
         return subprocess.run(
-            command, env=environment, input=stdin, capture_output=True, text=True, timeout=120, check=False
+            command,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=120,
+            check=False,
         )
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

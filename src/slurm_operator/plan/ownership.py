@@ -1,0 +1,208 @@
+"""What is whose: the one rule for every write to an object in Kubernetes.
+
+In: the resource on whose behalf something is written, and the object that has the name now, if there is one. Out: the
+right to write to it (`Right`), or who else has it (`Foreign`). Everything that is not ours is left alone, also when
+nobody controls it: an owner reference of ours would delete it one day. Pure; `reconcile/execute.py` asks before every
+write, the reconciles of the kinds ask where they would otherwise read somebody else's object as their own.
+
+- No object of that name: nobody's; it may be made.
+- The resource itself: for its finalizers.
+- Controlled by the resource, by uid: its own. The Go operator marks what it makes in the same way.
+- Controlled by what stands for the resource: its own, but never deleted. These are the pods of its StatefulSet, and the
+  Secret of a Token that the Go operator gave to the Secret with the signing key.
+- Service and PodDisruptionBudget of a cluster's workers: of every NodeSet, when a NodeSet is among its owners and
+  nobody controls it.
+- A worker's claim that nobody controls: the NodeSet's by its name, as with a StatefulSet; never deleted. One that
+  somebody controls is used by the worker, and left as it is.
+- A worker pod or ControllerRevision that nobody controls, with our labels and name: an orphan; its NodeSet adopts it.
+- What nobody controls and only our field manager has written to: an orphan of `kubectl delete --cascade=orphan`.
+- Anything else: somebody else's, and so `NameTaken`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from slurm_operator.api.meta import GROUP
+from slurm_operator.build import labels
+from slurm_operator.errors import Retryable
+from slurm_operator.kube.objects import RawObject
+
+# The field manager of our writes; the same as that of `kube/write.py`.
+MANAGER = "slurm-operator"
+# When a name that was taken is looked at again: nobody tells us that it is free.
+LOOK_AGAIN_SECONDS = 10.0
+CLAIM = "PersistentVolumeClaim"
+SHARED_KINDS = frozenset({"Service", "PodDisruptionBudget"})
+_HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
+
+
+class Owner(Protocol):
+    """An owner reference, as either of our views has it."""
+
+    @property
+    def api_version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def controller(self) -> bool | None: ...
+
+
+class Seen(Protocol):
+    """The metadata of an object as it was judged."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def resource_version(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def owner_references(self) -> Sequence[Owner]: ...
+
+
+class Right(Enum):
+    """Why an object may be written to."""
+
+    NEW = "nobody has the name"
+    ITSELF = "it is the resource itself"
+    OURS = "the resource controls it"
+    STOOD_FOR = "its controller stands for the resource"
+    SHARED = "the NodeSets of a cluster own it together"
+    CLAIM = "it is a claim with the name of a worker's"
+    ORPHAN = "it is ours, and nobody controls it any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Somebody else's object; `owner` says whose, for people."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The resource on whose behalf something is written."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    # uids of controllers that stand for it; see the table above.
+    stand_ins: frozenset[str] = frozenset()
+
+
+class NameTaken(Retryable):
+    """An object that we would write to is somebody else's."""
+
+    reason = "NameTaken"
+
+
+def judge(claimant: Claimant, kind: str, seen: Seen | None) -> Right | Foreign:
+    """By what right an object may be written to, as far as its metadata says."""
+    if seen is None:
+        return Right.NEW
+    if seen.namespace != claimant.namespace:
+        return Foreign(f"namespace {seen.namespace}")
+    if seen.uid == claimant.uid and kind == claimant.kind:
+        return Right.ITSELF
+    controller = controller_of(seen)
+    if controller is not None:
+        if controller.uid == claimant.uid:
+            return Right.OURS
+        if controller.uid in claimant.stand_ins:
+            return Right.STOOD_FOR
+        return Foreign(f"{controller.kind} {controller.name}")
+    return _uncontrolled(claimant, kind, seen)
+
+
+def _uncontrolled(claimant: Claimant, kind: str, seen: Seen) -> Right | Foreign:
+    if claimant.kind == "NodeSet":
+        if kind in SHARED_KINDS and any(_is_nodeset(owner) for owner in seen.owner_references):
+            return Right.SHARED
+        if kind == CLAIM:
+            return Right.CLAIM
+        if is_orphan(claimant.name, kind, seen):
+            return Right.ORPHAN
+    return Foreign("nobody that this operator knows")
+
+
+def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> Right | Foreign:
+    """The same of a whole object, which also says who has written its fields."""
+    found = judge(claimant, kind, live.metadata if live is not None else None)
+    if not isinstance(found, Foreign) or live is None or live.metadata.namespace != claimant.namespace:
+        return found
+    left_alone = controller_of(live.metadata) is None and _has_no_other_manager(live.content())
+    return Right.ORPHAN if left_alone else found
+
+
+def demand(claimant: Claimant, kind: str, name: str, found: Right | Foreign, *, deletes: bool = False) -> None:
+    """Raise `NameTaken` unless there is a right; what is deleted must be controlled by the resource itself."""
+    if isinstance(found, Foreign):
+        raise NameTaken(taken(claimant, kind, name, found))
+    if deletes and found is not Right.OURS:
+        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {found.value}, but it does not control it")
+
+
+def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:
+    """What is said of a name that is taken."""
+    return (
+        f"{kind} {claimant.namespace}/{name} is there already and belongs to {found.owner}, not to {claimant.kind} "
+        f"{claimant.name}; it is left as it is. Give one of the two another name, or delete the object"
+    )
+
+
+def controller_of(seen: Seen) -> Owner | None:
+    """Who controls an object."""
+    return next((owner for owner in seen.owner_references if owner.controller), None)
+
+
+def is_controlled_by(uid: str, seen: Seen) -> bool:
+    """Whether a resource controls an object."""
+    controller = controller_of(seen)
+    return controller is not None and controller.uid == uid
+
+
+def is_orphan(nodeset: str, kind: str, seen: Seen) -> bool:
+    """Whether an object that nobody controls is one of a NodeSet's: by its labels and by its name."""
+    if controller_of(seen) is not None:
+        return False
+    if kind == "Pod":
+        wanted = labels.selector(labels.WORKER, nodeset).items()
+        return wanted <= dict(seen.labels).items() and seen.name.startswith(f"{nodeset}-")
+    if kind == "ControllerRevision":
+        prefix, _, hash_ = seen.name.rpartition("-")
+        return prefix == nodeset and seen.labels.get(labels.REVISION) == hash_ and bool(_HASH.fullmatch(hash_))
+    return False
+
+
+def _is_nodeset(owner: Owner) -> bool:
+    return owner.kind == "NodeSet" and owner.api_version.partition("/")[0] == GROUP
+
+
+def _has_no_other_manager(content: Mapping[str, Any]) -> bool:
+    """Whether we alone have written to an object, by the API server's own record."""
+    entries = (content.get("metadata") or {}).get("managedFields") or ()
+    written = [entry for entry in entries if not entry.get("subresource")]
+    return bool(written) and all(entry.get("manager") == MANAGER for entry in written)

@@ -1,0 +1,141 @@
+"""R9: two leaders, processes that sleep, watches that are stuck, storms of errors, objects that nobody can read.
+
+In: a case such as `two-leaders.S-in` and which points. Out: `Result`s, each point replayable as `R9/<case>/<n>`. Every
+point is compared with the undisturbed life of the same world. Disks and caches on disk are in `disks.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.campaigns import disks
+from tests.campaigns.campaign import Outcome, Result, Spawner, Wants, judged
+from tests.campaigns.end_state import State, state_of
+from tests.campaigns.led_world import LedWorld
+from tests.campaigns.processes import FairWeather
+from tests.campaigns.rig import Disturbance
+from tests.campaigns.scenarios import SCENARIOS
+from tests.campaigns.weather import Garbled, Storm, Stuck, Suspended, TwoLeaders
+
+from slurm_operator.loop.clock import settle
+
+CAMPAIGN = "R9"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to disturb a life, and which lives."""
+
+    weather: Callable[[LedWorld], FairWeather]
+    scenarios: tuple[str, ...]
+    elect: bool = False
+    suspends: bool = False
+    horizon: float = 75.0
+    # Whether as much is made and deleted as in the undisturbed life.
+    counts: bool = True
+
+    def world(self, disturbance: Disturbance) -> LedWorld:
+        """A new one."""
+        return LedWorld(
+            disturbance,
+            weather_of=self.weather,
+            elect=self.elect,
+            suspends=self.suspends,
+            horizon=self.horizon,
+        )
+
+
+LIVES = ("S-up", "S-out", "S-in", "S-roll", "S-conf", "S-key", "S-del")
+KINDS: dict[str, Case] = {
+    "two-leaders": Case(functools.partial(TwoLeaders, seconds=20.0), LIVES, elect=True),
+    "two-leaders-late": Case(functools.partial(TwoLeaders, seconds=90.0), LIVES, elect=True, suspends=True),
+    "suspended": Case(functools.partial(Suspended, seconds=3600.0), LIVES, suspends=True),
+    # Longer than any watch: what a stuck one has missed is known by then.
+    "stuck-watch": Case(Stuck, ("S-out", "S-in", "S-roll", "S-del"), horizon=400.0),
+    "storm": Case(Storm, ("S-up", "S-in", "S-roll"), horizon=400.0),
+    "garbled": Case(Garbled, ("S-in", "S-roll", "S-del"), horizon=400.0),
+}
+CASES: tuple[str, ...] = (
+    *(f"{name}.{scenario}" for name, case in KINDS.items() for scenario in case.scenarios),
+    *disks.CASES,
+)
+
+
+async def live(case: str, world: LedWorld) -> State:
+    """One life from beginning to end."""
+    try:
+        await world.open()
+        await SCENARIOS[case.partition(".")[2]](world)
+        return state_of(world)
+    finally:
+        await world.close()
+
+
+def replay(point: str) -> Outcome:
+    """One point again, in this process."""
+    _, name, number = point.split("/")
+    if name in disks.CASES:
+        return disks.play(name, number)
+    case, began = KINDS[name.partition(".")[0]], time.monotonic()
+    found = asyncio.run(live(name, case.world(Disturbance(CAMPAIGN, number))))
+    expected = asyncio.run(live(name, case.world(Disturbance())))
+    return Outcome(point, _judged(found, expected, case), time.monotonic() - began, found.what)
+
+
+def _judged(found: State, expected: State, case: Case) -> tuple[str, ...]:
+    # R6 is the campaign whose creates and deletes are not counted.
+    return tuple(judged(found, expected, CAMPAIGN if case.counts else "R6"))
+
+
+def run(name: str, wants: Wants = lambda _: True, at_once: int = 1) -> Result:
+    """Every point of a case that is wanted, so many side by side."""
+    if name in disks.CASES:
+        return disks.run(name, wants)
+    began, case = time.monotonic(), KINDS[name.partition(".")[0]]
+    with tempfile.TemporaryDirectory() as folder:
+        spawner = Spawner(f"{CAMPAIGN}/{name}", wants, Path(folder), at_once)
+        expected = _live_or_exit(name, case.world(Disturbance(CAMPAIGN, "", spawn=spawner)), spawner)
+        spawner.wait()
+        outcomes = [_outcome(spawner, expected, case, *point) for point in spawner.points]
+    first = Outcome(f"{CAMPAIGN}/{name}", tuple(expected.violations))
+    return Result([*([first] if first.violations else []), *outcomes], time.monotonic() - began)
+
+
+def _outcome(spawner: Spawner, expected: State, case: Case, point: str, path: Path) -> Outcome:
+    name, seconds = f"{spawner.prefix}/{point}", spawner.seconds[point]
+    if not path.exists():
+        return Outcome(name, ("I11: its process ended early",), seconds)
+    found = State.from_data(json.loads(path.read_text()))
+    return Outcome(name, _judged(found, expected, case), seconds, found.what)
+
+
+def _live_or_exit(name: str, world: LedWorld, spawner: Spawner) -> State:
+    """The undisturbed life in this process; a child leaves its state and ends where it is."""
+
+    async def life() -> State:
+        try:
+            await world.open()
+            await SCENARIOS[name.partition(".")[2]](world)
+            await settle()
+            found = state_of(world)
+        except BaseException as error:
+            if spawner.mine is None:
+                raise
+            found = State(violations=[f"I11: {error!r} {traceback.format_exc()[-600:]}"], what=world.what)
+        if spawner.mine is not None:
+            # Not through the loop's own end: its selector is shared with the parent.
+            spawner.mine.write_text(json.dumps(found.as_data()))
+            os._exit(0)
+        await world.close()
+        return found
+
+    return asyncio.run(life())

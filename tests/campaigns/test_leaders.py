@@ -1,0 +1,83 @@
+"""R9, a rotating part of it: two leaders, sleep, stuck watches, storms, objects and files that nobody can read.
+
+A point that fails is named in the message: `python -m tests.campaigns --point R9/two-leaders.S-in/017-held` plays it
+again. The whole runs by `python -m tests.campaigns --campaign R9`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from tests.campaigns import disks, leaders
+from tests.campaigns.campaign import sampled
+
+from slurm_operator.kube import cache
+from slurm_operator.loop import clock, leadership
+
+TODAY = dt.datetime.now(dt.UTC).timetuple().tm_yday
+# Every case once, a few points of each.
+EVERY = {"two-leaders": 60, "two-leaders-late": 60, "suspended": 60, "stuck-watch": 8, "storm": 70, "garbled": 20}
+SHORT = ("S-in", "S-roll")
+
+
+@pytest.mark.parametrize("case", [case for case in leaders.CASES if case.endswith(SHORT)])
+def test_leaders_clocks_and_a_server_that_misbehaves_leave_the_same_world(case: str) -> None:
+    result = leaders.run(case, sampled(EVERY[case.partition(".")[0]], TODAY))
+    print(result)
+    assert result.outcomes
+    assert result.violations == []
+
+
+@pytest.mark.parametrize("case", disks.CASES)
+def test_full_disks_and_spoilt_files_are_told_and_got_over(case: str) -> None:
+    result = leaders.run(case)
+    print(result)
+    assert len(result.outcomes) == len(disks.CHECKS[case])
+    assert result.violations == []
+
+
+def test_a_point_of_r9_is_played_again_by_its_name() -> None:
+    outcome = leaders.replay("R9/two-leaders.S-out/003-held")
+    assert outcome.what.startswith("a sleeps 20 s, held: ")
+    assert outcome.violations == ()
+
+
+def test_a_leader_that_does_not_look_at_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T17: with the fence gone, the old leader writes when it wakes."""
+    monkeypatch.setattr(leadership.Elector, "check", lambda _: None)
+    result = leaders.run("two-leaders.S-out", lambda point: point == "003-held")
+    assert any("writes without the lease" in each for each in result.violations)
+
+
+def test_a_decision_from_before_a_sleep_that_is_carried_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T17: workers that were idle an hour ago have jobs now."""
+    monkeypatch.setattr(clock, "_DEADLINES", _Forgetful())
+    result = leaders.run("suspended.S-in", lambda point: point.endswith("held"))
+    assert any(each.partition(": ")[2].startswith("I1") for each in result.violations)
+
+
+class _Forgetful:
+    """A context variable that remembers no deadline."""
+
+    def get(self) -> tuple[()]:
+        return ()
+
+    def set(self, _: object) -> None:
+        return None
+
+    def reset(self, _: object) -> None:
+        return None
+
+
+def test_a_retry_after_of_centuries_that_is_obeyed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.Pace, "__init__", _endless(cache.Pace.__init__))
+    result = leaders.run("storm.S-roll", lambda point: point == "429-huge-watches")
+    assert result.violations
+
+
+def _endless(make: object) -> object:
+    def init(self: object, *args: object, **kwargs: object) -> None:
+        make(self, *args, **{"longest_retry_after": float("inf"), **kwargs})  # type: ignore[operator]
+
+    return init

@@ -1,0 +1,117 @@
+"""The one rule of what is whose, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slurm_operator.build import labels
+from slurm_operator.kube.objects import ObjectMeta, RawObject, decode_hook
+from slurm_operator.kube.write import FIELD_MANAGER
+from slurm_operator.plan.ownership import MANAGER, Claimant, Foreign, NameTaken, Right, demand, judge, judge_live
+
+OURS = "slinky.slurm.net/v1beta1"
+NODESET = Claimant("NodeSet", "ns", "w", "uid-w")
+TOKEN = Claimant("Token", "ns", "ci", "uid-ci", frozenset({"uid-key"}))
+
+
+def owner(kind: str, uid: str, *, controller: bool = True, version: str = OURS) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "name": "x", "uid": uid, "controller": controller}
+
+
+def meta(*owners: dict[str, Any], name: str = "w-0", said: dict[str, str] | None = None, **more: str) -> ObjectMeta:
+    raw = {"name": name, "namespace": "ns", "uid": "uid-object", "labels": said or {}, **more}
+    return msgspec.convert({**raw, "ownerReferences": list(owners)}, ObjectMeta)
+
+
+WORKER = {labels.NAME: "slurmd", labels.INSTANCE: "w"}
+
+
+@pytest.mark.parametrize(
+    ("claimant", "kind", "seen", "right"),
+    [
+        pytest.param(NODESET, "Pod", None, Right.NEW, id="nobody has the name"),
+        pytest.param(NODESET, "NodeSet", meta(uid="uid-w"), Right.ITSELF, id="the resource itself"),
+        pytest.param(NODESET, "Pod", meta(owner("NodeSet", "uid-w")), Right.OURS, id="controlled by it"),
+        pytest.param(NODESET, "Pod", meta(owner("NodeSet", "uid-v")), None, id="controlled by a namesake"),
+        pytest.param(
+            NODESET, "Pod", meta(owner("NodeSet", "uid-w", controller=False)), None, id="owned, not controlled"
+        ),
+        pytest.param(TOKEN, "Secret", meta(owner("Secret", "uid-key")), Right.STOOD_FOR, id="the Go operator's token"),
+        pytest.param(TOKEN, "Secret", meta(owner("Secret", "uid-other")), None, id="the token of another key"),
+        pytest.param(TOKEN, "Secret", meta(), None, id="a Secret that a user made"),
+        pytest.param(NODESET, "Secret", meta(namespace="elsewhere"), None, id="another namespace"),
+        pytest.param(
+            NODESET, "Service", meta(owner("NodeSet", "v", controller=False)), Right.SHARED, id="shared by NodeSets"
+        ),
+        pytest.param(
+            TOKEN, "Service", meta(owner("NodeSet", "v", controller=False)), None, id="not shared with other kinds"
+        ),
+        pytest.param(
+            NODESET,
+            "Service",
+            meta(owner("NodeSet", "v", controller=False, version="example.org/v1")),
+            None,
+            id="shared by somebody else's NodeSets",
+        ),
+        pytest.param(NODESET, "Service", meta(), None, id="a Service that a user made"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(), Right.CLAIM, id="a claim by its name"),
+        pytest.param(
+            NODESET, "PersistentVolumeClaim", meta(owner("StatefulSet", "s")), None, id="a claim that somebody controls"
+        ),
+        pytest.param(NODESET, "Pod", meta(said=WORKER), Right.ORPHAN, id="an orphaned worker"),
+        pytest.param(NODESET, "Pod", meta(name="v-0", said=WORKER), None, id="labels of ours, but not the name"),
+        pytest.param(NODESET, "Pod", meta(said={labels.INSTANCE: "w"}), None, id="a name of ours, but not the labels"),
+        pytest.param(
+            NODESET,
+            "ControllerRevision",
+            meta(name="w-bcd45", said={labels.REVISION: "bcd45"}),
+            Right.ORPHAN,
+            id="an orphaned revision",
+        ),
+    ],
+)
+def test_by_what_right_an_object_is_written_to(
+    claimant: Claimant, kind: str, seen: ObjectMeta | None, right: Right | None
+) -> None:
+    found = judge(claimant, kind, seen)
+    assert isinstance(found, Foreign) if right is None else found is right
+
+
+@pytest.mark.parametrize("right", [each for each in Right if each is not Right.OURS])
+def test_only_what_the_resource_controls_is_deleted(right: Right) -> None:
+    demand(NODESET, "Pod", "w-0", right)
+    with pytest.raises(NameTaken, match="ns/w-0 is not deleted"):
+        demand(NODESET, "Pod", "w-0", right, deletes=True)
+
+
+def test_a_name_that_is_taken_is_told_with_its_owner_and_what_to_do() -> None:
+    found = judge(NODESET, "Pod", meta(owner("StatefulSet", "s", version="apps/v1")))
+    with pytest.raises(NameTaken, match=r"Pod ns/w-0 .* belongs to StatefulSet x, not to NodeSet w; .*another name"):
+        demand(NODESET, "Pod", "w-0", found)
+
+
+def live(*managers: tuple[str, str, str]) -> RawObject:
+    entries = [{"manager": who, "operation": what, "subresource": part} for who, what, part in managers]
+    raw = {"metadata": {"name": "s", "namespace": "ns", "uid": "u", "managedFields": entries}}
+    found: RawObject = decode_hook(RawObject, raw)
+    return found
+
+
+def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> None:
+    assert judge_live(TOKEN, "Secret", live((MANAGER, "Apply", ""), ("kubelet", "Update", "status"))) is Right.ORPHAN
+
+
+@pytest.mark.parametrize(
+    "managers",
+    [(), (("kubectl", "Update", ""),), ((MANAGER, "Apply", ""), ("kubectl", "Update", ""))],
+    ids=["nobody", "a user", "a user, and we over it"],
+)
+def test_what_a_user_has_written_to_is_not(managers: tuple[tuple[str, str, str], ...]) -> None:
+    assert isinstance(judge_live(TOKEN, "Secret", live(*managers)), Foreign)
+
+
+def test_the_field_manager_is_that_of_the_writer() -> None:
+    assert MANAGER == FIELD_MANAGER
