@@ -42,8 +42,8 @@ QUIET_SECONDS = 1.5
 SETTLE_SECONDS = 25.0
 RECOVERY_SECONDS = 20.0
 LAG_SECONDS = 0.05
-# Where it may, the campaign goes before what else runs on the machine, which would otherwise decide.
-NICENESS = -10
+# Above this the machine, not the operator, may have decided.
+BUSY_LAG_SECONDS = 0.03
 
 
 @dataclass(frozen=True)
@@ -291,8 +291,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "largest_answer_bytes": transport.LIST_RESPONSE_BYTES,
     }
     print(", ".join(f"{name} {value}" for name, value in conditions.items()))
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, given.nice)
     print(HEAD, flush=True)
     with contextlib.ExitStack() as stack:
         folder = given.logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="neighbours-")))
@@ -303,6 +301,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(verdict.row())
         for line in verdict.missed[:20]:
             print(f"    {line}")
+    lags = sorted(phase.lag_seconds for each in pairs.values() for pair in each for phase in pair)
+    if lags and lags[len(lags) // 2] > BUSY_LAG_SECONDS:
+        print(
+            f"the machine was busy (timers were {1000 * lags[len(lags) // 2]:.0f} ms late): believe no ratio of times"
+        )
     if given.json:
         given.json.write_text(json.dumps(as_json(verdicts, pairs, **conditions), indent=1))
     return int(any(verdict.missed for verdict in verdicts))
@@ -315,7 +318,6 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--clusters", type=int, default=20)
     parser.add_argument("--passes", type=int, default=1, help="how often each user does everything in a phase")
     parser.add_argument("--seed", type=int, default=12)
-    parser.add_argument("--nice", type=int, default=NICENESS, help="priority of the campaign, as nice has it")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
     parser.add_argument("--logs", type=Path, help="keep the operators' logs in this folder")
     given = parser.parse_args(arguments)
