@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -259,7 +260,8 @@ class World:
             self.operator = None
 
     def _connect(self, address: str, token: TokenSource, clock: Clock) -> SlurmClient:
-        return SlurmClient(address, token, transport=self.line, monotonic=clock.monotonic)
+        # A thread would not stand still with the clock.
+        return SlurmClient(address, token, transport=self.line, monotonic=clock.monotonic, inline_bytes=sys.maxsize)
 
     def token(self) -> str:
         """A token of the right key."""
