@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,7 +92,12 @@ class LedWorld(World):
             lambda: f"id-{next(self._ids):08}",
             lambda: 0.5,
             lambda target, token, own: SlurmClient(
-                target.address, token, cluster=target.cluster_name, transport=line, monotonic=own.monotonic
+                target.address,
+                token,
+                cluster=target.cluster_name,
+                transport=line,
+                monotonic=own.monotonic,
+                inline_bytes=sys.maxsize,
             ),
         )
         client = Client(ProcessWire(process), Timing(clock.monotonic, clock.now, clock.sleep, lambda: 0.5))

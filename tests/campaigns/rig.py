@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -262,8 +263,15 @@ class World:
             self.operator = None
 
     def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
-        name = target.cluster_name
-        return SlurmClient(target.address, token, cluster=name, transport=self.line, monotonic=clock.monotonic)
+        return SlurmClient(
+            target.address,
+            token,
+            cluster=target.cluster_name,
+            transport=self.line,
+            monotonic=clock.monotonic,
+            # A thread would not stand still with the clock.
+            inline_bytes=sys.maxsize,
+        )
 
     def token(self) -> str:
         """A token of the right key."""

@@ -103,7 +103,8 @@ class Written(msgspec.Struct, frozen=True):
 class SlurmClient:
     """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`.
 
-    With `cluster`, a response of any other cluster is a SlurmWrongCluster.
+    With `cluster`, a response of any other cluster is a SlurmWrongCluster. Responses of more than `inline_bytes` are
+    decoded in a thread, which a clock of tests would not wait for.
     """
 
     def __init__(

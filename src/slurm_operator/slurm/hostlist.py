@@ -69,8 +69,8 @@ class _Item(NamedTuple):
     def has(self, name: str) -> bool:
         """Whether the name is one of the item's, found without making them."""
         first = self.pieces[0]
-        if isinstance(first, str) and not name.startswith(first):
-            return False
+        if isinstance(first, str) and (len(self.pieces) == 1 or not name.startswith(first)):
+            return name == first
         ends = {0}
         for piece in self.pieces:
             ends = {end for start in ends for end in _ends(piece, name, start)}

@@ -61,7 +61,7 @@ def mended(body: bytes) -> bytes:
     return body
 
 
-def decode(raw: msgspec.Raw, kind: type[I]) -> I:
+def decode(raw: msgspec.Raw | bytes, kind: type[I]) -> I:
     """One item; raises one of UNREADABLE when a field that decides something is odd or missing."""
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -69,7 +69,7 @@ def decode(raw: msgspec.Raw, kind: type[I]) -> I:
         return _field_by_field(raw, kind)
 
 
-def _field_by_field(raw: msgspec.Raw, kind: type[I]) -> I:
+def _field_by_field(raw: msgspec.Raw | bytes, kind: type[I]) -> I:
     given = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     values: dict[str, Any] = {}
     for each in msgspec.structs.fields(kind):

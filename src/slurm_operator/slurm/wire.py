@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -19,17 +20,19 @@ import msgspec
 from slurm_operator.slurm import errors, lenient, model
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
+from slurm_operator.slurm.items import LARGEST_ITEM_BYTES, ItemTooLarge, items
 from slurm_operator.slurm.lenient import Item
 from slurm_operator.slurm.policy import is_over, states_are_over
 
 T = TypeVar("T")
 E = TypeVar("E", bound="Envelope")
+Bytes = bytes | msgspec.Raw
 
 # Slurm itself stops at 65,536 nodes; at 5.5 kB each, more jobs than this do not fit into the budget of bytes.
 MOST_ITEMS = 100_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MOST_NAMES = 5_000_000
-MOST_WARNINGS = 20
+MOST_PROBLEMS = 20
 LARGEST_NUMBER = 2**63 - 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
@@ -38,6 +41,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
 State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
 NO_TEXT = msgspec.Raw(b'""')
 NO_LIST = msgspec.Raw(b"[]")
+NOTHING = msgspec.Raw(b"null")
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -105,42 +109,48 @@ class Envelope(msgspec.Struct, frozen=True):
     """What every answer has."""
 
     meta: Meta = Meta()
-    errors: list[Problem] = []
+    errors: msgspec.Raw = NO_LIST
     warnings: msgspec.Raw = NO_LIST
     last_update: Number = NOT_SET
 
     @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What Slurm says is wrong, the first of it; raises when that cannot be read."""
+        return tuple(msgspec.json.decode(each, type=Problem) for each in islice(items(self.errors), MOST_PROBLEMS))
+
+    @property
     def is_absence(self) -> bool:
         """Slurm's way to say "no such object": an error with the number 0."""
-        return bool(self.errors) and all(e.error_number == errors.NO_ERROR for e in self.errors)
+        found = self.problems
+        return bool(found) and all(e.error_number == errors.NO_ERROR for e in found)
 
 
 class _Nodes(Envelope, frozen=True):
-    nodes: list[msgspec.Raw] | None = None
+    nodes: msgspec.Raw = NOTHING
 
 
 class _Jobs(Envelope, frozen=True):
-    jobs: list[msgspec.Raw] | None = None
+    jobs: msgspec.Raw = NOTHING
 
 
 class _Partitions(Envelope, frozen=True):
-    partitions: list[msgspec.Raw] | None = None
+    partitions: msgspec.Raw = NOTHING
 
 
 class _Reservations(Envelope, frozen=True):
-    reservations: list[msgspec.Raw] | None = None
+    reservations: msgspec.Raw = NOTHING
 
 
 class _Pings(Envelope, frozen=True):
-    pings: list[msgspec.Raw] | None = None
+    pings: msgspec.Raw = NOTHING
 
 
 class _Associations(Envelope, frozen=True):
-    associations: list[msgspec.Raw] | None = None
+    associations: msgspec.Raw = NOTHING
 
 
 class _QosList(Envelope, frozen=True):
-    qos: list[msgspec.Raw] | None = None
+    qos: msgspec.Raw = NOTHING
 
 
 class Conf(Envelope, frozen=True):
@@ -338,13 +348,15 @@ def _decoded(reply: Reply, shape: type[E], call: str) -> E:
     body = lenient.as_utf8(reply.body)
     try:
         try:
-            return msgspec.json.decode(body, type=shape)
+            answer = msgspec.json.decode(body, type=shape)
         except msgspec.DecodeError:
-            return msgspec.json.decode(lenient.mended(body), type=shape)
+            answer = msgspec.json.decode(lenient.mended(body), type=shape)
+        _ = answer.problems
     except RecursionError:
         raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+    except (msgspec.MsgspecError, ValueError) as problem:
         raise _unreadable(reply, str(problem), call) from None
+    return answer
 
 
 def _check_identity(reply: Reply, server: Server, call: str) -> None:
@@ -359,20 +371,21 @@ def _check_identity(reply: Reply, server: Server, call: str) -> None:
 
 
 def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
-    real = [e for e in answer.errors if e.error_number != errors.NO_ERROR]
+    found = answer.problems
+    real = [e for e in found if e.error_number != errors.NO_ERROR]
     if reply.status in {502, 503, 504}:
         raise errors.from_status(reply.status, real[0].text() if real else "", call=call)
     if real:
         raise errors.from_number(real[0].error_number, real[0].text(), call=call, status=reply.status)
     if reply.status != 200:
-        text = answer.errors[0].text() if answer.errors else ""
+        text = found[0].text() if found else ""
         raise errors.from_status(reply.status, text, call=call)
 
 
 def warnings(answer: Envelope) -> tuple[str, ...]:
     """What Slurm warned about, as far as it can be read."""
     try:
-        found = msgspec.json.decode(answer.warnings, type=list[msgspec.Raw])[:MOST_WARNINGS]
+        found = islice(items(answer.warnings), MOST_PROBLEMS)
         return tuple(errors.shorten(lenient.decode(each, Problem).text()) for each in found)
     except lenient.UNREADABLE:
         return ()
@@ -422,10 +435,17 @@ def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[mo
 def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
     """What Slurm says about one node, by its own word."""
     answer = read(reply, _Nodes, call=call)
-    if answer.is_absence and not answer.nodes:
+    if answer.is_absence and not _has_items(answer.nodes):
         return model.Absent()
     found = _without_contradictions(_list(answer, answer.nodes, _node, call))
     return model.view(name, model.Answer(found.items, complete=False))
+
+
+def _has_items(array: msgspec.Raw) -> bool:
+    try:
+        return next(iter(items(array)), None) is not None
+    except lenient.UNREADABLE:
+        return False
 
 
 def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
@@ -500,25 +520,35 @@ def qos(reply: Reply, call: str) -> tuple[model.Qos, ...]:
     return _list(answer, answer.qos, _one_qos, call).items
 
 
-def _list(
-    answer: Envelope, found: list[msgspec.Raw] | None, convert: Callable[[msgspec.Raw], T], call: str
-) -> model.Answer[T]:
-    if found is None:
+def _list(answer: Envelope, array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> model.Answer[T]:
+    if bytes(memoryview(array)[:1]) != b"[":
         raise SlurmBadAnswer("the answer has no list", call=call)
-    if len(found) > MOST_ITEMS:
-        raise SlurmBudgetExceeded("items", f"{len(found):,}", MOST_ITEMS, call=call)
-    items: list[T] = []
-    for raw in found:
+    found: list[T] = []
+    count = 0
+    for count, raw in enumerate(_items(array, call), start=1):
+        if count > MOST_ITEMS:
+            raise SlurmBudgetExceeded("items", f"{count:,} and more", MOST_ITEMS, call=call)
         try:
-            items.append(convert(raw))
+            found.append(convert(raw))
         except (*lenient.UNREADABLE, HostListError):
             continue
     last = answer.last_update.seconds()
-    whole = len(items) == len(found) and last > 0 and not answer.errors
-    return model.Answer(tuple(items), complete=whole, last_update=last)
+    whole = len(found) == count and last > 0 and not answer.problems
+    return model.Answer(tuple(found), complete=whole, last_update=last)
 
 
-def _node(raw: msgspec.Raw) -> model.Node:
+def _items(array: msgspec.Raw, call: str) -> Iterator[Bytes]:
+    try:
+        yield from items(array)
+    except ItemTooLarge:
+        raise SlurmBudgetExceeded("bytes of one item", "more", LARGEST_ITEM_BYTES, call=call) from None
+    except RecursionError:
+        raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise SlurmBadAnswer(f"unreadable list: {errors.shorten(str(problem))}", call=call) from None
+
+
+def _node(raw: Bytes) -> model.Node:
     n = lenient.decode(raw, _Node)
     return model.Node(
         name=n.name,
@@ -549,7 +579,7 @@ def _node(raw: msgspec.Raw) -> model.Node:
     )
 
 
-def _job(raw: msgspec.Raw) -> model.Job:
+def _job(raw: Bytes) -> model.Job:
     j = lenient.decode(raw, _Job)
     states = frozenset(j.job_state)
     return model.Job(
@@ -571,7 +601,7 @@ def _job(raw: msgspec.Raw) -> model.Job:
     )
 
 
-def _partition(raw: msgspec.Raw) -> model.Partition:
+def _partition(raw: Bytes) -> model.Partition:
     p = lenient.decode(raw, _Partition)
     shared = p.partition.oversubscribe
     return model.Partition(
@@ -616,7 +646,7 @@ def _count(value: Number | int) -> model.Limit:
     return value.limit() if isinstance(value, Number) else value
 
 
-def _reservation(raw: msgspec.Raw) -> model.Reservation:
+def _reservation(raw: Bytes) -> model.Reservation:
     r = lenient.decode(raw, _Reservation)
     return model.Reservation(
         name=r.name,
@@ -634,7 +664,7 @@ def _comma_list(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
-def _ping(raw: msgspec.Raw) -> model.Ping:
+def _ping(raw: Bytes) -> model.Ping:
     p = lenient.decode(raw, _Ping)
     return model.Ping(
         hostname=p.hostname,
@@ -645,7 +675,7 @@ def _ping(raw: msgspec.Raw) -> model.Ping:
     )
 
 
-def _association(raw: msgspec.Raw) -> model.Association:
+def _association(raw: Bytes) -> model.Association:
     a = lenient.decode(raw, _Association)
     return model.Association(
         account=a.account,
@@ -658,7 +688,7 @@ def _association(raw: msgspec.Raw) -> model.Association:
     )
 
 
-def _one_qos(raw: msgspec.Raw) -> model.Qos:
+def _one_qos(raw: Bytes) -> model.Qos:
     q = lenient.decode(raw, _Qos)
     return model.Qos(
         name=q.name,

@@ -1,0 +1,89 @@
+"""A large array is walked item by item, in bounded memory (T11)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_operator.slurm import items as module
+from slurm_operator.slurm.items import ItemTooLarge, items
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every array were large."""
+    monkeypatch.setattr(module, "SMALL_ARRAY_BYTES", 0)
+    monkeypatch.setattr(module, "WINDOW_BYTES", 8)
+    monkeypatch.setattr(module, "LARGEST_ITEM_BYTES", 4096)
+
+
+def decoded(array: bytes) -> list[Any]:
+    return [json.loads(bytes(memoryview(each))) for each in items(array)]
+
+
+ODD = [
+    [],
+    [1, 2.5, -3e7, True, None],
+    ["a", 'quote " and \\ backslash', "close ] } , bracket", "ünïcödé 😀"],
+    [{"a": [1, {"b": "]}"}]}, {}, [], [[]]],
+    [123456789012345678901234567890],
+]
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("value", ODD, ids=["empty", "scalars", "texts", "nested", "long number"])
+@pytest.mark.parametrize("separators", [(",", ":"), (" ,\n ", " : ")], ids=["compact", "spaced"])
+def test_every_item_is_found_whatever_the_window_cuts(value: list[Any], separators: tuple[str, str]) -> None:
+    for ascii_only in (True, False):
+        array = json.dumps(value, separators=separators, ensure_ascii=ascii_only).encode()
+        assert decoded(array) == value
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JSON, max_size=8), st.integers(2, 40))
+def test_the_walk_finds_what_a_decoder_finds(value: list[Any], window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SMALL_ARRAY_BYTES", 0)
+        patch.setattr(module, "WINDOW_BYTES", window)
+        assert decoded(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_an_item_that_is_too_large_is_told() -> None:
+    with pytest.raises(ItemTooLarge):
+        list(items(b'["' + b"x" * 10_000 + b'","y"]'))
+
+
+@pytest.mark.parametrize("array", [b"{}", b"null", b"7", b""], ids=["object", "null", "number", "nothing"])
+def test_what_is_no_list_is_told(array: bytes) -> None:
+    with pytest.raises(ValueError, match="list"):
+        list(items(array))
+
+
+def test_thirty_million_items_cost_as_much_memory_as_are_taken() -> None:
+    array = b"[" + b"0," * (16 * 1024 * 1024) + b"0]"
+
+    def taken() -> Iterator[int]:
+        for each in itertools.islice(items(array), 100_000):
+            yield len(bytes(memoryview(each)))
+
+    tracemalloc.start()
+    try:
+        assert sum(taken()) == 100_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 1024 * 1024
