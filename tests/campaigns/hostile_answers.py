@@ -202,10 +202,10 @@ async def _unreachable(world: HostileWorld, point: RigPoint, last: dict[str, Rep
         return []
     unusable = await _is_unusable(world.release, LABELS[point.what], reply) or _names_another(point)
     for name in ("compute", "more"):
-        said = world.conditions("NodeSet", name)
-        if unusable and said["SlurmReachable"]["status"] == "True":
+        said = {kind: each["status"] for kind, each in world.conditions("NodeSet", name).items()}
+        if unusable and said.get("SlurmReachable") == "True":
             wrong.append(f"truth: {name}: SlurmReachable=True while {unusable}")
-        if unusable and point.what == "nodes" and said["Ready"]["status"] == "True":
+        if unusable and point.what == "nodes" and said.get("Ready") == "True":
             wrong.append(f"truth: {name}: Ready=True while {unusable}")
     return wrong
 

@@ -34,7 +34,15 @@ LONGEST_NOTE = 1024
 WINDOW = {"startTime": "2031-01-01T00:00:00Z", "duration": "2h"}
 _TIME = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")
 
+# A hundred would be many.
+MOST_STEPS = 400
+MOST_STEPS_A_SECOND = 40
+
 Mutate = Callable[[Sending, Reply], Reply]
+
+
+class HotLoopError(Exception):
+    """The operator does not come to rest."""
 
 
 class Neighbourhood(Cluster):
@@ -118,10 +126,14 @@ class HostileWorld(World):
         """So many virtual seconds, also while reconciles fail."""
         assert self.operator is not None
         controllers, end = list(self.operator.controllers.values()), self.clock.monotonic() + seconds
+        steps = 0
         while True:
             await settle()
             ready = next((each for each in controllers if len(each.queue)), None)
             if ready is not None:
+                steps += 1
+                if steps > MOST_STEPS + MOST_STEPS_A_SECOND * seconds:
+                    raise HotLoopError(f"{steps} reconciles within {seconds:g} s, and {ready.name} wants another")
                 await self._step(ready)
             elif not self.clock.fire_next(until=end):
                 self.clock.advance(max(0.0, end - self.clock.monotonic()))
