@@ -105,8 +105,11 @@ class Stuck(FairWeather):
 
     async def chunk(self, process: Process, request: Request, chunk: bytes) -> bytes:
         if self.kind and plural_of(request) == self.kind:
-            await process.clock.sleep(request.seconds or 300.0)
-            self.kind = ""
+            try:
+                await process.clock.sleep(request.seconds or 300.0)
+            finally:
+                # It is this one that is stuck; the next one is not.
+                self.kind = ""
             raise TimedOut(f"{request.what}: no answer in time", sent=True)
         return chunk
 
