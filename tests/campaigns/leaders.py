@@ -10,12 +10,14 @@ import asyncio
 import functools
 import json
 import os
+import re
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.campaigns import disks
 from tests.campaigns.campaign import Outcome, Result, Spawner, Wants, judged
@@ -40,8 +42,6 @@ class Case:
     elect: bool = False
     suspends: bool = False
     horizon: float = 75.0
-    # Whether as much is made and deleted as in the undisturbed life.
-    counts: bool = True
 
     def world(self, disturbance: Disturbance) -> LedWorld:
         """A new one."""
@@ -88,12 +88,35 @@ def replay(point: str) -> Outcome:
     case, began = KINDS[name.partition(".")[0]], time.monotonic()
     found = asyncio.run(live(name, case.world(Disturbance(CAMPAIGN, number))))
     expected = asyncio.run(live(name, case.world(Disturbance())))
-    return Outcome(point, _judged(found, expected, case), time.monotonic() - began, found.what)
+    return Outcome(point, _judged(found, expected), time.monotonic() - began, found.what)
 
 
-def _judged(found: State, expected: State, case: Case) -> tuple[str, ...]:
-    # R6 is the campaign whose creates and deletes are not counted.
-    return tuple(judged(found, expected, CAMPAIGN if case.counts else "R6"))
+def _judged(found: State, expected: State) -> tuple[str, ...]:
+    return tuple(judged(_by_rank(found), _by_rank(expected), CAMPAIGN))
+
+
+WORKER = re.compile(r"\bcompute-(\d+)\b")
+INDEX = re.compile(r'(/pod-index": )"\d+"')
+
+
+def _by_rank(state: State) -> State:
+    """Workers by their rank: which of them a scale-in takes depends on who is busy when it is decided."""
+    alive = sorted((name for name in state.objects if re.fullmatch(r"pods/compute-\d+", name)), key=_ordinal)
+    ranks = {name.partition("/")[2]: f"worker-{rank}" for rank, name in enumerate(alive)}
+
+    def renamed(value: Any) -> Any:
+        text = INDEX.sub(r'\1"*"', json.dumps(value))
+        return json.loads(WORKER.sub(lambda match: ranks.get(match[0], match[0]), text))
+
+    counts: dict[str, list[int]] = {}
+    for name, (made, deleted) in state.counts.items():
+        total = counts.setdefault(WORKER.sub("workers", name), [0, 0])
+        total[0], total[1] = total[0] + made, total[1] + deleted
+    return State(renamed(state.objects), counts, renamed(state.slurm), state.violations, state.what)
+
+
+def _ordinal(name: str) -> int:
+    return int(name.rpartition("-")[2])
 
 
 def run(name: str, wants: Wants = lambda _: True, at_once: int = 1) -> Result:
@@ -105,17 +128,17 @@ def run(name: str, wants: Wants = lambda _: True, at_once: int = 1) -> Result:
         spawner = Spawner(f"{CAMPAIGN}/{name}", wants, Path(folder), at_once)
         expected = _live_or_exit(name, case.world(Disturbance(CAMPAIGN, "", spawn=spawner)), spawner)
         spawner.wait()
-        outcomes = [_outcome(spawner, expected, case, *point) for point in spawner.points]
+        outcomes = [_outcome(spawner, expected, *point) for point in spawner.points]
     first = Outcome(f"{CAMPAIGN}/{name}", tuple(expected.violations))
     return Result([*([first] if first.violations else []), *outcomes], time.monotonic() - began)
 
 
-def _outcome(spawner: Spawner, expected: State, case: Case, point: str, path: Path) -> Outcome:
+def _outcome(spawner: Spawner, expected: State, point: str, path: Path) -> Outcome:
     name, seconds = f"{spawner.prefix}/{point}", spawner.seconds[point]
     if not path.exists():
         return Outcome(name, ("I11: its process ended early",), seconds)
     found = State.from_data(json.loads(path.read_text()))
-    return Outcome(name, _judged(found, expected, case), seconds, found.what)
+    return Outcome(name, _judged(found, expected), seconds, found.what)
 
 
 def _live_or_exit(name: str, world: LedWorld, spawner: Spawner) -> State:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from tests.campaigns import disks, leaders
+from tests.campaigns import disks, leaders, weather
 from tests.campaigns.campaign import sampled
+from tests.campaigns.processes import Process
 
 from slurm_operator.kube import cache
 from slurm_operator.loop import clock, leadership
@@ -53,6 +54,13 @@ def test_a_leader_that_does_not_look_at_its_lease_is_found(monkeypatch: pytest.M
 def test_a_decision_from_before_a_sleep_that_is_carried_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """T17: workers that were idle an hour ago have jobs now."""
     monkeypatch.setattr(clock, "_DEADLINES", _Forgetful())
+    at = weather.Suspended._at
+
+    def at_deletes(self: weather.Suspended, process: Process, moment: str, what: str) -> None:
+        if what.startswith("DELETE") and "/pods/" in what:
+            at(self, process, moment, what)
+
+    monkeypatch.setattr(weather.Suspended, "_at", at_deletes)
     result = leaders.run("suspended.S-in", lambda point: point.endswith("held"))
     assert any(each.partition(": ")[2].startswith("I1") for each in result.violations)
 

@@ -15,7 +15,7 @@ from tests.campaigns.led_world import LedWorld
 from tests.campaigns.processes import FairWeather, Process, is_kube_write, plural_of
 from tests.campaigns.slurm_model import is_write
 
-from slurm_operator.kube.errors import TimedOut
+from slurm_operator.kube.errors import TimedOut, Unreachable
 from slurm_operator.kube.requests import Request
 from slurm_operator.local.apiserver.request import Response
 from slurm_operator.slurm.policy import drain_is_ours
@@ -105,8 +105,11 @@ class Stuck(FairWeather):
 
     async def chunk(self, process: Process, request: Request, chunk: bytes) -> bytes:
         if self.kind and plural_of(request) == self.kind:
-            await process.clock.sleep(request.seconds or 300.0)
-            self.kind = ""
+            try:
+                await process.clock.sleep(request.seconds or 300.0)
+            finally:
+                # It is this one that is stuck; the next one is not.
+                self.kind = ""
             raise TimedOut(f"{request.what}: no answer in time", sent=True)
         return chunk
 
@@ -192,6 +195,8 @@ class Storm(FairWeather):
         self.pattern = ""
         self.until = 0.0
         self.requests = itertools.count()
+        # Watches that began in the storm; those from before it are cut when it begins.
+        self.young: set[int] = set()
 
     def armed(self) -> None:
         for gust, pattern in _storms():
@@ -201,6 +206,8 @@ class Storm(FairWeather):
                 self.world.disturbed.append(f"{gust.name} to {pattern}")
 
     async def before(self, _: Process, request: Request) -> Response | None:
+        if self.gust is not None and request.stream:
+            self.young.add(id(request))
         if self.gust is None or not self._blows(self.gust, request):
             return None
         return None if self.gust.applied else self.gust.response()
@@ -211,6 +218,11 @@ class Storm(FairWeather):
         if response.stream is not None and hasattr(response.stream, "aclose"):
             await response.stream.aclose()
         return self.gust.response()
+
+    async def chunk(self, _: Process, request: Request, chunk: bytes) -> bytes:
+        if self.gust is not None and self.pattern != "writes" and id(request) not in self.young:
+            raise Unreachable(f"{request.what}: Connection reset by peer", sent=True)
+        return chunk
 
     def _blows(self, gust: Gust, request: Request) -> bool:
         now = self.world.clock.monotonic()

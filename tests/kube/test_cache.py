@@ -579,3 +579,36 @@ async def test_only_the_first_list_pauses_the_collector(client: Client, faults: 
     await cache.step()
     assert calls == ["off"]
     assert gc.isenabled()
+
+
+async def test_a_watch_that_does_not_show_our_own_write_is_begun_anew(running: Running, faults: FaultServer) -> None:
+    faults.answer(
+        FIRST,
+        forever(),
+        say.json(say.listing(12, A1)),
+        say.stream(say.event("ADDED", say.config_map("c", 12)), end="hang"),
+    )
+    await running.until(lambda: len(faults.seen) == 2)
+    running.cache.expect("12")
+    await running.until(lambda: "c" in running.names)
+    assert running.cache.relists == 1
+    assert running.cache.last_error is None
+
+
+async def test_a_watch_that_shows_our_write_in_time_goes_on(running: Running, faults: FaultServer) -> None:
+    faults.answer(FIRST, say.stream(say.event("ADDED", say.config_map("c", 12)), end="hang"))
+    await running.until(lambda: "c" in running.names)
+    for version in ("11", "12", "odd", ""):
+        running.cache.expect(version)
+    assert running.cache._guard is None
+    assert len(faults.seen) == 2
+
+
+async def test_a_cache_that_is_stopped_while_it_waits_for_a_write_stops(running: Running, faults: FaultServer) -> None:
+    faults.answer(FIRST, forever())
+    await running.until(lambda: len(faults.seen) == 2)
+    running.cache.expect("12")
+    assert running.task is not None
+    running.task.cancel()
+    await asyncio.gather(running.task, return_exceptions=True)
+    assert running.task.cancelled()

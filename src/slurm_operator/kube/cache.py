@@ -6,6 +6,7 @@ listens to it. `run` never returns and never dies; what is wrong stands in `last
     relist ──► watch ──► ended or cut: wait, then resume from the last resourceVersion
        ▲         ├── 410, HTTP or in-stream ────────────► relist; what vanished meanwhile is reported as deleted
        │         ├── any other in-stream error ─────────► wait, resume
+       │         ├── a write of ours does not come ─────► it is stuck: resume
        └─────────┴── a resourceVersion older than ours ─► relist: the server was restored from a backup
 
 A server restored to an older state answers a watch from the future with silence. So after a watch broke, and before
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 # Digits; etcd's own revisions have at most nineteen.
 LONGEST_NUMBER = 19
 
+_STUCK = "the watch is stuck"
+
 Listener = Callable[[T | None, T | None], None]
 
 
@@ -54,6 +57,12 @@ class Pace:
     # A watch that lived this long was a good one: the next failure starts with a short wait again.
     steady_seconds: float = 5.0
     page: int = 500
+    # A write of ours that a watch has not shown after so long will not come by this watch.
+    stuck_seconds: float = 10.0
+
+
+class _Stuck(KubeError):
+    """The watch is open and says nothing."""
 
 
 class _WentBack(KubeError):
@@ -82,6 +91,9 @@ class Cache(Generic[T]):
     _synced: asyncio.Event = field(default_factory=asyncio.Event)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _fresh_at: float | None = None
+    _expected: str = ""
+    _guard: asyncio.Task[None] | None = None
+    _watcher: asyncio.Task[None] | None = None
     _listeners: list[Listener[T]] = field(default_factory=list)
     _refusal_listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -147,10 +159,38 @@ class Cache(Generic[T]):
             self._moved.clear()
             await self._moved.wait()
 
+    def expect(self, resource_version: str) -> None:
+        """A write of ours got this version: a watch that does not show it in time is begun anew."""
+        if _reached(self._version, resource_version) or not _reached(resource_version, self._expected or "0"):
+            return
+        self._expected = resource_version
+        if self._watcher is not None and self._guard is None:
+            self._guard = asyncio.create_task(self._look_after(), name=f"guard of {self.resource.plural}")
+
+    async def _look_after(self) -> None:
+        """Wait for what is expected; a watch that does not bring it is cut once, whatever comes of it."""
+        try:
+            while not _reached(self._version, self._expected):
+                waited_for = self._expected
+                await self.timing.sleep(self.pace.stuck_seconds)
+                if not _reached(self._version, waited_for) and self._watcher is not None:
+                    self._expected = ""
+                    self._watcher.cancel(_STUCK)
+                    return
+        finally:
+            self._guard = None
+
     # Running
 
     async def run(self) -> None:
         """List and watch until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._guard is not None:
+                self._guard.cancel()
+
+    async def _run(self) -> None:
         backoff = Backoff(self.timing, self.pace.first_wait, self.pace.most_wait)
         while True:
             started = self.timing.monotonic()
@@ -164,6 +204,11 @@ class Cache(Generic[T]):
         """One list, if one is due, and one watch; seconds that the server asked us to stay away."""
         try:
             await self.step()
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if error.args != (_STUCK,) or current is None or current.uncancel() > 0:
+                raise
+            self._failed(_Stuck(f"its watch has shown nothing of a write of ours for {self.pace.stuck_seconds:g} s"))
         except KubeError as error:
             self._failed(error)
             return min(error.retry_after or 0.0, self.pace.longest_retry_after)
@@ -246,9 +291,13 @@ class Cache(Generic[T]):
             seconds=round(low + (high - low) * self.timing.random()),
             opened=self._opened,
         )
-        async with aclosing(events):
-            async for event in events:
-                self._take(event)
+        self._watcher = asyncio.current_task()
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._take(event)
+        finally:
+            self._watcher = None
         # The server ended it in good order, so all it had is here.
         self._fresh_at = self.timing.monotonic()
         self._set_error(None)

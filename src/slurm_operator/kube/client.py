@@ -241,11 +241,11 @@ class Client:
 
     async def make(
         self, resource: Resource[Any], body: Mapping[str, Any], namespace: str = "", **options: Unpack[WriteOptions]
-    ) -> None:
-        """Create one object and do not read it: a server that can sends no more than its metadata back."""
+    ) -> str:
+        """Create one object and read its resourceVersion alone: a server that can sends only its metadata back."""
         request = requests.create(resource, namespace, body, **options)
         request = msgspec.structs.replace(request, accept=requests.METADATA_ONLY)
-        decode_status(await self.send(request), request.what)
+        return decode_status(await self.send(request), request.what)
 
     async def replace(
         self,
@@ -293,10 +293,10 @@ class Client:
 
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = "", **options: Unpack[DeleteOptions]
-    ) -> None:
-        """Delete one object, if it is still the one with that uid and resourceVersion."""
+    ) -> str:
+        """Delete one object, if it is still the one with that uid and resourceVersion; its version if it goes later."""
         request = requests.delete(resource, namespace, name, **options)
-        decode_status(await self.send(request), request.what)
+        return decode_status(await self.send(request), request.what)
 
     async def evict(self, name: str, namespace: str, **options: Unpack[DeleteOptions]) -> None:
         """Ask a pod to go; `TooManyRequests` when a disruption budget says not now."""

@@ -40,6 +40,7 @@ class ListMeta(Slim, frozen=True):
 class _Envelope(Slim, frozen=True):
     kind: str = ""
     status: msgspec.Raw = msgspec.Raw()
+    metadata: ListMeta = ListMeta()
 
 
 class _Salvaged(msgspec.Struct, frozen=True):
@@ -181,14 +182,18 @@ def _one(body: bytes, wanted: type[T]) -> T:
     return item
 
 
-def decode_status(body: bytes, what: str) -> None:
-    """Raise unless the answer is anything but a Failure; deletes answer with an object or a Status."""
+def decode_status(body: bytes, what: str) -> str:
+    """The resourceVersion in an answer that nobody reads, if it has one; raises when it is a Failure.
+
+    Deletes answer with an object or a Status.
+    """
     try:
         status = msgspec.json.decode(body, type=_Envelope)
     except _FAILED as error:
         raise BadAnswer(f"{what}: the answer is not a JSON object: {error}") from error
     if status.kind == "Status" and b"Failure" in bytes(status.status):
         raise _status_instead(body, what)
+    return status.metadata.resource_version
 
 
 def _status_instead(body: bytes, what: str) -> Exception:

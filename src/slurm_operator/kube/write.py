@@ -88,6 +88,10 @@ def _open() -> None:
     return None
 
 
+def _unread(_: Resource[Any], __: str, ___: str) -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Writer:
     """Writes as one field manager."""
@@ -99,6 +103,8 @@ class Writer:
     before: Callable[[Write], Awaitable[None]] = _before
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
     fence: Callable[[], None] = _open
+    # Told of every write that was done: the kind, the namespace, the resourceVersion that it got.
+    wrote: Callable[[Resource[Any], str, str], None] = _unread
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _fenced: Client = field(init=False)
     _known: dict[tuple[str, str], Resource[Any]] = field(init=False)
@@ -213,6 +219,9 @@ class Writer:
             await self.after(write, error)
             raise
         await self.after(write, None)
+        version = answer.metadata.resource_version if isinstance(answer, RawObject) else answer
+        if version and not self.dry_run:
+            self.wrote(write.resource, write.namespace, str(version))
         return answer
 
     async def _read(self, resource: Resource[RawObject], name: str, namespace: str) -> RawObject | None:

@@ -20,7 +20,7 @@ from slurm_operator.kube.cache import Cache
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.lease import LeaseObject
-from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject
+from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject, Resource
 from slurm_operator.kube.timing import Timing
 from slurm_operator.kube.write import Writer
 from slurm_operator.loop.clock import Clock, check_deadline
@@ -103,7 +103,7 @@ def assemble(
     elector = _elector(client, settings, clock, outside)
     measure(metrics, observer, lambda: elector is None or elector.is_leader)
     fence = _fence(elector)
-    writer = Writer(client, resources=ALL, fence=fence)
+    writer = Writer(client, resources=ALL, fence=fence, wrote=_expecting(observer))
     pace = StatusPace(clock.monotonic)
     executor = Executor(writer, Recorder(writer, instance=f"{LEASE}-{outside.new_id()[:8]}", timing=timing), pace)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
@@ -194,6 +194,18 @@ def _fence(elector: Elector | None) -> Callable[[], None]:
             elector.check()
 
     return fence
+
+
+def _expecting(observer: Observer) -> Callable[[Resource[Any], str, str], None]:
+    """Caches learn of our own writes: one that does not see them come is watched by a watch that is stuck."""
+
+    def wrote(resource: Resource[Any], namespace: str, version: str) -> None:
+        caches = observer.pods if resource.kind == PODS.kind else observer.raw.get(resource.kind, ())
+        for cache in caches:
+            if cache.namespace in ("", namespace):
+                cache.expect(version)
+
+    return wrote
 
 
 def _address(settings: Settings) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from slurm_operator.local.apiserver.store import Store, StoreFull
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 SECRETS = "/api/v1/namespaces/default/secrets"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
@@ -191,3 +193,20 @@ async def test_a_quiet_store_is_not_touched(api: Any) -> None:
     before = api.server.store.revision
     assert api.server.collect_garbage() == 0
     assert api.server.store.revision == before
+
+
+async def test_garbage_that_a_full_disk_kept_goes_when_there_is_room(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await owner(api)
+    await dependent(api, "child", first)
+    await api.ok("DELETE", f"{MAPS}/owner", {"propagationPolicy": "Background"})
+    with monkeypatch.context() as full:
+        full.setattr(Store, "delete", _full)
+        with pytest.raises(StoreFull):
+            api.server.collect_garbage()
+    assert await is_there(api, f"{SECRETS}/child")
+    api.server.collect_garbage()
+    assert not await is_there(api, f"{SECRETS}/child")
+
+
+def _full(*_: object) -> None:
+    raise StoreFull("database or disk is full")

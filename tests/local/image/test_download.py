@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -224,3 +226,14 @@ def test_what_only_apt_knows_is_left_to_apt(tmp_path: Path, uri: str) -> None:
 )
 def test_the_proxy_is_apts(settings: str, proxy: str | None) -> None:
     assert proxy_of("http://m/debian", settings) == proxy
+
+
+def test_a_full_disk_is_an_error_of_the_disk(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came out of the group of downloads as a group, which nobody caught."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        fetch([mirror.item("a"), mirror.item("b")], tmp_path, lambda _: None)
