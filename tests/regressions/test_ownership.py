@@ -453,7 +453,8 @@ async def test_a_worker_that_changed_since_it_was_judged_is_judged_again_at_once
     """T17: a kubelet may write to a pod at any time; that costs one more look, and no growing wait."""
     await small(world, 2)
     assert world.operator is not None
-    before, overtaken = world.operator.writer.before, []
+    before = world.operator.writer.before
+    overtaken: list[float] = []
 
     async def kubelet_is_faster(write: Write) -> None:
         await before(write)
