@@ -13,7 +13,7 @@ from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.validate import Decoded, decode
-from slurm_operator.build import labels, nodeset
+from slurm_operator.build import controller, labels, nodeset
 from slurm_operator.kube.write import Write
 from slurm_operator.plan.actions import Apply, Create, Plan
 from slurm_operator.plan.ownership import NameTaken
@@ -207,26 +207,27 @@ async def test_a_nodeset_is_not_let_go_while_a_job_holds_a_node_of_its_own(world
     await small(world, 1, partition={"enabled": False})
     await world.create("Partition", "all", {**REF, "nodeSets": ["ALL"], "default": True})
     await world.run()
-    job = world.slurm.submit(60.0)
+    job = world.slurm.submit(60.0, "all")
     assert world.slurm.jobs[job].nodes == ("compute-0",)
     await world.patch("Pod", "compute-0", {"metadata": {"labels": {labels.NAME: "hidden"}}})
     await world.delete("NodeSet", "compute")
     await world.run_for(30.0)
     assert world.custom("NodeSet", "compute") is not None
     assert world.slurm.jobs[job].state == "RUNNING"
-    assert "job" in condition(world, "NodeSet", "compute", "Ready")["message"]
+    assert "holds node compute-0" in condition(world, "NodeSet", "compute", "Ready")["message"]
 
 
 async def test_another_pod_with_the_labels_of_slurmctld_is_not_believed(world: World) -> None:
     """T5: what a sidecar says is read only from the pods of our own StatefulSet."""
     await small(world, 1)
     mine = {labels.NAME: "slurmctld", labels.INSTANCE: "slurm"}
-    notes = {labels.CONFIG_PROTOCOL: "2"}
+    notes = {labels.CONFIG_PROTOCOL: controller.PROTOCOL}
     body = {"metadata": {"name": "mallory", "labels": mine, "annotations": notes}, **POD}
     await post(world, "/api/v1/namespaces/{namespace}/pods", body)
     await world.run_for(5.0)
     await world.patch("Controller", "slurm", {"spec": {"extraConf": "MaxJobCount=77"}})
     await world.run_for(30.0)
+    assert world.cluster.sidecar.readings
     assert "mallory" not in world.cluster.sidecar.readings
     assert world.stored("pods", "mallory")["metadata"]["annotations"] == notes
 
