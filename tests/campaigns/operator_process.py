@@ -104,7 +104,10 @@ class OperatorProcess:
     async def _feel(self) -> None:
         while True:
             began = time.monotonic()
-            if await self._get(self._ports[0], "/healthz", seconds=30):
+            try:
+                # No answer after so long, or none when the phase ends, is a stall too.
+                await self._get(self._ports[0], "/healthz", seconds=30)
+            finally:
                 self.longest_stall_seconds = max(self.longest_stall_seconds, time.monotonic() - began)
             await asyncio.sleep(2 * SAMPLE_SECONDS)
 
