@@ -8,7 +8,9 @@ One that takes more memory than `MOST_MEGABYTES` is ended and started again, as 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import re
 import resource
 import socket
@@ -25,6 +27,7 @@ SAMPLE_SECONDS = 0.1
 MOST_MEGABYTES = 1500.0
 ADDRESS_SPACE_BYTES = 8 * 1024**3
 READY_SECONDS = 60.0
+PORTS = range(20_000, 32_000)
 RECONCILES = re.compile(r'^slurm_operator_reconcile_total\{kind="(\w+)",result="\w+"\} ([0-9.e+]+)$', re.MULTILINE)
 
 
@@ -104,7 +107,10 @@ class OperatorProcess:
     async def _feel(self) -> None:
         while True:
             began = time.monotonic()
-            if await self._get(self._ports[0], "/healthz", seconds=30):
+            try:
+                # No answer after so long, or none when the phase ends, is a stall too.
+                await self._get(self._ports[0], "/healthz", seconds=30)
+            finally:
                 self.longest_stall_seconds = max(self.longest_stall_seconds, time.monotonic() - began)
             await asyncio.sleep(2 * SAMPLE_SECONDS)
 
@@ -143,6 +149,9 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+    """One that no connection of this machine can be given meanwhile: they come from above."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as held, contextlib.suppress(OSError):
+            held.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
