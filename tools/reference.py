@@ -20,6 +20,7 @@ import yaml
 
 from slurm_operator import cli
 from slurm_operator.api.accounting import Accounting
+from slurm_operator.api.bounds import LONGEST_TEXT
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.crd import definition, object_schema
 from slurm_operator.api.kinds import KINDS, Kind
@@ -148,7 +149,7 @@ def _bounds(field: Schema) -> Iterator[str]:
         yield f"From {field['minimum']} to {field['maximum']}."
     elif "minimum" in field:
         yield f"At least {field['minimum']}."
-    if "maxLength" in field:
+    if field.get("maxLength", LONGEST_TEXT) != LONGEST_TEXT:
         yield f"At most {field['maxLength']} characters."
     if "pattern" in field:
         yield f"Must match `{field['pattern']}`."
