@@ -24,7 +24,10 @@ KEYS = {"slurmKeyRef": {"name": "a", "key": "b"}, "jwtKeyRef": {"name": "a", "ke
 
 
 def raw(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    base = {"Controller": KEYS, "Token": {"username": "u", "jwtKeyRef": {"name": "a", "key": "b"}}}
+    base: dict[str, dict[str, Any]] = {
+        "Controller": KEYS,
+        "Token": {"username": "u", "jwtKeyRef": {"name": "a", "key": "b"}},
+    }
     required = base.get(kind, {"controllerRef": {"name": "slurm"}})
     place = {"name": "x", "namespace": "slurm"}
     return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": place, "spec": {**required, **spec}}
@@ -45,12 +48,8 @@ def open_ends(schema: Schema, path: str = "spec") -> list[str]:
         ends.append(path)
     if kind == "object" and not {"properties", "additionalProperties", PRESERVE} & schema.keys():
         ends.append(path)
-    inner = {
-        **schema.get("properties", {}),
-        "[]": schema.get("items", {}),
-        "{}": schema.get("additionalProperties", {}),
-    }
-    return ends + [end for name, each in inner.items() for end in open_ends(each, f"{path}.{name}")]
+    inner = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}
+    return ends + [end for name, each in inner.items() if each for end in open_ends(each, f"{path}.{name}")]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
