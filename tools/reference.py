@@ -1,8 +1,8 @@
 """Write docs/reference: pages that say what the code says.
 
 In: the kinds, the names and labels, the command line, the findings of the checker and the metrics. Out: one page for
-each kind, names.md, cli.md, linter.md and metrics.md. Run by `make golden`; a test fails when a page is stale, or a
-finding or a label has no text.
+each kind, names.md, cli.md, linter.md, metrics.md and pod-features.md. Run by `make golden`; a test fails when a page
+is stale, or a finding or a label has no text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import click
 import yaml
 
 from slurm_operator import cli
+from slurm_operator.admission.rules.reach_table import TABLE
 from slurm_operator.api.accounting import Accounting
+from slurm_operator.api.bounds import LONGEST_TEXT
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.crd import definition, object_schema
 from slurm_operator.api.kinds import KINDS, Kind
@@ -53,6 +55,7 @@ def pages() -> dict[str, str]:
         "linter.md": linter_page(),
         "examples.md": examples_page(),
         "metrics.md": metrics_page(),
+        "pod-features.md": features_page(),
     }
 
 
@@ -148,7 +151,7 @@ def _bounds(field: Schema) -> Iterator[str]:
         yield f"From {field['minimum']} to {field['maximum']}."
     elif "minimum" in field:
         yield f"At least {field['minimum']}."
-    if "maxLength" in field:
+    if field.get("maxLength", LONGEST_TEXT) != LONGEST_TEXT:
         yield f"At most {field['maxLength']} characters."
     if "pattern" in field:
         yield f"Must match `{field['pattern']}`."
@@ -312,6 +315,23 @@ def _metrics_lines() -> Iterator[str]:
     for entry in catalogue():
         labelled = ", ".join(f"`{label}`" for label in entry.labels)
         yield f"| `{entry.name}` | {entry.type} | {labelled} | {entry.help} |"
+
+
+# Pod features
+
+
+def features_page() -> str:
+    """How far templates may reach, field by field."""
+    return _page(_features_lines())
+
+
+def _features_lines() -> Iterator[str]:
+    yield "# Pod features"
+    yield from (texts()["pod_features"].strip(), "")
+    yield from ("| field | profile | allowed | feature that allows more | why |", "|---|---|---|---|---|")
+    for row in TABLE:
+        feature = f"`{row.feature}`" if row.feature else ""
+        yield f"| `{row.field}` | {row.profile} | {row.allowed} | {feature} | {row.why} |"
 
 
 # Findings

@@ -24,6 +24,7 @@ from tests.campaigns.kubernetes import Cluster
 from tests.campaigns.slurm_model import Line, SlurmModel, is_write
 from tests.kube.in_process import InProcess, InProcessAnswer
 
+from slurm_operator.build.images import TRUSTED
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import Unreachable
 from slurm_operator.kube.requests import Request
@@ -239,7 +240,8 @@ class World:
     async def start_operator(self) -> None:
         """A new operator with nothing in its memory."""
         self.dead = False
-        settings = Settings(namespaces=(), restapi_address="http://{service}.{namespace}:{port}")
+        images = (*TRUSTED, "example.org/")
+        settings = Settings(restapi_address="http://{service}.{namespace}:{port}", worker_images=images)
         outside = Outside(self._host_keys, lambda: f"id-{next(self._ids):08}", lambda: 0.5, self._connect)
         self.operator = assemble(Client(self.wire), settings, self.clock, Metrics(), outside)
         self.operator.writer.before = self._before

@@ -283,6 +283,20 @@ def test_the_programs_know_every_argument_that_the_chart_gives_them(case: str, t
                 command.parse_args(context, list(rest))
 
 
+def test_our_kinds_are_not_aggregated_to_edit_unless_asked() -> None:
+    """T8: whoever had `edit` in a namespace could write a NodeSet, and so run a privileged container."""
+
+    def aggregated(case: str, role: str) -> set[str]:
+        found = [each for each in golden("slurm-operator", case) if each["kind"] == "ClusterRole"]
+        (chosen,) = [each for each in found if each["metadata"]["name"] == f"slurm-operator-{role}"]
+        return {label.partition("aggregate-to-")[2] for label in chosen["metadata"]["labels"] if "aggregate" in label}
+
+    assert aggregated("defaults", "edit") == set()
+    assert aggregated("defaults", "view") == {"view"}
+    assert aggregated("namespaces", "edit") == {"edit", "admin"}
+    assert aggregated("only-operator", "view") == set()
+
+
 NATIVE = {"v1", "apps/v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"}
 NATIVE |= {"admissionregistration.k8s.io/v1", "scheduling.k8s.io/v1"}
 

@@ -105,9 +105,11 @@ async def extras(world: World) -> None:
     """What the campaigns do not touch: leftovers, revisions, restarts, tokens renewed, DaemonSet mode, ssh."""
     await SCENARIOS["S-up"](world)
     ssh = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
-    await world.create("NodeSet", "daemons", {**REF, "scalingMode": "DaemonSet", "ssh": ssh, "slurmd": {"image": "a"}})
+    await world.create(
+        "NodeSet", "daemons", {**REF, "scalingMode": "DaemonSet", "ssh": ssh, "slurmd": {"image": "example.org/a"}}
+    )
     await world.run()
-    await world.patch("NodeSet", "daemons", {"spec": {"slurmd": {"image": "b"}, "ssh": {"enabled": False}}})
+    await world.patch("NodeSet", "daemons", {"spec": {"slurmd": {"image": "example.org/b"}, "ssh": {"enabled": False}}})
     await world.patch("Token", "ci", {"spec": {"username": "bob"}})
     await world.patch("LoginSet", "login", {"spec": {"extraSshdConfig": "X11Forwarding no"}})
     await world.run(horizon=400.0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_operator.admission import rules
+from slurm_operator.admission.rules import reach
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.partition import Partition
@@ -59,6 +60,8 @@ def _unsaid(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
     for problem in rules.check(loaded.resource, None, refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
+    for _, problem in reach.reaches(loaded.resource, refs, "warning"):
+        yield findings.of_field(loaded.manifest, problem, "PodFeature")
     yield from _secrets(loaded, refs)
     if isinstance(loaded.resource, Partition):
         yield from _partition(loaded, refs, world)

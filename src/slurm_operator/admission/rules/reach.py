@@ -60,9 +60,9 @@ def _problems(found: Iterator[tuple[Row, Path, Any]], severity: Severity) -> Ite
         named = f" {shown(value)}" if isinstance(value, str) and value else ""
         images = "--worker-images or " if row.field == "slurmd.image" else ""
         where = " in a privileged worker" if row.allowed.form == "worker" else ""
-        message = f"{row.called}{named}{where} is not allowed here"
-        flag = f"the operator's flag {images}--allow-pod-features={row.feature} would allow it"
-        yield row, FieldProblem(path, f"{message}; {flag}", severity)
+        reach, flag = f"{row.called}{named}{where}", f"the operator's flag {images}--allow-pod-features={row.feature}"
+        refused = f"{reach} is not allowed here; {flag} would allow it"
+        yield row, FieldProblem(path, refused if severity == "error" else f"{reach} needs {flag}", severity)
 
 
 def _pods(resource: Resource) -> list[Any]:

@@ -1,6 +1,6 @@
 """How far a user's template may reach, as a table: field, profile, what is allowed, and the feature that allows more.
 
-Data only. Interpreted by `reach.py`; shown by docs/guides/security.md, which a test holds equal to it. It has every
+Data only. Interpreted by `reach.py`, shown by docs/reference/pod-features.md, which is generated from it. It has every
 field of the Baseline and Restricted profiles of Kubernetes' Pod Security Standards, and what these do not look at.
 
 A field is written from its scope: `pod` is a pod spec, `container` is every container, init container and ephemeral
