@@ -65,7 +65,7 @@ class Hostility:
 
 
 GOOD = Hostility("good")
-LONG = {"flap": 50.0, "impostor": 50.0}
+LONG = {"flap": 60.0, "impostor": 60.0}
 MODES: dict[str, Hostility] = {
     **{
         name: Hostility(name, slurm=name, seconds=LONG.get(name, 12.0))
