@@ -37,6 +37,8 @@ class Phase:
     is_recovered: bool = True
     # How late timers of the fake world's own process were (95th percentile).
     lag_seconds: float = 0.0
+    # What the fake world itself needed: an API server in Python is slower than a real one.
+    world_cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Hostility:
 
 
 GOOD = Hostility("good")
-LONG = {"flap": 50.0, "impostor": 50.0}
+LONG = {"flap": 60.0, "impostor": 60.0}
 MODES: dict[str, Hostility] = {
     **{
         name: Hostility(name, slurm=name, seconds=LONG.get(name, 12.0))
@@ -155,7 +155,7 @@ class Campaign:
         self.turns += 1
         for cluster in self.world.clusters.values():
             cluster.start_jobs()
-        load = os.getloadavg()[0]
+        load, world_cpu = os.getloadavg()[0], time.process_time()
         delays: list[float] = []
         lag = asyncio.create_task(_lag(delays))
         async with self._operator(f"{self.turns:03}-{what.name}") as operator:
@@ -174,6 +174,7 @@ class Campaign:
             load,
             is_recovered,
             percentile(delays, 0.95),
+            time.process_time() - world_cpu,
         )
         self.phases.append(found)
         return found
