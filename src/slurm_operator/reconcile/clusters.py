@@ -336,10 +336,10 @@ class Clusters:
             await known.client.close()
         return holder[0]
 
-    def forget(self, key: Key) -> None:
+    def forget(self, uid: str) -> None:
         """A Controller has gone: close the way to its Slurm, and drop all that was remembered of it."""
-        _, known = self._clusters.pop(key, ("", None))
-        if known is not None:
+        for key in [key for key, (owner, _) in self._clusters.items() if owner == uid]:
+            _, known = self._clusters.pop(key)
             closing = asyncio.ensure_future(known.client.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

@@ -116,11 +116,11 @@ class Configurations:
     clusters: Clusters
     clock: Clock
     logs: Logs
-    # By Controller: the last files that were linted, and what came of it.
-    _linted: dict[tuple[str, str], tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
-    _heard: dict[tuple[str, str], _Hearing] = field(default_factory=dict)
+    # By the uid of a Controller, since a namesake is another one: the last files that were linted, and what came of it.
+    _linted: dict[str, tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
+    _heard: dict[str, _Hearing] = field(default_factory=dict)
     # By Controller: the slurm.conf that was last handed to the sidecars.
-    _offered: dict[tuple[str, str], str] = field(default_factory=dict)
+    _offered: dict[str, str] = field(default_factory=dict)
 
     async def settle(self, world: World[Controller], objects: list[Object]) -> Settled:
         """One turn."""
@@ -134,7 +134,7 @@ class Configurations:
         wanted = {**built["data"], FILE: partitions.text}
         known = self._known(cr, wanted, before, live=partitions.live_way, frozen=world.frozen)
         plan = await self._plan(known)
-        self._offered[cr.namespace, cr.name] = (plan.candidate or {}).get(FILE, "")
+        self._offered[cr.metadata.uid] = (plan.candidate or {}).get(FILE, "")
         settled = _settled(world, objects, plan, self._now(), await self._daemons(world, known, plan, cluster))
         said = [*settled.statements, *_refused(plan, partitions), *_waiting(partitions)]
         said = said if any(each.type == DEGRADED for each in said) else [*said, *self._deaf(cr)]
@@ -183,11 +183,11 @@ class Configurations:
     def _handed_over(self, cr: Controller) -> str:
         """The slurm.conf of the last candidate; what was written a moment ago may not have come back yet."""
         cached = (self._config_map(cr.namespace, names.config_candidate(cr)) or {}).get(FILE, "")
-        return self._offered.get((cr.namespace, cr.name), cached)
+        return self._offered.get(cr.metadata.uid, cached)
 
     def _on_the_way(self, cr: Controller) -> frozenset[str]:
         """The partitions of a candidate that a sidecar is trying."""
-        heard = self._heard.get((cr.namespace, cr.name))
+        heard = self._heard.get(cr.metadata.uid)
         tried = heard is not None and not heard.is_decided
         return frozenset(declared(self._handed_over(cr)).lines) if tried else frozenset()
 
@@ -213,8 +213,13 @@ class Configurations:
             self._findings(cr, wanted) if check else (),
         )
 
+    def forget(self, uid: str) -> None:
+        """A Controller has gone: drop all that was remembered of it."""
+        for remembered in (self._linted, self._heard, self._offered):
+            remembered.pop(uid, None)
+
     def _findings(self, cr: Controller, files: Files) -> tuple[Finding, ...]:
-        key, hash_ = (cr.namespace, cr.name), content_hash(files)
+        key, hash_ = cr.metadata.uid, content_hash(files)
         seen = self._linted.get(key)
         if seen is None or seen[0] != hash_:
             version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
@@ -223,7 +228,7 @@ class Configurations:
         return seen[1]
 
     async def _plan(self, known: _Known) -> ConfigPlan:
-        key = (known.cr.namespace, known.cr.name)
+        key = known.cr.metadata.uid
         world = replace(known.world, applied="") if self._is_in_doubt(key, known) else known.world
         plan = plan_config(known.wanted, known.told, world, known.findings)
         if not plan.is_open or plan.stage is Stage.WAITING:
@@ -235,7 +240,7 @@ class Configurations:
         nudges = 1 + sum(silence >= each for each in NUDGED_AGAIN)
         return plan_config(known.wanted, known.told, replace(world, pods=pods, nudges=nudges), known.findings)
 
-    def _is_in_doubt(self, key: tuple[str, str], known: _Known) -> bool:
+    def _is_in_doubt(self, key: str, known: _Known) -> bool:
         """Whether a sidecar may be trying another one, though this one was in force before."""
         heard = self._heard.get(key)
         if heard is None or self.clock.monotonic() - heard.since >= PACES[-1][0]:
@@ -244,7 +249,7 @@ class Configurations:
 
     async def _words(self, known: _Known, plan: ConfigPlan) -> Mapping[str, Verdict | None]:
         """What each sidecar says; the log is read again only when its time has come."""
-        key, now = (known.cr.namespace, known.cr.name), self.clock.monotonic()
+        key, now = known.cr.metadata.uid, self.clock.monotonic()
         speaking = [pod for pod in known.world.pods if pod.speaks]
         about = (plan.hash, *(pod.uid for pod in speaking))
         heard = self._heard.get(key)
@@ -268,14 +273,14 @@ class Configurations:
             return None
 
     def _deaf(self, cr: Controller) -> Iterator[Statement]:
-        heard = self._heard.get((cr.namespace, cr.name))
+        heard = self._heard.get(cr.metadata.uid)
         if heard is not None and heard.denied:
             message = f"the operator may not read what a sidecar says of the new configuration: {heard.denied}"
             yield yes(DEGRADED, Forbidden.reason, message)
 
     def _look_again(self, cr: Controller, plan: ConfigPlan, partitions: live_partitions.Settled) -> float:
         waits = [WAITING if partitions.is_waiting else SETTLED]
-        heard = self._heard.get((cr.namespace, cr.name))
+        heard = self._heard.get(cr.metadata.uid)
         if plan.is_open and heard is not None:
             pace = heard.pace(self.clock.monotonic())
             waits.append(pace if plan.stage is Stage.TRYING else max(pace, STARTING))

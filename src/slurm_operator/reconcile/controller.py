@@ -28,6 +28,7 @@ def reconcile(
 ) -> Owned[Controller]:
     """The reconcile function of Controllers."""
     configurations = Configurations(observer, executor, clusters, clock, logs)
+    observer.on_gone("Controller", configurations.forget)
 
     def report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]]) -> Report:
         return _without_monitor(_report(world, owned), world.cr, observer)

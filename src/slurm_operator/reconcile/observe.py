@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from base64 import b64decode
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -82,6 +82,16 @@ class Observer:
             decoded = decode(item.content(), served=True)
             self._decoded[item.metadata.uid] = (item.metadata.resource_version, decoded)
         return decoded
+
+    def on_gone(self, kind: str, forget: Callable[[str], None]) -> None:
+        """Call `forget` with the uid of each object of a kind that is gone, also when a namesake has its place."""
+
+        def changed(old: RawObject | None, new: RawObject | None) -> None:
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                forget(old.metadata.uid)
+
+        for cache in self.raw.get(kind, ()):
+            cache.on_change(changed)
 
     def in_namespace(self, kind: str, namespace: str) -> Iterator[RawObject]:
         """Every object of a kind in a namespace."""

@@ -237,8 +237,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     clusters.repartitioned = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
-    for cache in observer.raw.get("Controller", ()):
-        cache.on_change(_dropping(clusters))
+    observer.on_gone("Controller", clusters.forget)
     for _, source in _named_caches(observer):
         source.on_refusal(_waking(triggers, controllers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):
@@ -294,14 +293,6 @@ def _forgetting(observer: Observer, triggers: Triggers) -> Callable[[Any, Any], 
             triggers.forget(old.metadata.uid)
 
     return forget
-
-
-def _dropping(clusters: Clusters) -> Callable[[Any, Any], None]:
-    def drop(old: Any, new: Any) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            clusters.forget(Key(old.metadata.namespace, old.metadata.name))
-
-    return drop
 
 
 def _watch(observer: Observer, kind: str, target: Controller, mapping: Any, when: Any = None) -> None:
