@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.admission.rules.resources import KEY, check, said
+from tests.admission.rules.resources import KEY, check, namespace, resource, said
 
+from slurm_operator.admission import rules
 from slurm_operator.api.problem import Path
+from slurm_operator.build.refs import Refs
 
 Changes = dict[Path, Any]
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
@@ -106,3 +109,65 @@ def test_claims_never_change() -> None:
 def test_all_mistakes_are_told_at_once() -> None:
     found = said(check("NodeSet", {("spec", "extraConf"): "a b=`x`", ("spec", "ssh"): {"enabled": True}, MOST: 0}))
     assert len(found) == 4
+
+
+# Names of others
+
+
+def with_neighbour(**changes: Any) -> Refs:
+    """A namespace in which there is a NodeSet of the same cluster already."""
+    there: Changes = {("metadata", "name"): "older", ("spec", "replicas"): 12}
+    there |= {tuple(path.split("__")): value for path, value in changes.items()}
+    return replace(namespace(), nodesets=(resource("NodeSet", there),))  # type: ignore[arg-type]  # it is a NodeSet
+
+
+@pytest.mark.parametrize(
+    ("changes", "neighbour", "example"),
+    [
+        pytest.param({HOSTNAME: "w"}, {"spec__template__spec__hostname": "w"}, "w0", id="the same prefix"),
+        pytest.param({HOSTNAME: "older-"}, {}, "older-0", id="the name of another NodeSet"),
+        pytest.param({HOSTNAME: "w1"}, {"spec__template__spec__hostname": "w"}, "w10", id="a prefix and a number"),
+        pytest.param(
+            {HOSTNAME: "w", ("spec", "replicas"): 0},
+            {"spec__template__spec__hostname": "w"},
+            "w0",
+            id="the same prefix, and nobody there yet",
+        ),
+    ],
+)
+def test_two_nodesets_of_a_cluster_never_name_their_workers_alike(
+    changes: Changes, neighbour: dict[str, Any], example: str
+) -> None:
+    """T9: refused when it is new, only told when it was so before."""
+    refs = with_neighbour(**neighbour)
+    (found,) = said(check("NodeSet", changes, refs=refs))
+    assert 'like those of NodeSet "older"' in found
+    assert f'"{example}"' in found
+    assert not found.startswith("warning")
+    (told,) = said(check("NodeSet", {**changes, ("spec", "minReadySeconds"): 5}, old=changes, refs=refs))
+    assert told.startswith("warning")
+    standing = resource("NodeSet", changes)
+    assert rules.check(standing, None, refs, standing=True) == []
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        pytest.param({"spec__controllerRef": {"name": "another"}}, id="another cluster"),
+        pytest.param({"spec__template__spec__hostname": "w-"}, id="another prefix"),
+        pytest.param({"spec__scalingMode": "DaemonSet"}, id="named by Kubernetes nodes"),
+        pytest.param({"metadata__deletionTimestamp": START}, id="one that goes"),
+    ],
+)
+def test_names_that_do_not_meet_are_fine(neighbour: dict[str, Any]) -> None:
+    """T9: and what shares nothing is not kept out."""
+    refs = with_neighbour(**{"spec__template__spec__hostname": "w", **neighbour})
+    assert check("NodeSet", {HOSTNAME: "w", ("spec", "replicas"): 1}, refs=refs) == []
+
+
+@pytest.mark.parametrize("field", ["subdomain", "setHostnameAsFQDN", "hostnameOverride", "nodeName"])
+def test_a_template_that_would_rename_its_workers_is_told_that_it_does_not(field: str) -> None:
+    """T5: the field is passed over, so that nobody wonders."""
+    value = True if field == "setHostnameAsFQDN" else "elsewhere"
+    (found,) = said(check("NodeSet", {("spec", "template", "spec", field): value}))
+    assert found.startswith(f"warning: spec.template.spec.{field}: is set by the operator")
