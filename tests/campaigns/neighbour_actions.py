@@ -16,8 +16,10 @@ from typing import Any
 from tests.campaigns.neighbour_world import MOVING, MOVING_WORKERS, PARTITION, FakeCluster, Json, World, until
 
 ACTION_SECONDS = 30.0
-# Seconds before each action, drawn: so the polls of the operator are met at every phase.
+# Seconds before each action, drawn: so the polls of the operator are met at every phase. The more clusters, the
+# longer: the fake world shall not be what is waited for.
 PAUSES = (0.5, 1.5)
+CLUSTERS_AT_EASE = 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ async def perform(world: World, cluster: FakeCluster, draw: random.Random, turn:
     """One pass over all actions."""
     samples = []
     for step in steps(turn):
-        await asyncio.sleep(draw.uniform(*PAUSES))
+        await asyncio.sleep(draw.uniform(*PAUSES) * max(1.0, len(world.clusters) / CLUSTERS_AT_EASE))
         samples.append(await _measure(world, cluster, step))
     return samples
 

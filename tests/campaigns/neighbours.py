@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -208,7 +209,7 @@ class Campaign:
 
     async def _users(self, cluster: FakeCluster) -> list[Sample]:
         draw = random.Random(f"{self.seed} {cluster.namespace}")  # noqa: S311  # not for secrets
-        await asyncio.sleep(draw.uniform(0, 2))
+        await asyncio.sleep(draw.uniform(0, 2 + len(self.good) / 4))
         samples: list[Sample] = []
         for each in range(self.passes):
             samples += await perform(self.world, cluster, draw, self.turns * 10 + each)
@@ -293,6 +294,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     print(", ".join(f"{name} {value}" for name, value in conditions.items()))
     print(HEAD, flush=True)
+    # Also who is told to stop stops the operator first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         folder = given.logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="neighbours-")))
         folder.mkdir(parents=True, exist_ok=True)
