@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.slurm import items as module
-from slurm_operator.slurm.items import ItemTooLarge, items
+from slurm_operator.slurm.items import ItemTooLarge, ListStream, items
 
 
 @pytest.fixture
@@ -87,3 +87,45 @@ def test_thirty_million_items_cost_as_much_memory_as_are_taken() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 8 * 1024 * 1024
+
+
+class Taken(list[Any]):
+    """The items that a stream handed over."""
+
+    def stream(self) -> ListStream:
+        return ListStream("jobs", lambda item: self.append(json.loads(item)))
+
+
+@given(st.lists(JSON, max_size=6), st.dictionaries(st.sampled_from(["meta", "errors", "x"]), JSON), st.integers(1, 9))
+def test_a_stream_finds_what_a_decoder_finds(value: list[Any], rest: dict[str, Any], size: int) -> None:
+    body = json.dumps({"first": 1, "jobs": value, **rest}, ensure_ascii=False).encode()
+    found = Taken()
+    stream = found.stream()
+    for start in range(0, len(body), size):
+        stream.feed(body[start : start + size])
+    assert json.loads(stream.close()) == {"first": 1, "jobs": [], **rest}
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b'{"jobs":[1,2]', b'{"jobs":[],"jobs":[]}', b'{"jobs":[1]} x', b'{"jobs":[1', b"", b"7 "],
+    ids=["no object", "not closed", "twice", "something behind", "cut in the list", "nothing", "a number"],
+)
+def test_a_stream_that_is_no_object_with_a_list_is_told(body: bytes) -> None:
+    def read() -> None:
+        stream = Taken().stream()
+        stream.feed(body)
+        stream.close()
+
+    with pytest.raises(ValueError, match=r"object|twice"):
+        read()
+
+
+def test_an_endless_item_or_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_ITEM_BYTES", 100)
+    monkeypatch.setattr(module, "LARGEST_REST_BYTES", 100)
+    for body in (b'{"jobs":["' + b"x" * 200, b'{"jobs":[],"x":"' + b"y" * 90 + b'","z":"' + b"y" * 90 + b'",'):
+        stream = Taken().stream()
+        with pytest.raises(ItemTooLarge):
+            stream.feed(body)

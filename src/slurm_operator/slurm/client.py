@@ -416,7 +416,7 @@ class SlurmClient:
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
         began, outcome = self._monotonic(), "ok"
         try:
-            found = await self._decode(await self._patiently(sending, request), reader, request.label)
+            found = await self._decode(await self._received(sending, request), reader, request.label)
         except SlurmError as problem:
             outcome = problem.reason
             if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
@@ -431,6 +431,20 @@ class SlurmClient:
             return found
         finally:
             self._observe(Observation(request.label, outcome, self._monotonic() - began))
+
+    async def _received(self, sending: Sending, request: Request) -> Reply:
+        """The reply; a long list is read as it comes, beside the event loop, and never held as a whole."""
+        streamed = wire.streamed(request.path.rpartition("/")[2]) if request.large else None
+        if streamed is None:
+            return await self._patiently(sending, request)
+
+        async def feed(piece: bytes) -> None:
+            await asyncio.get_running_loop().run_in_executor(DECODERS, streamed.feed, piece, request.label)
+
+        reply = await self._patiently(msgspec.structs.replace(sending, feed=feed), request)
+        if not streamed.started:
+            return reply
+        return msgspec.structs.replace(reply, body=streamed.close(request.label), streamed=streamed)
 
     async def _decode(self, reply: Reply, reader: Reader[T], label: str) -> T:
         expected = msgspec.structs.replace(reply, cluster=self._cluster)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -50,6 +50,8 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 12.0
     most_bytes: int = LIST_RESPONSE_BYTES
     fence: Callable[[], None] | None = None
+    # Takes the body of a long response piece by piece; then none of it is in the reply.
+    feed: Callable[[bytes], Awaitable[None]] | None = None
 
 
 class Transport(Protocol):
@@ -160,6 +162,7 @@ class Http:
 async def _read(response: aiohttp.ClientResponse, sending: Sending) -> bytes:
     if (announced := response.content_length or 0) > sending.most_bytes:
         raise SlurmBudgetExceeded("bytes", f"{announced:,}", sending.most_bytes, call=sending.label)
+    feed = sending.feed if response.status == 200 else None
     # Its value is taken over without a copy, which a joined list of parts would be.
     content, size = io.BytesIO(), 0
     async for part in response.content.iter_chunked(_CHUNK_BYTES):
@@ -167,6 +170,12 @@ async def _read(response: aiohttp.ClientResponse, sending: Sending) -> bytes:
         if size > sending.most_bytes:
             raise SlurmBudgetExceeded("bytes", "more", sending.most_bytes, call=sending.label)
         content.write(part)
+        if feed is not None and content.tell() >= _CHUNK_BYTES:
+            await feed(content.getvalue())
+            content = io.BytesIO()
+    if feed is not None and size > content.tell():
+        await feed(content.getvalue())
+        return b""
     return content.getvalue()
 
 

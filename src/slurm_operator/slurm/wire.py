@@ -12,6 +12,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -20,7 +22,7 @@ import msgspec
 from slurm_operator.slurm import errors, lenient, model
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
-from slurm_operator.slurm.items import LARGEST_ITEM_BYTES, ItemTooLarge, items
+from slurm_operator.slurm.items import LARGEST_ITEM_BYTES, ItemTooLarge, ListStream, items
 from slurm_operator.slurm.lenient import Item
 from slurm_operator.slurm.policy import is_over, states_are_over
 
@@ -33,6 +35,8 @@ MOST_ITEMS = 100_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MOST_NAMES = 5_000_000
 MOST_PROBLEMS = 20
+# What is kept of a text that decides nothing: many long ones must not fill the memory.
+LONGEST_TEXT = 256
 LARGEST_NUMBER = 2**63 - 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
@@ -44,6 +48,59 @@ NO_LIST = msgspec.Raw(b"[]")
 NOTHING = msgspec.Raw(b"null")
 
 
+class Streamed:
+    """The items of a list that is read while it comes; what cannot be read is counted."""
+
+    def __init__(self, name: str, convert: Callable[[Bytes], Any]) -> None:
+        self.found: list[Any] = []
+        self.count = 0
+        self.started = False
+        self._convert = convert
+        self._stream = ListStream(name, self._take)
+
+    def feed(self, piece: bytes, call: str) -> None:
+        """The next piece of the body; raises a SlurmError."""
+        self.started = True
+        with _as_slurm_errors(call):
+            self._stream.feed(piece)
+        if self.count > MOST_ITEMS:
+            raise SlurmBudgetExceeded("items", f"{self.count:,} and more", MOST_ITEMS, call=call)
+
+    def close(self, call: str) -> bytes:
+        """The body without the items."""
+        with _as_slurm_errors(call):
+            return self._stream.close()
+
+    def _take(self, item: bytes) -> None:
+        self.count += 1
+        if self.count > MOST_ITEMS:
+            return
+        item = lenient.as_utf8(item)
+        try:
+            self.found.append(self._converted(item))
+        except (*lenient.UNREADABLE, HostListError):
+            return
+
+    def _converted(self, item: bytes) -> Any:
+        try:
+            return self._convert(item)
+        except lenient.UNREADABLE:
+            return self._convert(lenient.mended(item))
+
+
+@contextmanager
+def _as_slurm_errors(call: str) -> Iterator[None]:
+    """What is wrong with a list, by its meaning."""
+    try:
+        yield
+    except ItemTooLarge:
+        raise SlurmBudgetExceeded("bytes of one item", "more", LARGEST_ITEM_BYTES, call=call) from None
+    except RecursionError:
+        raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise SlurmBadAnswer(f"unreadable list: {errors.shorten(str(problem))}", call=call) from None
+
+
 class Reply(msgspec.Struct, frozen=True):
     """What came over the line, and of which cluster it must be ("": of any)."""
 
@@ -51,6 +108,8 @@ class Reply(msgspec.Struct, frozen=True):
     content_type: str
     body: bytes
     cluster: str = ""
+    # The items of its list, where these were read as they came and are not in the body.
+    streamed: Streamed | None = None
 
 
 class Number(Item, frozen=True):
@@ -418,7 +477,7 @@ def _said(reply: Reply) -> str:
 def nodes(reply: Reply, call: str) -> model.Answer[model.Node]:
     """The list of nodes."""
     answer = read(reply, _Nodes, call=call)
-    return _without_contradictions(_list(answer, answer.nodes, _node, call))
+    return _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
 
 
 def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[model.Node]:
@@ -437,7 +496,7 @@ def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
     answer = read(reply, _Nodes, call=call)
     if answer.is_absence and not _has_items(answer.nodes):
         return model.Absent()
-    found = _without_contradictions(_list(answer, answer.nodes, _node, call))
+    found = _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
     return model.view(name, model.Answer(found.items, complete=False))
 
 
@@ -451,7 +510,7 @@ def _has_items(array: msgspec.Raw) -> bool:
 def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
     """The list of jobs."""
     answer = read(reply, _Jobs, call=call)
-    found = _list(answer, answer.jobs, _job, call)
+    found = _list(answer, answer.jobs, _job, call, reply.streamed)
     _check_names([job.nodes for job in found.items], call)
     return found
 
@@ -472,13 +531,13 @@ def _check_names(lists: Sequence[HostList], call: str) -> None:
 def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
     """The list of partitions."""
     answer = read(reply, _Partitions, call=call)
-    return _list(answer, answer.partitions, _partition, call)
+    return _list(answer, answer.partitions, _partition, call, reply.streamed)
 
 
 def reservations(reply: Reply, call: str) -> model.Answer[model.Reservation]:
     """The list of reservations."""
     answer = read(reply, _Reservations, call=call)
-    found = _list(answer, answer.reservations, _reservation, call)
+    found = _list(answer, answer.reservations, _reservation, call, reply.streamed)
     _check_names([each.nodes for each in found.items], call)
     return found
 
@@ -520,39 +579,47 @@ def qos(reply: Reply, call: str) -> tuple[model.Qos, ...]:
     return _list(answer, answer.qos, _one_qos, call).items
 
 
-def _list(answer: Envelope, array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> model.Answer[T]:
+def streamed(name: str) -> Streamed | None:
+    """A reader of that list for a response that is on its way; None where there is none."""
+    convert = _CONVERTERS.get(name)
+    return Streamed(name, convert) if convert is not None else None
+
+
+def _list(
+    answer: Envelope,
+    array: msgspec.Raw,
+    convert: Callable[[Bytes], T],
+    call: str,
+    streamed: Streamed | None = None,
+) -> model.Answer[T]:
     if bytes(memoryview(array)[:1]) != b"[":
         raise SlurmBadAnswer("the answer has no list", call=call)
-    found: list[T] = []
-    count = 0
-    for count, raw in enumerate(_items(array, call), start=1):
-        if count > MOST_ITEMS:
-            raise SlurmBudgetExceeded("items", f"{count:,} and more", MOST_ITEMS, call=call)
-        try:
-            found.append(convert(raw))
-        except (*lenient.UNREADABLE, HostListError):
-            continue
+    found, count = (streamed.found, streamed.count) if streamed is not None else _converted(array, convert, call)
     last = answer.last_update.seconds()
     whole = len(found) == count and last > 0 and not answer.problems
     return model.Answer(tuple(found), complete=whole, last_update=last)
 
 
-def _items(array: msgspec.Raw, call: str) -> Iterator[Bytes]:
-    try:
-        yield from items(array)
-    except ItemTooLarge:
-        raise SlurmBudgetExceeded("bytes of one item", "more", LARGEST_ITEM_BYTES, call=call) from None
-    except RecursionError:
-        raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise SlurmBadAnswer(f"unreadable list: {errors.shorten(str(problem))}", call=call) from None
+def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> tuple[list[T], int]:
+    """The items that can be read, and how many there are."""
+    found: list[T] = []
+    count = 0
+    with _as_slurm_errors(call):
+        for count, raw in enumerate(items(array), start=1):
+            if count > MOST_ITEMS:
+                break
+            with suppress(*lenient.UNREADABLE, HostListError):
+                found.append(convert(raw))
+    if count > MOST_ITEMS:
+        raise SlurmBudgetExceeded("items", f"{count:,} and more", MOST_ITEMS, call=call)
+    return found, count
 
 
 def _node(raw: Bytes) -> model.Node:
     n = lenient.decode(raw, _Node)
     return model.Node(
         name=n.name,
-        states=frozenset(n.state),
+        states=_set_of(tuple(n.state)),
         reason=n.reason,
         reason_by=n.reason_set_by_user,
         features=tuple(n.features),
@@ -579,12 +646,18 @@ def _node(raw: Bytes) -> model.Node:
     )
 
 
+@lru_cache(maxsize=256)
+def _set_of(states: tuple[str, ...]) -> frozenset[str]:
+    """A thousand jobs in one state share it."""
+    return frozenset(states)
+
+
 def _job(raw: Bytes) -> model.Job:
     j = lenient.decode(raw, _Job)
-    states = frozenset(j.job_state)
+    states = _set_of(tuple(j.job_state))
     return model.Job(
         job_id=j.job_id,
-        name=j.name,
+        name=j.name[:LONGEST_TEXT],
         user=j.user_name,
         account=j.account,
         partition=j.partition,
@@ -596,8 +669,8 @@ def _job(raw: Bytes) -> model.Job:
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),
         reservation=j.resv_name,
-        comment=j.comment,
-        admin_comment=j.admin_comment,
+        comment=j.comment[:LONGEST_TEXT],
+        admin_comment=j.admin_comment[:LONGEST_TEXT],
     )
 
 
@@ -696,3 +769,11 @@ def _one_qos(raw: Bytes) -> model.Qos:
         priority=q.priority.seconds(),
         flags=frozenset(q.flags),
     )
+
+
+_CONVERTERS: dict[str, Callable[[Bytes], Any]] = {
+    "nodes": _node,
+    "jobs": _job,
+    "partitions": _partition,
+    "reservations": _reservation,
+}
