@@ -42,6 +42,7 @@ LARGEST_NUMBER = 2**63 - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 # A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
 Word = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
+HostText = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*\Z")]
 State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
 NO_TEXT = msgspec.Raw(b'""')
 NO_LIST = msgspec.Raw(b"[]")
@@ -352,7 +353,7 @@ class _Partition(Item, frozen=True):
 class _Reservation(Item, frozen=True):
     ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"node_list"})
     name: str
-    node_list: str = ""
+    node_list: HostText = ""
     flags: list[str] = []
     users: str = ""
     accounts: str = ""
@@ -664,7 +665,7 @@ def _job(raw: Bytes) -> model.Job:
         qos=j.qos,
         states=states,
         state_reason=j.state_reason,
-        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=str)),
+        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=HostText)),
         start_time=j.start_time.seconds(),
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),

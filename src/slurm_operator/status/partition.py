@@ -14,6 +14,7 @@ from slurm_operator.build.partition import ACCEPTED, Verdict
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.slurm.model import Job, Node, Partition, Unknown
 from slurm_operator.slurm.policy import is_over
+from slurm_operator.slurm.requests import is_read_as_name
 from slurm_operator.status.conditions import READY, Statement, no, unknown, yes
 
 ACCEPTED_TYPE = "Accepted"
@@ -121,6 +122,9 @@ def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) ->
         message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
         return [unknown(READY, jobs.reason, message)]
     if not jobs:
+        if not is_read_as_name(name):
+            message = f"slurmrestd cannot delete a partition of this name: run scontrol delete partitionname={name}"
+            return [no(READY, "Deleting", f"its jobs have ended; {message}")]
         return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being taken out of Slurm")]
     records = "the records of jobs" if finished_too else "jobs"
     return [no(READY, "WaitingForJobs", f"it takes no new jobs, and waits for {records} {_some(jobs)}")]
