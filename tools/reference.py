@@ -288,7 +288,8 @@ def _examples_lines() -> Iterator[str]:
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         file = f"examples/{path.name}"
         yield from ("", f"## {path.stem}", "", _opening(path.read_text()), "")
-        yield from ("```console", f"$ slurm-operator check --strict -f {file}", "```", "")
+        features = " --allow-pod-features=privileged" if "privileged: true" in Path(ROOT, file).read_text() else ""
+        yield from ("```console", f"$ slurm-operator check --strict{features} -f {file}", "```", "")
         yield from (f'```yaml title="{file}"', path.read_text().rstrip("\n"), "```")
 
 

@@ -126,3 +126,11 @@ def test_what_all_workers_share_belongs_to_every_nodeset() -> None:
         assert not any("controller" in owner for owner in each["metadata"]["ownerReferences"])
     assert budget["spec"]["minAvailable"] == 2**31 - 1
     assert build.shared_objects(controller(), refs(controller())) == []
+
+
+@pytest.mark.parametrize("spec", [{"volumes": None}, {"$patch": "replace"}], ids=["null", "replace"])
+def test_a_template_that_takes_every_volume_away_is_built(spec: dict[str, Any]) -> None:
+    """What a user may write must not be an error of ours: it was a KeyError."""
+    cr = nodeset(template={"spec": spec})
+    template = build.pod_template(cr, controller(), refs())
+    assert build.pod(cr, template, Worker(ordinal=0))["spec"]["volumes"] == []

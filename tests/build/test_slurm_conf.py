@@ -10,7 +10,7 @@ from tests.build.resources import accounting, controller, external_controller, n
 from slurm_operator.build import slurm_conf as build
 from slurm_operator.build.errors import BuildError, InvalidSpec
 from slurm_operator.build.slurm_conf import slurm_conf
-from slurm_operator.slurm import conf
+from slurm_operator.slurm import conf, hostlist
 
 SECTIONS = [
     "GENERAL",
@@ -187,3 +187,11 @@ def test_verdicts_come_with_the_text() -> None:
         ("p", True),
         ("q", False),
     ]
+
+
+def test_all_nodes_of_extra_conf_together_are_bounded() -> None:
+    """T3: each line may name a hundred thousand hosts, and a file has tens of thousands of lines."""
+    text = "".join(f"NodeName=n{at}-[0-99999]\n" for at in range(200))
+    found = build.claimed(conf.parse(text))
+    assert len(found.nodes) == hostlist.MAX_NAMES
+    assert build.claimed(conf.parse(text), with_nodes=False).nodes == frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +174,21 @@ def test_the_image_tells_the_version(write: Write) -> None:
     text = CONTROLLER + "  slurmctld: {image: 'a/slurmctld:24.11-x'}\n  extraConf: MetricsType=metrics/openmetrics\n"
     assert found(write, text, KEYS) != []
     assert found(write, text.replace("24.11", "25.11"), KEYS) == []
+
+
+def test_what_needs_a_flag_of_the_operator_is_warned_of(tmp_path: Path) -> None:
+    """C1: check said 0 errors and 0 warnings of a NodeSet that every operator refuses by default."""
+    file = tmp_path / "nodeset.yaml"
+    file.write_text(
+        "apiVersion: slinky.slurm.net/v1beta1\nkind: NodeSet\nmetadata: {name: a, namespace: slurm}\n"
+        "spec:\n  controllerRef: {name: slurm}\n  slurmd: {image: mine/slurmd:1}\n"
+        "  template: {spec: {hostNetwork: true}}\n"
+    )
+    found = [each for each in check(load((str(file),)), None, frozenset()) if each.code == "PodFeature"]
+    assert [(each.path, each.severity) for each in found] == [
+        ("spec.slurmd.image", "warning"),
+        ("spec.template.spec.hostNetwork", "warning"),
+    ]
+    assert "--allow-pod-features=hostNamespaces" in found[1].message
+    allowed = frozenset({"privileged", "hostNamespaces"})
+    assert not [each for each in check(load((str(file),)), None, allowed) if each.code == "PodFeature"]

@@ -8,6 +8,10 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF
 
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.validate import decode
+from slurm_operator.build.revision import controller_revision, hash_of
+
 OUT = {"spec": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}}
 SSSD = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
 
@@ -42,3 +46,25 @@ async def test_without_a_webhook_nothing_is_made_of_it(
     await world.patch(kind, "reaching", {"spec": {"template": None}})
     await world.run()
     assert named(world, made) > before
+
+
+async def test_what_workers_were_made_by_goes_on(world: World) -> None:
+    """C1: a NodeSet that the Go operator ran, or that ran when more was allowed, is scaled as before."""
+    await world.create("Controller", "slurm", KEYS)
+    made = await world.create("NodeSet", "compute", {**REF, "replicas": 1, "template": OUT})
+    await world.run()
+    assert world.pods() == {}
+    owner = {"apiVersion": made["apiVersion"], "kind": "NodeSet", "name": "compute", "uid": made["metadata"]["uid"]}
+    cr = decode(world.custom("NodeSet", "compute"), served=True).resource
+    assert isinstance(cr, NodeSet)
+    kept = controller_revision(cr, 1, hash_of(cr))
+    kept["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    await world.ask("POST", f"/apis/apps/v1/namespaces/{cr.namespace}/controllerrevisions", kept)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+    await world.run()
+    assert len(world.pods()) == 2
+    await world.patch("NodeSet", "compute", {"spec": {"template": {"spec": {"hostPID": True}}}})
+    await world.run()
+    said = {each["type"]: each for each in world.custom("NodeSet", "compute")["status"]["conditions"]}
+    assert said["Ready"]["reason"] == "InvalidSpec"
+    assert len(world.pods()) == 2

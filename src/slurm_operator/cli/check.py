@@ -36,12 +36,14 @@ ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 ASKED_FOR: dict[str, Path] = {"MetricsType": ("spec", "metrics", "enabled")}
 
 
-def check(world: World, version: str | None = None) -> list[Finding]:
-    """Everything that is wrong, by place."""
+def check(world: World, version: str | None = None, features: frozenset[str] | None = None) -> list[Finding]:
+    """Everything that is wrong, by place; `features` are those that the operator allows templates, None all."""
     refs = {namespace: world.refs(namespace) for namespace in world.namespaces}
     found = set(world.findings)
     for loaded in world.loaded():
         found |= set(_resource(loaded, refs[loaded.resource.namespace], world))
+        if features is not None:
+            found |= set(_pod_features(loaded, refs[loaded.resource.namespace], features))
     found |= set(_unsaid(_configurations(world, refs, version), found))
     unbuildable = (finding for finding in render(world).findings if not _is_known_broken(finding, world))
     found |= set(_unsaid(unbuildable, found))
@@ -60,11 +62,16 @@ def _unsaid(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
     for problem in rules.check(loaded.resource, None, refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
-    for _, problem in reach.reaches(loaded.resource, refs, "warning"):
-        yield findings.of_field(loaded.manifest, problem, "PodFeature")
     yield from _secrets(loaded, refs)
     if isinstance(loaded.resource, Partition):
         yield from _partition(loaded, refs, world)
+
+
+def _pod_features(loaded: Loaded, refs: Refs, allowed: frozenset[str]) -> Iterator[Finding]:
+    """What an operator refuses without a flag: nobody can tell from files how yours was started."""
+    for row, problem in reach.reaches(loaded.resource, refs, "warning"):
+        if row.feature not in allowed:
+            yield findings.of_field(loaded.manifest, problem, "PodFeature")
 
 
 def _configurations(world: World, refs: Mapping[str, Refs], version: str | None) -> Iterator[Finding]:

@@ -80,14 +80,21 @@ def _print_slurm_confs(confs: dict[str, str]) -> None:
     callback=flags.slurm_version,
     help="Slurm version, such as 25.11; told from images by default.",
 )
+@click.option(
+    "--allow-pod-features",
+    "features",
+    default="",
+    metavar="A,B|all",
+    help="What your operator allows templates; the rest is warned of.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def check(paths: tuple[str, ...], strict: bool, version: str | None, output: str) -> None:
+def check(paths: tuple[str, ...], strict: bool, version: str | None, features: str, output: str) -> None:
     """Check manifests: fields, rules, references and the slurm.conf that they become; no cluster is needed."""
     from slurm_operator.cli.check import check as checking
     from slurm_operator.cli.world import load
 
     world = load(paths)
-    found = checking(world, version)
+    found = checking(world, version, flags.pod_features(features))
     if output == "text":
         _print_findings(found)
         click.echo(_summary(world.documents, found), err=True)

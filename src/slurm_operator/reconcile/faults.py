@@ -33,11 +33,10 @@ class FaultReports:
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is None:
             return
-        message = workload.fault_message(fault.id, fault.text)
+        statements = workload.fault(fault.id, fault.text)
         try:
-            statements = workload.failed(workload.INTERNAL_ERROR, message)
             await say_unreconciled(self.executor, self.clock, self.kind, raw, statements)
         finally:
             if fault.is_new:
-                event = Tell(workload.INTERNAL_ERROR, message, warning=True)
+                event = Tell(statements[0].reason, statements[0].message, warning=True)
                 await self.executor.execute(Plan(((event,),)), raw, self.kind)

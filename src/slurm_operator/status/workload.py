@@ -12,9 +12,6 @@ from typing import Any
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
 
-# The reason of a reconcile that met an error which nobody foresaw.
-INTERNAL_ERROR = "InternalError"
-
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
     """What a workload's own status says."""
@@ -67,12 +64,13 @@ def failed(reason: str, message: str) -> list[Statement]:
     ]
 
 
-def fault_message(fault_id: str, error: str) -> str:
-    """What a person is told of an error that nobody foresaw."""
-    return (
+def fault(fault_id: str, error: str) -> list[Statement]:
+    """A reconcile that met an error which nobody foresaw; the log has it under that id."""
+    message = (
         f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
         f"Look for 'fault {fault_id}' in the operator's log and report what it says"
     )
+    return failed("InternalError", message)
 
 
 def blocked(reason: str, message: str) -> list[Statement]:
