@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,12 @@ class LedJudge(Judge):
     def said(self, record: logging.LogRecord) -> None:
         if not record.getMessage().startswith(EXPECTED):
             super().said(record)
+
+    def at_rest(self) -> None:
+        if self.world.disturbed:
+            # Whoever slept or was refused for minutes cannot tell in time.
+            self.world.cluster.sidecar.untold.clear()
+        super().at_rest()
 
 
 @dataclass
@@ -104,7 +111,8 @@ class LedWorld(World):
         process.operator = assemble(client, settings, clock, Metrics(), outside)
         process.operator.writer.before = self._before
         process.operator.writer.after = self._after
-        process.task = asyncio.create_task(process.operator.run(), name=f"process {name}")
+        # In a context of its own: it may be begun in the middle of another one's reconcile.
+        process.task = asyncio.create_task(process.operator.run(), name=f"process {name}", context=Context())
         process.task.add_done_callback(lambda task: self._ended(process, task))
         self.processes.append(process)
         return process

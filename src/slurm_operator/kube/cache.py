@@ -91,6 +91,8 @@ class Cache(Generic[T]):
     _synced: asyncio.Event = field(default_factory=asyncio.Event)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _fresh_at: float | None = None
+    # Our newest write, and the one that a guard waits for.
+    _written: str = ""
     _expected: str = ""
     _guard: asyncio.Task[None] | None = None
     _watcher: asyncio.Task[None] | None = None
@@ -119,6 +121,11 @@ class Cache(Generic[T]):
     def resource_version(self) -> str:
         """How far this cache has seen; empty before the first list."""
         return self._version
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a write of ours is not shown here yet: what is deleted now may still stand among the objects."""
+        return bool(self._written) and not _reached(self._version, self._written)
 
     def age(self) -> float | None:
         """Seconds since the server last proved that this is what is there; None before the first list."""
@@ -161,9 +168,9 @@ class Cache(Generic[T]):
 
     def expect(self, resource_version: str) -> None:
         """A write of ours got this version: a watch that does not show it in time is begun anew."""
-        if _reached(self._version, resource_version) or not _reached(resource_version, self._expected or "0"):
+        if _reached(self._version, resource_version) or not _reached(resource_version, self._written or "0"):
             return
-        self._expected = resource_version
+        self._expected = self._written = resource_version
         if self._watcher is not None and self._guard is None:
             self._guard = asyncio.create_task(self._look_after(), name=f"guard of {self.resource.plural}")
 

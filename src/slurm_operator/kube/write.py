@@ -211,6 +211,7 @@ class Writer:
         return True
 
     async def _do(self, write: Write, send: Callable[[], Awaitable[R]]) -> R:
+        self.fence()
         await self.before(write)
         self.counts[write.verb, write.resource.kind] += 1
         try:

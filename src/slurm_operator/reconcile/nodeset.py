@@ -147,6 +147,9 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan = await self._planned(world, cluster)
+            if _deletes_pods(plan) and any(pods.is_behind for pods in self.observer.pods):
+                # A pod that we deleted may still count as ready here, and another one would go for it.
+                return Result(SHOWN_WITHIN)
             slurm = cluster if isinstance(cluster, Cluster) else None
             await self.executor.execute(plan, raw, "NodeSet", slurm)
             await self._shown(plan)
@@ -272,6 +275,10 @@ class NodeSets:
         }
         known = before.conditions if before else ()
         await say(self.executor, self.clock, "NodeSet", raw, known, said, content)
+
+
+def _deletes_pods(plan: Plan) -> bool:
+    return any(isinstance(each, Delete) and each.kind == "Pod" for each in plan.actions)
 
 
 def decides(plan: Plan, world: NodeSetWorld) -> bool:
