@@ -15,6 +15,7 @@ import msgspec
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.api.times import time_text
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
@@ -541,7 +542,7 @@ def deadline_text(worker: Worker) -> str | None:
     if worker.deadline is None:
         return None
     if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
-        return datetime.fromtimestamp(worker.deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(datetime.fromtimestamp(worker.deadline, UTC))
     return "9999-12-31T23:59:59Z"
 
 

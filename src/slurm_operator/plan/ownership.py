@@ -30,10 +30,8 @@ from typing import Any, Protocol
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.errors import Retryable
-from slurm_operator.kube.objects import RawObject
+from slurm_operator.kube.objects import FIELD_MANAGER, RawObject
 
-# The field manager of our writes; the same as that of `kube/write.py`.
-MANAGER = "slurm-operator"
 # When a name that was taken is looked at again: nobody tells us that it is free.
 LOOK_AGAIN_SECONDS = 10.0
 CLAIM = "PersistentVolumeClaim"
@@ -205,4 +203,4 @@ def _has_no_other_manager(content: Mapping[str, Any]) -> bool:
     """Whether we alone have written to an object, by the API server's own record."""
     entries = (content.get("metadata") or {}).get("managedFields") or ()
     written = [entry for entry in entries if not entry.get("subresource")]
-    return bool(written) and all(entry.get("manager") == MANAGER for entry in written)
+    return bool(written) and all(entry.get("manager") == FIELD_MANAGER for entry in written)
