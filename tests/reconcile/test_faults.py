@@ -12,7 +12,6 @@ from tests.campaigns.scenarios import small
 
 from slurm_operator.loop.run import NeverQuietError
 from slurm_operator.reconcile import nodeset
-from slurm_operator.status.workload import INTERNAL_ERROR
 
 
 @pytest.fixture
@@ -53,8 +52,8 @@ async def test_an_unexpected_error_is_a_condition_an_event_and_a_metric_on_its_o
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
     await with_fault(world, 30.0)
     found = conditions(world, "NodeSet", "compute")
-    assert found["Degraded"] == ("True", INTERNAL_ERROR)
-    assert found["Ready"] == ("Unknown", INTERNAL_ERROR)
+    assert found["Degraded"] == ("True", "InternalError")
+    assert found["Ready"] == ("Unknown", "InternalError")
     now = status(world, "NodeSet", "compute")
     assert (
         now["observedGeneration"]
@@ -65,7 +64,7 @@ async def test_an_unexpected_error_is_a_condition_an_event_and_a_metric_on_its_o
     messages = [each["message"] for each in now["conditions"] if each["type"] == "Degraded"]
     assert "fault " in messages[0]
     assert "secret text" not in str(now)
-    events = [each for each in world.stored("events") if each["reason"] == INTERNAL_ERROR]
+    events = [each for each in world.stored("events") if each["reason"] == "InternalError"]
     assert len(events) == 1
     # Those beside it are as ready as before.
     assert conditions(world, "Controller", "slurm")["Ready"][0] == "True"

@@ -101,7 +101,7 @@ class Writer:
     before: Callable[[Write], Awaitable[None]] = _before
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
     fence: Callable[[], None] = _open
-    # Told of every write that was done: the kind, the namespace, the resourceVersion that it got.
+    # Called after every write, with its kind and namespace and the resourceVersion that it got.
     wrote: Callable[[Resource[Any], str, str], None] = _unread
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _fenced: Client = field(init=False)

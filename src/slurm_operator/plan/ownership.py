@@ -160,13 +160,14 @@ def demand(claimant: Claimant, kind: str, name: str, found: Right | Foreign, *, 
     if isinstance(found, Foreign):
         raise NameTaken(taken(claimant, kind, name, found))
     if deletes and found is not Right.OURS:
-        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {found.value}, but it does not control it")
+        owner = f"{claimant.kind} {claimant.name}"
+        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it itself")
 
 
 def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:
-    """What is said of a name that is taken."""
+    """The message for a name that is taken."""
     return (
-        f"{kind} {claimant.namespace}/{name} is there already and belongs to {found.owner}, not to {claimant.kind} "
+        f"{kind} {claimant.namespace}/{name} already exists and belongs to {found.owner}, not to {claimant.kind} "
         f"{claimant.name}; it is left as it is. Give one of the two another name, or delete the object"
     )
 

@@ -29,15 +29,14 @@ class FaultReports:
     clock: Clock
 
     async def __call__(self, key: Key, fault: Fault) -> None:
-        """Say it in the status and, once, as an event; one that cannot be said does not keep the other from it."""
+        """Write the conditions and, once, an event; the event is also sent when the conditions could not be written."""
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is None:
             return
-        message = workload.fault_message(fault.id, fault.text)
+        statements = workload.fault(fault.id, fault.text)
         try:
-            statements = workload.failed(workload.INTERNAL_ERROR, message)
             await say_unreconciled(self.executor, self.clock, self.kind, raw, statements)
         finally:
             if fault.is_new:
-                event = Tell(workload.INTERNAL_ERROR, message, warning=True)
+                event = Tell(statements[0].reason, statements[0].message, warning=True)
                 await self.executor.execute(Plan(((event,),)), raw, self.kind)

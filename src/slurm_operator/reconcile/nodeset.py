@@ -25,7 +25,8 @@ from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of

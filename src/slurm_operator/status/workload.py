@@ -12,9 +12,6 @@ from typing import Any
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
 
-# The reason of a reconcile that met an error which nobody foresaw.
-INTERNAL_ERROR = "InternalError"
-
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
     """What a workload's own status says."""
@@ -67,19 +64,20 @@ def failed(reason: str, message: str) -> list[Statement]:
     ]
 
 
-def fault_message(fault_id: str, error: str) -> str:
-    """What a person is told of an error that nobody foresaw."""
-    return (
+def fault(fault_id: str, error: str) -> list[Statement]:
+    """A reconcile that met an error which nobody foresaw."""
+    message = (
         f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
         f"Look for 'fault {fault_id}' in the operator's log and report what it says"
     )
+    return failed("InternalError", message)
 
 
 def blocked(reason: str, message: str) -> list[Statement]:
-    """A resource that waits for people: something beside it is in its way; it is looked at again."""
+    """A resource that waits for people, since something beside it is in its way; it is reconciled again regularly."""
     return [
         no(READY, reason, message),
-        no(PROGRESSING, reason, "waiting for what is in the way to change"),
+        no(PROGRESSING, reason, "waiting until somebody resolves this"),
         yes(DEGRADED, reason, message),
     ]
 
