@@ -11,7 +11,7 @@ from slurm_operator.kube import objects
 from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Undrain, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import SCALE_IN, UPDATE, parse_time, workers
+from slurm_operator.plan.workers import SCALE_IN, UPDATE, workers
 
 OURS = "slurm-operator: "
 
@@ -478,13 +478,6 @@ def test_a_pod_whose_number_nobody_can_count_has_no_ordinal(cluster: Any) -> Non
     pods = [cluster.pod(f"w-{number}") for number in ("9" * 200, "²", "3")]
     found = workers(cluster.nodeset(), pods, cluster.slurm(), cluster.now)
     assert [worker.ordinal for worker in found] == [None, None, 3]
-
-
-@pytest.mark.parametrize("written", ["2030-01-01T10:00:00", "2030-01-01", "never", "9" * 5000, "99999-01-01T00:00:00Z"])
-def test_a_time_of_a_pod_can_always_be_compared(cluster: Any, written: str) -> None:
-    """T13: a time without a zone cannot be compared with one that has it."""
-    since = parse_time(written)
-    assert since is None or since < cluster.now
 
 
 @pytest.mark.parametrize(

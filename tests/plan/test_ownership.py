@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import ObjectMeta, RawObject, decode_hook
-from slurm_operator.kube.write import FIELD_MANAGER
-from slurm_operator.plan.ownership import MANAGER, Claimant, Foreign, NameTaken, Right, demand, judge, judge_live
+from slurm_operator.kube.objects import FIELD_MANAGER, ObjectMeta, RawObject, decode_hook
+from slurm_operator.plan.ownership import Claimant, Foreign, NameTaken, Right, demand, judge, judge_live
 
 OURS = "slinky.slurm.net/v1beta1"
 NODESET = Claimant("NodeSet", "ns", "w", "uid-w")
@@ -101,17 +100,15 @@ def live(*managers: tuple[str, str, str]) -> RawObject:
 
 
 def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> None:
-    assert judge_live(TOKEN, "Secret", live((MANAGER, "Apply", ""), ("kubelet", "Update", "status"))) is Right.ORPHAN
+    assert (
+        judge_live(TOKEN, "Secret", live((FIELD_MANAGER, "Apply", ""), ("kubelet", "Update", "status"))) is Right.ORPHAN
+    )
 
 
 @pytest.mark.parametrize(
     "managers",
-    [(), (("kubectl", "Update", ""),), ((MANAGER, "Apply", ""), ("kubectl", "Update", ""))],
+    [(), (("kubectl", "Update", ""),), ((FIELD_MANAGER, "Apply", ""), ("kubectl", "Update", ""))],
     ids=["nobody", "a user", "a user, and we over it"],
 )
 def test_what_a_user_has_written_to_is_not(managers: tuple[tuple[str, str, str], ...]) -> None:
     assert isinstance(judge_live(TOKEN, "Secret", live(*managers)), Foreign)
-
-
-def test_the_field_manager_is_that_of_the_writer() -> None:
-    assert MANAGER == FIELD_MANAGER

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.slurm.replay import KEY, RECORDED, VERSIONS, load
 
-from slurm_operator.slurm import lenient, policy, wire
+from slurm_operator.slurm import lenient, policy, shapes, wire
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
@@ -29,9 +29,10 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Answer, Job, Known, KnownJob, Unknown, view
+from slurm_operator.slurm.shapes import Number
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Sending
-from slurm_operator.slurm.wire import Number, Reply
+from slurm_operator.slurm.wire import Reply
 
 RELEASES = sorted(VERSIONS)
 # What stands in the place of a value, as it would come over the line.
@@ -77,10 +78,10 @@ READABLE = {
 Reader = Callable[[Reply, str], Answer[Any]]
 # Kind, recording, how it is read, its shape, and the fields that make an item unreadable.
 KINDS: dict[str, tuple[str, Reader, type[lenient.Item], set[str]]] = {
-    "nodes": ("nodes", wire.nodes, wire._Node, {"name", "state", "alloc_cpus", "alloc_memory"}),
-    "jobs": ("jobs", wire.jobs, wire._Job, {"job_id", "job_state", "nodes"}),
-    "partitions": ("partitions", wire.partitions, wire._Partition, {"name"}),
-    "reservations": ("reservations", wire.reservations, wire._Reservation, {"name", "node_list"}),
+    "nodes": ("nodes", wire.nodes, shapes.Node, {"name", "state", "alloc_cpus", "alloc_memory"}),
+    "jobs": ("jobs", wire.jobs, shapes.Job, {"job_id", "job_state", "nodes"}),
+    "partitions": ("partitions", wire.partitions, shapes.Partition, {"name"}),
+    "reservations": ("reservations", wire.reservations, shapes.Reservation, {"name", "node_list"}),
 }
 
 

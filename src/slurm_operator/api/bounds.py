@@ -58,12 +58,20 @@ def _entry_bound(schema: Schema) -> Schema:
 
 def depth_problem(value: object) -> FieldProblem | None:
     """What to say of a value that is nested too deeply to be walked by any of us."""
+    # The resource itself is no level.
+    if not is_nested_deeper(value, DEEPEST + 1):
+        return None
+    return FieldProblem((), f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed")
+
+
+def is_nested_deeper(value: object, levels: int) -> bool:
+    """Whether a value holds mappings or lists below so many levels; found without recursion."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(levels):
         level = [inner for each in level for inner in _inner(each) if isinstance(inner, dict | list | tuple)]
         if not level:
-            return None
-    return FieldProblem((), f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed")
+            return False
+    return True
 
 
 def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:

@@ -16,7 +16,7 @@ class BuildError(OperatorError):
     """A resource that cannot be built, with the field that says why."""
 
     def __init__(self, path: Path, message: str) -> None:
-        super().__init__(f"{format_path(path)}: {message}")
+        super().__init__(f"{format_path(path)}: {message}" if path else message)
         self.path = path
         self.message = message
 
@@ -43,10 +43,7 @@ class UnreadableReference(BuildError, Retryable):
     reason = "ReferenceUnreadable"
 
     def __init__(self, path: Path, kind: str, name: str) -> None:
-        message = f"{kind} {name!r} is there, but cannot be read; what was made from it stays as it is until it can"
-        super().__init__(path, message)
-        if not path:
-            self.args = (message,)
+        super().__init__(path, f"{kind} {name!r} exists but cannot be read; nothing made from it changes meanwhile")
 
 
 class InvalidSpec(BuildError, Terminal):

@@ -8,6 +8,7 @@ host's network, the names are those of Kubernetes nodes, of which nothing is kno
 from __future__ import annotations
 
 from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.text import whole_number
 from slurm_operator.build import names
 
 # As many digits as an ordinal can have, with its padding.
@@ -30,9 +31,8 @@ def has_number(cr: NodeSet, hostname: str) -> bool:
     if not is_numbered(cr) or not hostname.startswith(prefix(cr)):
         return False
     written = hostname[len(prefix(cr)) :]
-    if not written.isascii() or not written.isdigit() or len(written) > MOST_DIGITS:
-        return False
-    return int(written) < cr.spec.replicas and names.ordinal(cr, int(written)) == written
+    number = whole_number(written)
+    return number is not None and number < cr.spec.replicas and names.ordinal(cr, number) == written
 
 
 def are_related(one: NodeSet, other: NodeSet) -> bool:

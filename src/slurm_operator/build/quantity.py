@@ -10,9 +10,9 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from slurm_operator.api.bounds import LONGEST_NUMBER
+
 _FORM = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$")
-# Longer ones are no quantity of anything, and Python refuses to read thousands of digits.
-LONGEST = 64
 _BINARY: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
@@ -20,7 +20,8 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 def parse(text: str | int | float) -> Fraction | None:
     """The exact value, or None when it is no quantity."""
     written = str(text).strip()
-    match = _FORM.match(written) if len(written) <= LONGEST else None
+    # Longer ones are no quantity of anything, and Python refuses to read thousands of digits.
+    match = _FORM.match(written) if len(written) <= LONGEST_NUMBER else None
     if not match:
         return None
     number, suffix = Fraction(match[1]), match[2] or ""

@@ -101,8 +101,9 @@ class Refs:
         ref = controller.spec.accounting_ref
         if ref and ("Accounting", ref.name) in self.unreadable:
             raise UnreadableReference(("spec", "accountingRef", "name"), "Accounting", ref.name)
-        for kind, name in self.members_unreadable(controller, *MEMBERS):
-            raise UnreadableReference((), kind, name)
+        unreadable = self.members_unreadable(controller, *MEMBERS)
+        if unreadable:
+            raise UnreadableReference((), *unreadable[0])
 
     def accounting_of(self, controller: Controller) -> Accounting | None:
         """The Accounting of a cluster; one that is named but missing counts as none."""

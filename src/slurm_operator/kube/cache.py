@@ -26,6 +26,7 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic
 
+from slurm_operator.api.text import whole_number
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.collector import PROCESS, Collector
 from slurm_operator.kube.decode import Bookmark, Changed, Deleted, Spoilt, Unreadable, WatchEvent
@@ -35,9 +36,6 @@ from slurm_operator.kube.store import Change, Index, Key, Store, key_of
 from slurm_operator.kube.timing import Backoff, Timing
 
 log = logging.getLogger(__name__)
-
-# Digits; etcd's own revisions have at most nineteen.
-LONGEST_NUMBER = 19
 
 _STUCK = "the watch is stuck"
 
@@ -375,7 +373,7 @@ class Cache(Generic[T]):
 
 def _number(resource_version: str) -> int | None:
     """resourceVersions are numbers that grow (promised by Kubernetes since 1.35); anything else is not compared."""
-    return int(resource_version) if resource_version.isdecimal() and len(resource_version) <= LONGEST_NUMBER else None
+    return whole_number(resource_version)
 
 
 def _reached(ours: str, wanted: str) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from slurm_operator.api.times import time_text
 from slurm_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from slurm_operator.kube.lease import format_time
 from slurm_operator.kube.objects import EVENTS, KubeObject, RawObject, Resource
@@ -123,7 +123,7 @@ class Recorder:
     async def _write_count(self, series: _Series, namespace: str) -> None:
         now = self.timing.now()
         if self.core:
-            patch: dict[str, Any] = {"count": series.count, "lastTimestamp": _seconds(now)}
+            patch: dict[str, Any] = {"count": series.count, "lastTimestamp": time_text(now)}
             await self.writer.patch(CORE_EVENTS, series.name, patch, namespace)
         else:
             patch = {"series": {"count": series.count, "lastObservedTime": format_time(now)}}
@@ -153,7 +153,7 @@ class Recorder:
                 "resourceVersion": metadata.resource_version,
             },
         }
-        return _as_core(body, _seconds(self.timing.now())) if self.core else body
+        return _as_core(body, time_text(self.timing.now())) if self.core else body
 
     def _remember(self, key: tuple[str, ...], series: _Series) -> None:
         while len(self._series) >= REMEMBERED:
@@ -177,10 +177,6 @@ def _namespace(regarding: KubeObject) -> str:
     """Events about objects without a namespace live in `default`."""
     namespace: str = regarding.metadata.namespace
     return namespace or "default"
-
-
-def _seconds(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _as_core(body: dict[str, Any], now: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+from slurm_operator.api.times import parse_time
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.objects import LEASES, Lease
@@ -94,11 +95,3 @@ class LeaseObject(Generic[L]):
 def format_time(moment: datetime) -> str:
     """A MicroTime, always with six digits: the server refuses fewer."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_time(text: str) -> datetime | None:
-    """A moment, or None for one that is missing or that nobody can read."""
-    try:
-        return datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None

@@ -8,9 +8,11 @@ Where a whole object is needed, `Resource.raw()` gives a `RawObject`. `client` a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
+
+from slurm_operator.api.bounds import is_nested_deeper
 
 
 class Slim(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -52,6 +54,9 @@ class KubeObject(Protocol):
 
 
 T = TypeVar("T", bound=KubeObject)
+
+# Under which name the API server notes the fields that we write.
+FIELD_MANAGER: Final = "slurm-operator"
 
 
 class Condition(Slim, frozen=True):
@@ -463,6 +468,7 @@ class Scale(Slim, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
+# Whoever walks a deeper value may run out of stack; what people write is a tenth as deep.
 DEEPEST_LEVELS = 128
 
 
@@ -492,28 +498,13 @@ class RawObject:
         return f"RawObject({self.metadata.namespace}/{self.metadata.name}, {len(self.body)} bytes)"
 
 
-def is_too_deep(value: Any) -> bool:
-    """Whether something walks out of the stack that walks this value; what people write is a tenth as deep."""
-    level = [value]
-    for _ in range(DEEPEST_LEVELS):
-        level = [
-            child
-            for each in level
-            for child in (each.values() if isinstance(each, dict) else each)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
 def decode_hook(wanted: Any, value: Any) -> Any:
     """Let msgspec make a RawObject out of what it decoded."""
     if wanted is not RawObject:
         raise NotImplementedError(f"no decoder for {wanted}")
     if not isinstance(value, dict):
         raise TypeError("expected an object")
-    if is_too_deep(value):
+    if is_nested_deeper(value, DEEPEST_LEVELS):
         raise TypeError(f"nested deeper than {DEEPEST_LEVELS} levels")
     return RawObject(msgspec.convert(value.get("metadata", {}), ObjectMeta), msgspec.json.encode(value))
 

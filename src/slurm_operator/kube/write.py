@@ -13,18 +13,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.compare import Difference, differences
 from slurm_operator.kube.errors import BadAnswer, Conflict, Invalid, NotFound
-from slurm_operator.kube.objects import BUILT_IN, RawObject, Resource, by_kind, resource_of
+from slurm_operator.kube.objects import BUILT_IN, FIELD_MANAGER, RawObject, Resource, by_kind, resource_of
 from slurm_operator.kube.requests import DeleteOptions
 from slurm_operator.kube.store import Key
-
-FIELD_MANAGER: Final = "slurm-operator"
 
 R = TypeVar("R")
 # (apiVersion, kind, (namespace, name))
@@ -103,7 +101,7 @@ class Writer:
     before: Callable[[Write], Awaitable[None]] = _before
     after: Callable[[Write, BaseException | None], Awaitable[None]] = _after
     fence: Callable[[], None] = _open
-    # Told of every write that was done: the kind, the namespace, the resourceVersion that it got.
+    # Called after every write, with its kind and namespace and the resourceVersion that it got.
     wrote: Callable[[Resource[Any], str, str], None] = _unread
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _fenced: Client = field(init=False)

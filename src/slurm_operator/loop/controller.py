@@ -191,7 +191,7 @@ class Controller:
         try:
             result = await within(self.clock, self.time_limit, self._call(key))
         except DeadlinePassedError:
-            await self._tell(key, self._cut_off(key))
+            await self._report(key, self._cut_off(key))
             return Outcome.TIMEOUT
         except Exception as error:
             return await self._failed(key, error)
@@ -232,7 +232,7 @@ class Controller:
         if outcome is Outcome.RETRY:
             log.warning("%s; again in %.3g s", _summary(error), delay)
         else:
-            await self._tell(key, self._unexpected(key, error, delay))
+            await self._report(key, self._unexpected(key, error, delay))
         return outcome
 
     def _unexpected(self, key: Key, error: Exception, delay: float) -> Fault:
@@ -256,7 +256,7 @@ class Controller:
         self._faults[key] = (fingerprint, id_)
         return Fault(id_, text, is_new)
 
-    async def _tell(self, key: Key, fault: Fault) -> None:
+    async def _report(self, key: Key, fault: Fault) -> None:
         """Report a fault; an error on the way, whatever it is, ends here."""
         self._metrics.reconcile_fault(self.kind, key.namespace, key.name)
         try:

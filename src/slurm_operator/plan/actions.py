@@ -37,13 +37,12 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the very object that was judged, in the very version."""
+class _OnObject:
+    """An action on the very object that was judged."""
 
     api_version: str
     kind: str
     seen: Seen = field(repr=False)
-    why: str
 
     @property
     def namespace(self) -> str:
@@ -59,37 +58,26 @@ class Delete:
     def uid(self) -> str:
         """The object's uid."""
         return self.seen.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(_OnObject):
+    """Delete the very object that was judged, in the very version."""
+
+    why: str
 
     def __str__(self) -> str:
         return f"delete {self.kind} {self.namespace}/{self.name}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class PatchMetadata:
+class PatchMetadata(_OnObject):
     """Set labels, annotations, finalizers or owners of the very object that was seen; None takes an entry away."""
 
-    api_version: str
-    kind: str
-    seen: Seen = field(repr=False)
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     finalizers: tuple[str, ...] | None = None
     owners: tuple[Mapping[str, object], ...] | None = None
-
-    @property
-    def namespace(self) -> str:
-        """The object's namespace."""
-        return self.seen.namespace
-
-    @property
-    def name(self) -> str:
-        """The object's name."""
-        return self.seen.name
-
-    @property
-    def uid(self) -> str:
-        """The object's uid."""
-        return self.seen.uid
 
     @property
     def resource_version(self) -> str:
@@ -101,16 +89,13 @@ class PatchMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class PatchSpec:
+class PatchSpec(_OnObject):
     """Change fields of the spec of the very object that was seen, whoever set them; None takes a field away."""
 
-    api_version: str
-    kind: str
-    seen: Seen = field(repr=False)
     fields: Mapping[str, object]
 
     def __str__(self) -> str:
-        return f"patch {', '.join(self.fields)} of {self.kind} {self.seen.namespace}/{self.seen.name}"
+        return f"patch {', '.join(self.fields)} of {self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
+from slurm_operator.slurm.model import LAST_SECOND
 
 Files = Mapping[str, str]
 
@@ -36,7 +37,6 @@ _VERDICT = re.compile(
 )
 # What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
 LONGEST_STAGE_MILLISECONDS = 2**31 - 1
-LATEST_SECONDS = 10**10
 LONGEST_REASON = 1500
 MOST_DIGITS = 18
 _SPLIT = re.compile(r"[\W_]+")
@@ -181,7 +181,7 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
             stages = (match[name] for name in ("ms", "parse", "trial", "reconfigure"))
             ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in stages)
             at = _bounded(match["at"] or "0")
-            at = at if at <= LATEST_SECONDS else 0
+            at = at if at <= LAST_SECOND else 0
             found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason, at)
     return found
 

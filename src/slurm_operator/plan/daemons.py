@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
+from slurm_operator.api.times import parse_seconds
 from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm.model import Node
 
@@ -39,15 +39,6 @@ class Census:
         return self.total - len(self.behind) - len(self.unknown)
 
 
-def seconds(time: str | None) -> float | None:
-    """A time of Kubernetes in seconds since 1970; None where it is none."""
-    try:
-        return datetime.fromisoformat(time).timestamp() if time else None
-    except (ValueError, OverflowError, OSError):
-        # 23:59:60 is a time to others, and a status can be written by anybody who may.
-        return None
-
-
 def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:
     """The slurmds of a cluster; `read_at` is when slurmctld last read its files, and sent them to all."""
     known = sorted(nodes, key=lambda node: node.name)
@@ -69,5 +60,5 @@ def of_pods(daemon: str, pods: Iterable[Pod], changed_at: float | None, why: str
 
 
 def _started_after(pod: Pod, time: float | None) -> bool:
-    started = seconds(pod.status.start_time)
+    started = parse_seconds(pod.status.start_time)
     return time is not None and started is not None and started >= time

@@ -8,19 +8,17 @@ leaves only when Slurm itself said, in this turn, that its node is drained and i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 
-from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.api.times import time_text
 from slurm_operator.build import claims, labels, metadata, names, nodeset
-from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
-from slurm_operator.build.refs import Refs
-from slurm_operator.kube.objects import Node, Pod, RawObject
-from slurm_operator.plan import duplicates, placement, pod_conditions, records, registration, reservation, revisions
+from slurm_operator.kube.objects import Pod, RawObject
+from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
 from slurm_operator.plan.actions import (
     Action,
     Apply,
@@ -34,7 +32,7 @@ from slurm_operator.plan.actions import (
     Tell,
 )
 from slurm_operator.plan.drains import drains
-from slurm_operator.plan.keys import UNCHANGED, KeyState
+from slurm_operator.plan.nodeset_world import NodeSetWorld, daemon_worker, unmade
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import controller_of, is_controlled_by
 from slurm_operator.plan.rollout import to_update
@@ -45,60 +43,15 @@ from slurm_operator.plan.workers import (
     REGISTRATION_GRACE,
     SCALE_IN,
     UPDATE,
-    SlurmWorld,
     Worker,
     in_deletion_order,
     jobs_by_node,
-    workers,
 )
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import LAST_SECOND, Absent, Unknown
 
 WAITING = 1.0
 IDLE = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSetWorld:
-    """Everything that one turn for a NodeSet sees."""
-
-    cr: NodeSet
-    controller: Controller
-    refs: Refs
-    pods: tuple[Pod, ...]
-    slurm: SlurmWorld
-    now: datetime
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    # Kubernetes nodes that are there but cannot be read.
-    unread_nodes: frozenset[str] = frozenset()
-    live: Mapping[Identity, RawObject] = field(default_factory=dict)
-    claims: frozenset[str] = frozenset()
-    revisions: tuple[RawObject, ...] = ()
-    deleting: bool = False
-    # Types of Kubernetes node conditions that explain a drain.
-    propagated: frozenset[str] = frozenset()
-    # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
-    key: KeyState = UNCHANGED
-    # The other NodeSets of the cluster.
-    rivals: tuple[duplicates.Rival, ...] = ()
-    # Judged once: a plan and its report ask for them, and a thousand take their time.
-    _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)
-
-    @property
-    def workers(self) -> list[Worker]:
-        """The workers that there are."""
-        if not self._workers:
-            found = workers(self.cr, self.pods, self.slurm, self.now)
-            taken = _taken(self, found)
-            self._workers.extend(
-                replace(each, rival=taken[each.name]) if each.name in taken else each for each in found
-            )
-        return list(self._workers)
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether Slurm has not said enough to choose anybody by."""
-        return isinstance(self.slurm.nodes, Unknown) or isinstance(self.slurm.jobs, Unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +67,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     everyone = world.workers
     choice = choose(world, everyone)
     new = new_workers(world, everyone, choice)
-    # Whose host name is another's, their node record is another's too: it is only looked at.
+    # A worker whose host name is another's has no node record of its own: nothing is written to it in Slurm.
     staying = tuple(worker for worker in choice.staying if not worker.rival)
     going = [(worker, why) for worker, why in choice.going.values() if not worker.rival]
     known = [worker for worker in everyone if not worker.rival]
@@ -142,7 +95,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
-    """A pod that is adopted now goes later; one that goes now gets no conditions, or it were another version."""
+    """A pod that is adopted now goes later; one that goes now gets no conditions: they would change its version."""
     actions = [action for stage in stages for action in stage]
     adopted = {each.uid for each in actions if isinstance(each, PatchMetadata) and each.owners is not None}
     going = {each.uid for each in actions if isinstance(each, Delete)} - adopted
@@ -245,16 +198,11 @@ def _misplaced(world: NodeSetWorld, present: list[Worker]) -> Iterator[Worker]:
         if node is None:
             # Its node has gone, or is not known yet: Kubernetes itself takes such pods away.
             continue
-        right = _daemon(node).hostname(world.cr) == worker.hostname
+        right = daemon_worker(node).hostname(world.cr) == worker.hostname
         if name in kept or not right or not placement.may_stay(spec, node):
             yield worker
         else:
             kept.add(name)
-
-
-def _daemon(node: Node) -> nodeset.Worker:
-    override = node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
-    return nodeset.Worker(node=node.metadata.name, hostname_override=override)
 
 
 def _pinned_node(pod: Pod) -> str:
@@ -342,58 +290,17 @@ def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
 def new_workers(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
     """The workers to make now: none with a host name that another worker has."""
     wanted = _missing(world, everyone, choice)
-    unmade = _unmade(world, everyone, wanted)
-    return [worker for worker in wanted if worker.name(world.cr) not in unmade]
+    held = unmade(world, everyone, wanted)
+    return [worker for worker in wanted if worker.name(world.cr) not in held]
 
 
 def same_hostnames(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[tuple[str, str]]:
     """Every host name of a worker, made or not, that another has; and who that is."""
     wanted = _missing(world, everyone, choice)
-    unmade = _unmade(world, everyone, wanted)
+    held = unmade(world, everyone, wanted)
     made = [(worker.hostname, worker.rival) for worker in everyone if worker.rival]
     named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
-    return sorted({*made, *((named[name], rival) for name, rival in unmade.items())})
-
-
-def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
-    """By pod: who else has its host name."""
-    held = frozenset(worker.hostname for worker in found if worker.hostname)
-    others = duplicates.taken(world.cr, held, held, _rivals(world), world.slurm)
-    return {
-        **duplicates.twins(found),
-        **{each.name: others[each.hostname] for each in found if each.hostname in others},
-    }
-
-
-def _unmade(world: NodeSetWorld, everyone: list[Worker], wanted: list[nodeset.Worker]) -> dict[str, str]:
-    """By name of a pod that is not made: who has its host name; the first of several has it."""
-    first = {worker.hostname: f"pod {worker.name}" for worker in everyone}
-    held = frozenset(first)
-    hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
-    others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm) if wanted else {}
-    found: dict[str, str] = {}
-    for worker in wanted:
-        name, host = worker.name(world.cr), worker.hostname(world.cr)
-        holder = others.get(host) or first.setdefault(host, f"pod {name}")
-        if holder != f"pod {name}":
-            found[name] = holder
-    return found
-
-
-def _rivals(world: NodeSetWorld) -> list[duplicates.Rival]:
-    return [
-        replace(rival, wanted=_daemon_hosts(world, rival.cr)) if rival.cr.is_daemon else rival for rival in world.rivals
-    ]
-
-
-def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
-    """The host names that another NodeSet of DaemonSet mode wants workers of."""
-    try:
-        spec = nodeset.pod_template(cr, world.controller, world.refs)["spec"]
-    except BuildError:
-        return frozenset()
-    nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
-    return frozenset(_daemon(node).hostname(cr) for node in nodes)
+    return sorted({*made, *((named[name], rival) for name, rival in held.items())})
 
 
 def _missing(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
@@ -442,7 +349,7 @@ def missing_daemons(world: NodeSetWorld, everyone: Iterable[Worker], spec: Objec
     """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
     names = {worker.name for worker in everyone}
     held = {worker.pod.spec.node_name for worker in everyone}
-    wanted = (_daemon(node) for name, node in sorted(world.nodes.items()) if placement.should_run(spec, node))
+    wanted = (daemon_worker(node) for name, node in sorted(world.nodes.items()) if placement.should_run(spec, node))
     return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in names]
 
 
@@ -541,7 +448,7 @@ def deadline_text(worker: Worker) -> str | None:
     if worker.deadline is None:
         return None
     if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
-        return datetime.fromtimestamp(worker.deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(datetime.fromtimestamp(worker.deadline, UTC))
     return "9999-12-31T23:59:59Z"
 
 
@@ -652,7 +559,7 @@ def still_named(world: NodeSetWorld) -> str | None:
 def _still_held(world: NodeSetWorld) -> str | None:
     """Whether a job holds a node whose record names the NodeSet: it may have a pod that nobody here can see."""
     if isinstance(world.slurm.nodes, Unknown) or isinstance(world.slurm.jobs, Unknown):
-        return "Slurm's word on its nodes is missing"
+        return "Slurm's nodes or jobs are unknown"
     for node in world.slurm.nodes.items:
         if registration.read_pod_info(node.comment).get("nodeSetUID") == world.cr.metadata.uid:
             holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)

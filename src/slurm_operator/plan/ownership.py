@@ -30,10 +30,8 @@ from typing import Any, Protocol
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.errors import Retryable
-from slurm_operator.kube.objects import RawObject
+from slurm_operator.kube.objects import FIELD_MANAGER, RawObject
 
-# The field manager of our writes; the same as that of `kube/write.py`.
-MANAGER = "slurm-operator"
 # When a name that was taken is looked at again: nobody tells us that it is free.
 LOOK_AGAIN_SECONDS = 10.0
 CLAIM = "PersistentVolumeClaim"
@@ -162,13 +160,14 @@ def demand(claimant: Claimant, kind: str, name: str, found: Right | Foreign, *, 
     if isinstance(found, Foreign):
         raise NameTaken(taken(claimant, kind, name, found))
     if deletes and found is not Right.OURS:
-        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {found.value}, but it does not control it")
+        owner = f"{claimant.kind} {claimant.name}"
+        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it itself")
 
 
 def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:
-    """What is said of a name that is taken."""
+    """The message for a name that is taken."""
     return (
-        f"{kind} {claimant.namespace}/{name} is there already and belongs to {found.owner}, not to {claimant.kind} "
+        f"{kind} {claimant.namespace}/{name} already exists and belongs to {found.owner}, not to {claimant.kind} "
         f"{claimant.name}; it is left as it is. Give one of the two another name, or delete the object"
     )
 
@@ -205,4 +204,4 @@ def _has_no_other_manager(content: Mapping[str, Any]) -> bool:
     """Whether we alone have written to an object, by the API server's own record."""
     entries = (content.get("metadata") or {}).get("managedFields") or ()
     written = [entry for entry in entries if not entry.get("subresource")]
-    return bool(written) and all(entry.get("manager") == MANAGER for entry in written)
+    return bool(written) and all(entry.get("manager") == FIELD_MANAGER for entry in written)

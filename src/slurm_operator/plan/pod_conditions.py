@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
+from slurm_operator.api.times import time_text
 from slurm_operator.plan.actions import Action, PatchPodConditions
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, REGISTERED, Worker
 from slurm_operator.slurm.model import Known, Node, Unknown
@@ -70,7 +71,7 @@ def _camel(state: str) -> str:
 def _condition(worker: Worker, kind: str, status: str, message: str, now: datetime) -> Condition:
     before = next((each for each in worker.pod.status.conditions if each.type == kind), None)
     same = before is not None and before.status == status and before.last_transition_time
-    time = before.last_transition_time if before and same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = before.last_transition_time if before and same else time_text(now)
     return {"type": kind, "status": status, "reason": "Slurm", "message": message, "lastTransitionTime": time}
 
 

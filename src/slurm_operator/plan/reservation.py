@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.times import parse_time
 from slurm_operator.build import labels, names
 from slurm_operator.build.token import duration
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation
-from slurm_operator.plan.workers import SlurmWorld, Worker, parse_time
+from slurm_operator.plan.workers import SlurmWorld, Worker
 from slurm_operator.slurm.model import Answer, Reservation
 from slurm_operator.slurm.requests import Feature, ReservationChange
 

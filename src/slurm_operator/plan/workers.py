@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.text import whole_number
+from slurm_operator.api.times import parse_time
 from slurm_operator.build import labels
 from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm import policy
@@ -269,13 +269,3 @@ def _deadline_key(deadline: Limit) -> float:
     if deadline is None:
         return 0.0
     return float(deadline) if isinstance(deadline, int) else float("inf")
-
-
-@lru_cache(maxsize=4096)
-def parse_time(text: str) -> datetime | None:
-    """A Kubernetes time, or None; one without a zone is in UTC, or it could not be compared."""
-    try:
-        found = datetime.fromisoformat(text) if text else None
-        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
-    except ValueError:
-        return None

@@ -16,6 +16,7 @@ from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.text import whole_number
+from slurm_operator.api.times import parse_seconds, time_text
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
@@ -294,11 +295,11 @@ class Configurations:
         said = cr.status.config or ConfigStatus()
         if not isinstance(cluster, Unknown) and cluster.nodes is None:
             await cluster.world(who=("Controller", world.raw.metadata.uid))
-        applied = daemons.seconds(said.last_applied)
+        applied = parse_seconds(said.last_applied)
         found = [_controllers(known, plan)]
         asked = cluster.nodes if not isinstance(cluster, Unknown) else None
         if asked is not None:
-            found.append(daemons.of_nodes(asked.items, daemons.seconds(said.last_read)))
+            found.append(daemons.of_nodes(asked.items, parse_seconds(said.last_read)))
         for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
             mine = self._served_by(cr, kind)
             pods = [pod for pod in self.observer.pods_of(cr.namespace, component, mine) if _counts(pod)] if mine else ()
@@ -311,7 +312,7 @@ class Configurations:
         return frozenset(each.name for each in there if each.spec.controller_ref.name == cr.name)
 
     def _now(self) -> str:
-        return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(self.clock.now())
 
     def _config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         found = self.observer.get("ConfigMap", namespace, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.times import parse_seconds
 from slurm_operator.build import names
 from slurm_operator.build.config_revision import Inputs, inputs
 from slurm_operator.plan.actions import Action
@@ -23,7 +24,6 @@ from slurm_operator.plan.config_history import (
     number_of,
     plan_history,
 )
-from slurm_operator.plan.daemons import seconds
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import World
 
@@ -33,7 +33,7 @@ def kept(world: World[Controller], plan: ConfigPlan, files: Files, observer: Obs
     said = world.cr.status.config
     if said is None or said.hash != plan.hash or plan.stage is not Stage.APPLIED or world.frozen:
         return ()
-    since, then = seconds(said.last_applied), seconds(now)
+    since, then = parse_seconds(said.last_applied), parse_seconds(now)
     present = [item for key, item in world.owned.items() if key[:2] == KEY and is_revision(item)]
     if since is None or then is None or then - since < KEPT_AFTER or is_kept(plan.hash, present):
         return ()

@@ -265,7 +265,7 @@ class Executor:
         resource = BY_KIND[action.api_version, action.kind]
         try:
             patch = {"spec": dict(action.fields)}
-            await self.writer.patch(resource, action.seen.name, patch, action.seen.namespace, uid=action.seen.uid)
+            await self.writer.patch(resource, action.name, patch, action.namespace, uid=action.uid)
         except NotFound:
             log.debug("%s: it has gone", action)
 

@@ -29,7 +29,7 @@ class FaultReports:
     clock: Clock
 
     async def __call__(self, key: Key, fault: Fault) -> None:
-        """Say it in the status and, once, as an event; one that cannot be said does not keep the other from it."""
+        """Write the conditions and, once, an event; the event is also sent when the conditions could not be written."""
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is None:
             return

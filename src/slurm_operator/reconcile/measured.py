@@ -12,10 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.times import parse_seconds
 from slurm_operator.kube.client import Call
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.metrics import CONDITION, CONDITION_CHANGED, WORKERS, Metrics, Sample
-from slurm_operator.plan.workers import parse_time
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.slurm.client import Observation
 
@@ -118,9 +118,9 @@ def conditions(items: Items) -> Iterator[Sample]:
 def condition_times(items: Items) -> Iterator[Sample]:
     """When they changed."""
     for place, each in _conditions(items):
-        changed = parse_time(each.last_transition_time)
+        changed = parse_seconds(each.last_transition_time)
         if changed is not None:
-            yield (*place, each.type), changed.timestamp()
+            yield (*place, each.type), changed
 
 
 def _conditions(items: Items) -> Iterator[tuple[tuple[str, str, str], _Condition]]:

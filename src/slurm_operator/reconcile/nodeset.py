@@ -13,6 +13,7 @@ from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.api.times import parse_time
 from slurm_operator.build import claims, labels, names
 from slurm_operator.build.errors import BuildError, UnreadableReference
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
@@ -24,10 +25,11 @@ from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset import NodeSetWorld, choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
-from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, parse_time
+from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer

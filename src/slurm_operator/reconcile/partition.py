@@ -18,6 +18,7 @@ from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.api.restapi import RestApi
+from slurm_operator.api.times import time_text
 from slurm_operator.build import labels, names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.partition import Verdict
@@ -220,7 +221,7 @@ class Partitions:
             raise
 
     def _now(self) -> str:
-        return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(self.clock.now())
 
     async def _say(
         self, raw: RawObject, cr: Partition | None, said: Sequence[Statement], fields: Mapping[str, object]

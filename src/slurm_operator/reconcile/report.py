@@ -7,12 +7,12 @@ by the turn of each kind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from slurm_operator.api.meta import API_VERSION, Condition
+from slurm_operator.api.times import time_text
 from slurm_operator.build import labels
 from slurm_operator.kube.objects import RawObject
 from slurm_operator.loop.clock import Clock
@@ -33,8 +33,9 @@ async def say(
 
     Of a resource that could not be read they are not known to the caller: then they are taken as they are written.
     """
-    before = tuple(before) or _standing(raw)
-    await _write(executor, clock, kind, raw, before, said, {**fields, "observedGeneration": raw.metadata.generation})
+    dated = _dated(raw, clock, tuple(before) or _standing(raw), said)
+    status = {**fields, "observedGeneration": raw.metadata.generation, "conditions": dated}
+    await _write(executor, kind, raw, status)
 
 
 async def say_unreconciled(
@@ -46,22 +47,19 @@ async def say_unreconciled(
     """
     held = raw.content().get("status") or {}
     fields = {**_required(kind, raw.metadata.name), **(held if isinstance(held, dict) else {})}
-    await _write(executor, clock, kind, raw, _standing(raw), said, fields)
+    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, _standing(raw), said)})
 
 
-async def _write(
-    executor: Executor,
-    clock: Clock,
-    kind: str,
-    raw: RawObject,
-    before: Iterable[Condition],
-    said: Iterable[Statement],
-    fields: Mapping[str, Any],
-) -> None:
+def _dated(
+    raw: RawObject, clock: Clock, before: Iterable[Condition], said: Iterable[Statement]
+) -> list[dict[str, Any]]:
+    return conditions(before, said, raw.metadata.generation, time_text(clock.now()))
+
+
+async def _write(executor: Executor, kind: str, raw: RawObject, status: Mapping[str, Any]) -> None:
     meta = raw.metadata
-    status = {**fields, "conditions": conditions(before, said, meta.generation, time_text(clock.now()))}
     place = {"name": meta.name, "namespace": meta.namespace}
-    await executor.status({"apiVersion": API_VERSION, "kind": kind, "metadata": place, "status": status}, raw)
+    await executor.status({"apiVersion": API_VERSION, "kind": kind, "metadata": place, "status": dict(status)}, raw)
 
 
 def _required(kind: str, name: str) -> dict[str, object]:
@@ -81,8 +79,3 @@ def _standing(raw: RawObject) -> tuple[Condition, ...]:
         return msgspec.convert(found, tuple[Condition, ...])
     except msgspec.ValidationError:
         return ()
-
-
-def time_text(time: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

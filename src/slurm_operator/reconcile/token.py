@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from slurm_operator.admission import rules
 from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import errors
+from slurm_operator.api.times import time_text
 from slurm_operator.api.token import Token
 from slurm_operator.build import names, token
 from slurm_operator.build.metadata import Object
@@ -24,7 +25,7 @@ from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
-from slurm_operator.reconcile.report import say, time_text
+from slurm_operator.reconcile.report import say
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from slurm_operator.slurm import errors, requests, wire
+from slurm_operator.slurm import errors, requests, shapes, wire
 from slurm_operator.slurm.breaker import Breaker
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
@@ -60,7 +60,7 @@ from slurm_operator.slurm.versions import NEWEST_FIRST, Adapter
 from slurm_operator.slurm.wire import Reply
 
 T = TypeVar("T")
-E = TypeVar("E", bound=wire.Envelope)
+E = TypeVar("E", bound=shapes.Envelope)
 Reader = Callable[[Reply, str], T]
 
 PING = requests.read("ping")
@@ -130,7 +130,7 @@ class SlurmClient:
         self._monotonic = monotonic
         self._breaker = Breaker(monotonic)
         self._adapter: Adapter | None = None
-        self._server = wire.Server()
+        self._server = shapes.Server()
         self._getting_ready = asyncio.Lock()
         # Raises when nothing may be written any more; asked before a write, and once more when its connection is there.
         self.fence: Callable[[], None] = lambda: None
@@ -237,7 +237,7 @@ class SlurmClient:
 
     async def conf(self) -> dict[str, Any]:
         """The configuration that slurmctld runs with."""
-        found = await self._call(requests.read("conf", needs=Feature.CONF), _read_as(wire.Conf))
+        found = await self._call(requests.read("conf", needs=Feature.CONF), _read_as(shapes.Conf))
         if found.slurm_conf is None:
             raise SlurmBadAnswer("the answer has no slurm_conf", call="GET conf")
         return found.slurm_conf
@@ -295,12 +295,12 @@ class SlurmClient:
     async def submit(self, job: JobSubmission) -> int:
         """Submit a batch job; gives its id."""
         written = await self.write(requests.submit_job(job))
-        return wire.read(written.reply, wire.Submitted, call="POST job/submit").job_id
+        return wire.read(written.reply, shapes.Submitted, call="POST job/submit").job_id
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job. One that is over already, or unknown, is as good as cancelled."""
         written = await self.write(requests.cancel_job(job_id))
-        for status in wire.read(written.reply, wire.Cancelled, call="DELETE job").status:
+        for status in wire.read(written.reply, shapes.Cancelled, call="DELETE job").status:
             if status.error.code not in {0, NOT_FOUND_JOB, ALREADY_DONE}:
                 raise errors.from_number(status.error.code, status.error.message, call="DELETE job", status=200)
 
@@ -518,5 +518,5 @@ def _read_as(shape: type[E]) -> Reader[E]:
 
 
 def _written(reply: Reply, call: str) -> Written:
-    answer = wire.read(reply, wire.Envelope, call=call)
+    answer = wire.read(reply, shapes.Envelope, call=call)
     return Written(reply, wire.warnings(answer))

@@ -16,8 +16,8 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 LONGEST_HEAD = 65536
-# Digits of a Content-Length; more of them are no size of anything.
-LONGEST_SIZE = 18
+# Of a Content-Length; more of them are no size of anything.
+MOST_SIZE_DIGITS = 18
 
 
 class OneAnswer(ResponseHandler):
@@ -64,7 +64,7 @@ def _end_of_answer(data: bytes) -> float | None:
         name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines)
     }
     size = fields.get(b"content-length", b"")
-    if b"close" not in fields.get(b"connection", b"") or not size.isdigit() or len(size) > LONGEST_SIZE:
+    if b"close" not in fields.get(b"connection", b"") or not size.isdigit() or len(size) > MOST_SIZE_DIGITS:
         return math.inf
     has_body = status.split(b" ")[1:2] not in ([b"204"], [b"304"])
     return len(head) + len(found) + (int(size) if has_body else 0)

@@ -19,7 +19,7 @@ from slurm_operator.errors import Terminal
 MAX_NAMES = 100_000
 # A parsed range takes forty times the memory of its text: a list with more of them is parsed again when asked.
 KEPT_RANGES = 8
-LONGEST_NUMBER = 18
+MOST_NUMBER_DIGITS = 18
 # Linux allows 64 characters, DNS 253.
 LONGEST_NAME = 255
 
@@ -234,7 +234,7 @@ def _ends(piece: str | list[_Numbers], name: str, start: int) -> Iterator[int]:
         if name.startswith(piece, start):
             yield start + len(piece)
         return
-    for end in range(start + 1, min(len(name), start + LONGEST_NUMBER) + 1):
+    for end in range(start + 1, min(len(name), start + MOST_NUMBER_DIGITS) + 1):
         digits = name[start:end]
         if not (digits.isascii() and digits.isdigit()):
             return

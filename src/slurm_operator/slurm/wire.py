@@ -1,52 +1,38 @@
 """Slurm's JSON, read with care. In: status, content type and bytes of one reply. Out: model values, or a typed error.
 
-Only what is used is described, so a new field costs nothing. Lists are read item by item: one item that cannot be
-read makes the answer incomplete, it does not take the others with it. Fields that removals stand on (a node's name,
-states and use, a job's id, states and nodes) must be readable; any other falls back to its default. Every response is
-held to budgets, and to the cluster that it should be of. Called by `client.py`; pure.
+Lists are read item by item: one item that cannot be read makes the answer incomplete, it does not take the others with
+it. What an item must have is in `shapes.py`. Every response is held to budgets, and to the cluster that it should come
+from. Called by `client.py`; pure.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from slurm_operator.slurm import errors, lenient, model
+from slurm_operator.slurm import errors, lenient, model, shapes
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
 from slurm_operator.slurm.items import LARGEST_ITEM_BYTES, ItemTooLarge, ListStream, items
-from slurm_operator.slurm.lenient import Item
 from slurm_operator.slurm.policy import is_over, states_are_over
 
 T = TypeVar("T")
-E = TypeVar("E", bound="Envelope")
+E = TypeVar("E", bound=shapes.Envelope)
 Bytes = bytes | msgspec.Raw
 
 # Slurm itself stops at 65,536 nodes; at 5.5 kB each, more jobs than this do not fit into the budget of bytes.
 MOST_ITEMS = 100_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MOST_NAMES = 5_000_000
-MOST_PROBLEMS = 20
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
 LONGEST_TEXT = 256
-LARGEST_NUMBER = 2**63 - 1
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
-# A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
-Word = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
-HostText = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*\Z")]
-State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
-NO_TEXT = msgspec.Raw(b'""')
-NO_LIST = msgspec.Raw(b"[]")
-NOTHING = msgspec.Raw(b"null")
 
 
 class Streamed:
@@ -113,285 +99,6 @@ class Reply(msgspec.Struct, frozen=True):
     streamed: Streamed | None = None
 
 
-class Number(Item, frozen=True):
-    """A number that may be unset or unlimited."""
-
-    set: bool = False  # Slurm's word
-    infinite: bool = False
-    number: int | float = 0
-
-    def seconds(self) -> int:
-        """A time that a calendar can write, 0 when there is none."""
-        return min(self._whole(), model.LAST_SECOND) if self.set and not self.infinite else 0
-
-    def limit(self) -> model.Limit:
-        """A limit."""
-        if self.infinite:
-            return model.UNLIMITED
-        return self._whole() if self.set else None
-
-    def _whole(self) -> int:
-        # An endless float has no integer, and none of ours is below zero.
-        if isinstance(self.number, float) and not math.isfinite(self.number):
-            return LARGEST_NUMBER
-        return int(min(max(self.number, 0), LARGEST_NUMBER))
-
-
-NOT_SET = Number()
-
-
-class Problem(Item, frozen=True):
-    """One entry of errors[] or warnings[]."""
-
-    description: str = ""
-    error: str = ""
-    error_number: Annotated[int, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)] = 0
-
-    def text(self) -> str:
-        """What to show: Slurm's description and its own word for the number."""
-        return ": ".join(part for part in (self.description, self.error) if part)
-
-
-class Server(msgspec.Struct, frozen=True):
-    """Which Slurm answered."""
-
-    release: str = ""
-    cluster: str = ""
-
-
-class Meta(msgspec.Struct, frozen=True):
-    """The part of every answer that proves that slurmrestd made it."""
-
-    slurm: Server = Server()
-
-
-class Envelope(msgspec.Struct, frozen=True):
-    """What every answer has."""
-
-    meta: Meta = Meta()
-    errors: msgspec.Raw = NO_LIST
-    warnings: msgspec.Raw = NO_LIST
-    last_update: Number = NOT_SET
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What Slurm says is wrong, the first of it; raises when that cannot be read."""
-        return tuple(msgspec.json.decode(each, type=Problem) for each in islice(items(self.errors), MOST_PROBLEMS))
-
-    @property
-    def is_absence(self) -> bool:
-        """Slurm's way to say "no such object": an error with the number 0."""
-        found = self.problems
-        return bool(found) and all(e.error_number == errors.NO_ERROR for e in found)
-
-
-class _Nodes(Envelope, frozen=True):
-    nodes: msgspec.Raw = NOTHING
-
-
-class _Jobs(Envelope, frozen=True):
-    jobs: msgspec.Raw = NOTHING
-
-
-class _Partitions(Envelope, frozen=True):
-    partitions: msgspec.Raw = NOTHING
-
-
-class _Reservations(Envelope, frozen=True):
-    reservations: msgspec.Raw = NOTHING
-
-
-class _Pings(Envelope, frozen=True):
-    pings: msgspec.Raw = NOTHING
-
-
-class _Associations(Envelope, frozen=True):
-    associations: msgspec.Raw = NOTHING
-
-
-class _QosList(Envelope, frozen=True):
-    qos: msgspec.Raw = NOTHING
-
-
-class Conf(Envelope, frozen=True):
-    """The running configuration."""
-
-    slurm_conf: dict[str, Any] | None = None
-
-
-class Submitted(Envelope, frozen=True):
-    """The answer to a job submission."""
-
-    job_id: int = 0
-
-
-class _StatusError(msgspec.Struct, frozen=True):
-    code: int = 0
-    message: str = ""
-
-
-class _JobStatus(msgspec.Struct, frozen=True):
-    error: _StatusError = _StatusError()
-
-
-class Cancelled(Envelope, frozen=True):
-    """The answer to a job cancel: refusals come in `status`, not in `errors`."""
-
-    status: list[_JobStatus] = []
-
-
-class _Statistics(Item, frozen=True):
-    server_thread_count: Count = 0
-    agent_queue_size: Count = 0
-    dbd_agent_queue_size: Count = 0
-    jobs_running: Count = 0
-    jobs_pending: Count = 0
-    jobs_submitted: Count = 0
-    jobs_completed: Count = 0
-    req_time_start: Number = NOT_SET
-
-
-class _Diag(Envelope, frozen=True):
-    statistics: msgspec.Raw = NO_LIST
-
-
-class _Node(Item, frozen=True):
-    ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"alloc_cpus", "alloc_memory"})
-    name: Word
-    state: list[State]
-    reason: str = ""
-    reason_set_by_user: str = ""
-    features: list[str] = []
-    active_features: list[str] = []
-    comment: str = ""
-    extra: str = ""
-    topology: str = ""
-    partitions: list[str] = []
-    cpus: Count = 0
-    alloc_cpus: Count = 0
-    real_memory: Count = 0
-    alloc_memory: Count = 0
-    gres: str = ""
-    gres_used: str = ""
-    address: str = ""
-    hostname: str = ""
-    port: Count = 0
-    reservation: str = ""
-    weight: Count = 0
-    last_busy: Number = NOT_SET
-    boot_time: Number = NOT_SET
-    slurmd_start_time: Number = NOT_SET
-    version: str = ""
-
-
-class _Job(Item, frozen=True):
-    job_id: Count
-    job_state: list[State]
-    name: str = ""
-    user_name: str = ""
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    state_reason: str = ""
-    nodes: msgspec.Raw = NO_TEXT
-    start_time: Number = NOT_SET
-    end_time: Number = NOT_SET
-    time_limit: Number = NOT_SET
-    resv_name: str = ""
-    comment: str = ""
-    admin_comment: str = ""
-
-
-class _Fields(Item, frozen=True):
-    """The nested texts and numbers of a partition, all groups in one."""
-
-    configured: str = ""
-    total: Count = 0
-    allowed_allocation: str = ""
-    allowed: str = ""
-    deny: str = ""
-    assigned: str = ""
-    billing_weights: str = ""
-    time: Number = NOT_SET
-    job: str = ""
-    partition_memory_per_cpu: Number = NOT_SET
-    partition_memory_per_node: Number = NOT_SET
-    state: list[str] = []
-    exclusive: str | None = None
-    oversubscribe: Any = None
-    cpus_per_node: Number = NOT_SET
-    cpus_per_socket: Number = NOT_SET
-    over_time_limit: Number = NOT_SET
-    nodes: Number | Count = NOT_SET
-    tier: Count = 0
-    job_factor: Count = 0
-
-
-NO_FIELDS = _Fields()
-
-
-class _Partition(Item, frozen=True):
-    name: str
-    nodes: _Fields = NO_FIELDS
-    accounts: _Fields = NO_FIELDS
-    groups: _Fields = NO_FIELDS
-    qos: _Fields = NO_FIELDS
-    tres: _Fields = NO_FIELDS
-    defaults: _Fields = NO_FIELDS
-    maximums: _Fields = NO_FIELDS
-    minimums: _Fields = NO_FIELDS
-    priority: _Fields = NO_FIELDS
-    partition: _Fields = NO_FIELDS
-    alternate: str = ""
-    grace_time: Count = 0
-    node_sets: str = ""
-    topology: str = ""
-    flags: list[str] | None = None
-    preempt_mode: list[str] | None = None
-
-
-class _Reservation(Item, frozen=True):
-    ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"node_list"})
-    name: str
-    node_list: HostText = ""
-    flags: list[str] = []
-    users: str = ""
-    accounts: str = ""
-    partition: str = ""
-    start_time: Number = NOT_SET
-    end_time: Number = NOT_SET
-
-
-class _Ping(Item, frozen=True):
-    hostname: str
-    responding: bool
-    primary: bool = False
-    latency: Count = 0
-    status: str = ""
-    pinged: str = ""
-
-
-class _Default(Item, frozen=True):
-    qos: str = ""
-
-
-class _Association(Item, frozen=True):
-    account: str
-    user: str = ""
-    cluster: str = ""
-    partition: str = ""
-    parent_account: str = ""
-    qos: list[str] = []
-    default: _Default = _Default()
-
-
-class _Qos(Item, frozen=True):
-    name: str
-    description: str = ""
-    priority: Number = NOT_SET
-    flags: list[str] = []
-
-
 def read(reply: Reply, shape: type[E], *, call: str) -> E:
     """The answer in that shape; raises what the reply means otherwise."""
     if reply.status in {401, 511}:
@@ -419,7 +126,7 @@ def _decoded(reply: Reply, shape: type[E], call: str) -> E:
     return answer
 
 
-def _check_identity(reply: Reply, server: Server, call: str) -> None:
+def _check_identity(reply: Reply, server: shapes.Server, call: str) -> None:
     """Before anything in the response is believed, also that something does not exist."""
     if not server.release:
         if reply.status != 200:
@@ -430,7 +137,7 @@ def _check_identity(reply: Reply, server: Server, call: str) -> None:
         raise SlurmWrongCluster(reply.cluster, server.cluster, call=call)
 
 
-def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
+def _raise_errors(reply: Reply, answer: shapes.Envelope, call: str) -> None:
     found = answer.problems
     real = [e for e in found if e.error_number != errors.NO_ERROR]
     if reply.status in {502, 503, 504}:
@@ -442,11 +149,11 @@ def _raise_errors(reply: Reply, answer: Envelope, call: str) -> None:
         raise errors.from_status(reply.status, text, call=call)
 
 
-def warnings(answer: Envelope) -> tuple[str, ...]:
+def warnings(answer: shapes.Envelope) -> tuple[str, ...]:
     """What Slurm warned about, as far as it can be read."""
     try:
-        found = islice(items(answer.warnings), MOST_PROBLEMS)
-        return tuple(errors.shorten(lenient.decode(each, Problem).text()) for each in found)
+        found = islice(items(answer.warnings), shapes.MOST_PROBLEMS)
+        return tuple(errors.shorten(lenient.decode(each, shapes.Problem).text()) for each in found)
     except lenient.UNREADABLE:
         return ()
 
@@ -477,7 +184,7 @@ def _said(reply: Reply) -> str:
 
 def nodes(reply: Reply, call: str) -> model.Answer[model.Node]:
     """The list of nodes."""
-    answer = read(reply, _Nodes, call=call)
+    answer = read(reply, shapes.Nodes, call=call)
     return _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
 
 
@@ -494,7 +201,7 @@ def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[mo
 
 def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
     """What Slurm says about one node, by its own word."""
-    answer = read(reply, _Nodes, call=call)
+    answer = read(reply, shapes.Nodes, call=call)
     if answer.is_absence and not _has_items(answer.nodes):
         return model.Absent()
     found = _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
@@ -510,7 +217,7 @@ def _has_items(array: msgspec.Raw) -> bool:
 
 def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
     """The list of jobs."""
-    answer = read(reply, _Jobs, call=call)
+    answer = read(reply, shapes.Jobs, call=call)
     found = _list(answer, answer.jobs, _job, call, reply.streamed)
     _check_names([job.nodes for job in found.items], call)
     return found
@@ -531,29 +238,29 @@ def _check_names(lists: Sequence[HostList], call: str) -> None:
 
 def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
     """The list of partitions."""
-    answer = read(reply, _Partitions, call=call)
+    answer = read(reply, shapes.Partitions, call=call)
     return _list(answer, answer.partitions, _partition, call, reply.streamed)
 
 
 def reservations(reply: Reply, call: str) -> model.Answer[model.Reservation]:
     """The list of reservations."""
-    answer = read(reply, _Reservations, call=call)
+    answer = read(reply, shapes.Reservations, call=call)
     found = _list(answer, answer.reservations, _reservation, call, reply.streamed)
     _check_names([each.nodes for each in found.items], call)
     return found
 
 
-def pings(reply: Reply, call: str) -> tuple[Server, tuple[model.Ping, ...]]:
+def pings(reply: Reply, call: str) -> tuple[shapes.Server, tuple[model.Ping, ...]]:
     """Who answered, and how each controller did."""
-    answer = read(reply, _Pings, call=call)
+    answer = read(reply, shapes.Pings, call=call)
     return answer.meta.slurm, _list(answer, answer.pings, _ping, call).items
 
 
 def diag(reply: Reply, call: str) -> model.Diag:
     """slurmctld's statistics."""
-    raw = read(reply, _Diag, call=call).statistics
+    raw = read(reply, shapes.Diag, call=call).statistics
     try:
-        found = lenient.decode(raw, _Statistics)
+        found = lenient.decode(raw, shapes.Statistics)
     except lenient.UNREADABLE:
         raise SlurmBadAnswer("the answer has no statistics", call=call) from None
     return model.Diag(
@@ -570,13 +277,13 @@ def diag(reply: Reply, call: str) -> model.Diag:
 
 def associations(reply: Reply, call: str) -> tuple[model.Association, ...]:
     """The associations of slurmdbd."""
-    answer = read(reply, _Associations, call=call)
+    answer = read(reply, shapes.Associations, call=call)
     return _list(answer, answer.associations, _association, call).items
 
 
 def qos(reply: Reply, call: str) -> tuple[model.Qos, ...]:
     """The qualities of service of slurmdbd."""
-    answer = read(reply, _QosList, call=call)
+    answer = read(reply, shapes.QosList, call=call)
     return _list(answer, answer.qos, _one_qos, call).items
 
 
@@ -587,7 +294,7 @@ def streamed(name: str) -> Streamed | None:
 
 
 def _list(
-    answer: Envelope,
+    answer: shapes.Envelope,
     array: msgspec.Raw,
     convert: Callable[[Bytes], T],
     call: str,
@@ -617,7 +324,7 @@ def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> 
 
 
 def _node(raw: Bytes) -> model.Node:
-    n = lenient.decode(raw, _Node)
+    n = lenient.decode(raw, shapes.Node)
     return model.Node(
         name=n.name,
         states=_set_of(tuple(n.state)),
@@ -654,7 +361,7 @@ def _set_of(states: tuple[str, ...]) -> frozenset[str]:
 
 
 def _job(raw: Bytes) -> model.Job:
-    j = lenient.decode(raw, _Job)
+    j = lenient.decode(raw, shapes.Job)
     states = _set_of(tuple(j.job_state))
     return model.Job(
         job_id=j.job_id,
@@ -665,7 +372,7 @@ def _job(raw: Bytes) -> model.Job:
         qos=j.qos,
         states=states,
         state_reason=j.state_reason,
-        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=HostText)),
+        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=shapes.HostText)),
         start_time=j.start_time.seconds(),
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),
@@ -676,7 +383,7 @@ def _job(raw: Bytes) -> model.Job:
 
 
 def _partition(raw: Bytes) -> model.Partition:
-    p = lenient.decode(raw, _Partition)
+    p = lenient.decode(raw, shapes.Partition)
     shared = p.partition.oversubscribe
     return model.Partition(
         name=p.name,
@@ -716,12 +423,12 @@ def _partition(raw: Bytes) -> model.Partition:
     )
 
 
-def _count(value: Number | int) -> model.Limit:
-    return value.limit() if isinstance(value, Number) else value
+def _count(value: shapes.Number | int) -> model.Limit:
+    return value.limit() if isinstance(value, shapes.Number) else value
 
 
 def _reservation(raw: Bytes) -> model.Reservation:
-    r = lenient.decode(raw, _Reservation)
+    r = lenient.decode(raw, shapes.Reservation)
     return model.Reservation(
         name=r.name,
         nodes=HostList(r.node_list),
@@ -739,7 +446,7 @@ def _comma_list(text: str) -> tuple[str, ...]:
 
 
 def _ping(raw: Bytes) -> model.Ping:
-    p = lenient.decode(raw, _Ping)
+    p = lenient.decode(raw, shapes.Ping)
     return model.Ping(
         hostname=p.hostname,
         responding=p.responding,
@@ -750,7 +457,7 @@ def _ping(raw: Bytes) -> model.Ping:
 
 
 def _association(raw: Bytes) -> model.Association:
-    a = lenient.decode(raw, _Association)
+    a = lenient.decode(raw, shapes.Association)
     return model.Association(
         account=a.account,
         user=a.user,
@@ -763,7 +470,7 @@ def _association(raw: Bytes) -> model.Association:
 
 
 def _one_qos(raw: Bytes) -> model.Qos:
-    q = lenient.decode(raw, _Qos)
+    q = lenient.decode(raw, shapes.Qos)
     return model.Qos(
         name=q.name,
         description=q.description,

@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from slurm_operator.api.controller import ConfigStatus
+from slurm_operator.api.times import parse_seconds, time_text
 from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
-from slurm_operator.plan.daemons import Census, seconds
+from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import LAST_SECOND
 from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, CONFIG_VALID, Statement, no, unknown, yes
@@ -139,7 +140,7 @@ def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str, daemons: Seq
 def _last_read(plan: ConfigPlan, known: ConfigStatus) -> str | None:
     if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= LAST_SECOND:
         return known.last_read
-    return datetime.fromtimestamp(plan.verdict.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_text(datetime.fromtimestamp(plan.verdict.at, UTC))
 
 
 def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None, now: str) -> list[dict[str, Any]]:
@@ -148,7 +149,7 @@ def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None
     The slurmds are as they were counted before right after a reconfigure, and while Slurm has not been asked: an
     operator that has just started knows no less than the one before it.
     """
-    at, then = seconds(last_read), seconds(now)
+    at, then = parse_seconds(last_read), parse_seconds(now)
     early = at is not None and then is not None and then - at < SETTLING
     before = [to_builtins(each) for each in known.daemons if each.daemon == SLURMD]
     rows = {each.daemon: _census(each) for each in found}

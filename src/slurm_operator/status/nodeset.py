@@ -12,13 +12,13 @@ from slurm_operator.build import labels, nodeset
 from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.nodeset import (
     Choice,
-    NodeSetWorld,
     collisions_of,
     outdated,
     pins,
     same_hostnames,
     still_named,
 )
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
@@ -109,8 +109,8 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
 
 def _reachable(world: NodeSetWorld) -> Statement:
     if isinstance(world.slurm.nodes, Unknown):
-        unheard = world.slurm.nodes
-        return no(SLURM_REACHABLE, unheard.reason, f"{unheard.why}; no worker is removed meanwhile")
+        nodes = world.slurm.nodes
+        return no(SLURM_REACHABLE, nodes.reason, f"{nodes.why}; no worker is removed meanwhile")
     if isinstance(world.slurm.jobs, Unknown):
         return no(SLURM_REACHABLE, "JobsUnknown", _half(world.slurm.jobs))
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
@@ -154,11 +154,11 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> l
 
 def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str:
     host, rival = same[0]
-    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    more = f", and {len(same) - 1} more like it" if len(same) > 1 else ""
     return (
-        f"host name {host}{more} of NodeSet {world.cr.name} is that of {rival}, which keeps it: no worker is made for "
-        "it here, and its node record is left alone. Give them different names: by template.spec.hostname, by the name "
-        f"of a NodeSet, or by {labels.HOSTNAME_OVERRIDE} of a Kubernetes node"
+        f"a worker of NodeSet {world.cr.name} would have the host name {host}, which belongs to {rival}{more}: no such "
+        "worker is made, and the node record is left alone. Give the workers different names: set "
+        f"template.spec.hostname, rename a NodeSet, or annotate a Kubernetes node with {labels.HOSTNAME_OVERRIDE}"
     )
 
 

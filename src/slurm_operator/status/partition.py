@@ -98,7 +98,7 @@ def _in_sync(seen: Seen) -> Statement:
     if seen.policy == "Report":
         return no(IN_SYNC, "Drifted", f"changed in Slurm: {rows}")
     if seen.given_up:
-        message = f"Slurm accepted the revert again and again, and differs again; now left as it is: {rows}"
+        message = f"Slurm accepted several reverts and drifted again each time; it is now left as it is: {rows}"
         return no(IN_SYNC, "DriftComesBack", message)
     if seen.refused:
         return no(IN_SYNC, "RefusedBySlurm", f"changed in Slurm, and not reverted: {seen.refused}; {rows}")

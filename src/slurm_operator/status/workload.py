@@ -65,7 +65,7 @@ def failed(reason: str, message: str) -> list[Statement]:
 
 
 def fault(fault_id: str, error: str) -> list[Statement]:
-    """A reconcile that met an error which nobody foresaw; the log has it under that id."""
+    """A reconcile that met an error which nobody foresaw."""
     message = (
         f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
         f"Look for 'fault {fault_id}' in the operator's log and report what it says"
@@ -74,10 +74,10 @@ def fault(fault_id: str, error: str) -> list[Statement]:
 
 
 def blocked(reason: str, message: str) -> list[Statement]:
-    """A resource that waits for people: something beside it is in its way; it is looked at again."""
+    """A resource that waits for people, since something beside it is in its way; it is reconciled again regularly."""
     return [
         no(READY, reason, message),
-        no(PROGRESSING, reason, "waiting for what is in the way to change"),
+        no(PROGRESSING, reason, "waiting until somebody resolves this"),
         yes(DEGRADED, reason, message),
     ]
 

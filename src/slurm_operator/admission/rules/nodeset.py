@@ -62,12 +62,12 @@ def _names(new: NodeSet) -> Iterator[FieldProblem]:
 def _identity(new: NodeSet) -> Iterator[FieldProblem]:
     for field in OWN_IDENTITY:
         if new.spec.template.spec.get(field):
-            message = "is set by the operator, so that a worker has the name of its Slurm node; it is passed over"
+            message = "is ignored: the operator sets it, so that a worker has the name of its Slurm node"
             yield FieldProblem(("spec", "template", "spec", field), message, severity="warning")
 
 
 def duplicates(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProblem]:
-    """Host names, and so Slurm nodes, that another NodeSet of the cluster has; what was so before is only told."""
+    """Host names, and so Slurm nodes, that another NodeSet of the cluster has; what was so before is only a warning."""
     for other in refs.nodesets:
         same_cluster = other.spec.controller_ref.name == new.spec.controller_ref.name
         if other.name == new.name or not same_cluster or other.metadata.deletion_timestamp:

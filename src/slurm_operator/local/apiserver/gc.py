@@ -89,7 +89,7 @@ class GarbageCollector:
             try:
                 self.run()
             except StoreFull as error:
-                log.warning("garbage waits: %s", error)
+                log.warning("garbage collection waits: %s", error)
                 await asyncio.sleep(FULL_PAUSE_SECONDS)
 
     # --- the graph ------------------------------------------------------------------------------------------------

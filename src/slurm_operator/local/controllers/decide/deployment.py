@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from slurm_operator.kube.lease import parse_time
+from slurm_operator.api.times import parse_time
 from slurm_operator.local.controllers.decide import pods as pods_
 from slurm_operator.local.controllers.decide.revision import template_hash
 from slurm_operator.local.controllers.decide.status import condition, moment, share

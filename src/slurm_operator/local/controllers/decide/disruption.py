@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from slurm_operator.kube.lease import parse_time
+from slurm_operator.api.times import parse_time
 from slurm_operator.local.controllers.decide import pods as pods_
 from slurm_operator.local.controllers.decide.status import condition, share, with_conditions
 from slurm_operator.local.controllers.objects import Budget, Json, Pod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from slurm_operator.kube.lease import parse_time
+from slurm_operator.api.times import parse_time
 from slurm_operator.kube.objects import KubeObject, OwnerReference
 from slurm_operator.local.controllers.objects import Json, Pod
 

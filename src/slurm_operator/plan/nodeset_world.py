@@ -1,0 +1,113 @@
+"""What one reconcile of a NodeSet sees, frozen: its pods, its cluster in Slurm, and everything beside them.
+
+In: what `reconcile/nodeset.py` has read. Out: the workers, judged once, each with whoever else has its host name. Pure;
+`plan/nodeset.py` decides on it, `status/nodeset.py` reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels, nodeset
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.refs import Refs
+from slurm_operator.kube.objects import Node, Pod, RawObject
+from slurm_operator.plan import duplicates, placement
+from slurm_operator.plan.keys import UNCHANGED, KeyState
+from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.workers import SlurmWorld, Worker, workers
+from slurm_operator.slurm.model import Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSetWorld:
+    """Everything that one reconcile of a NodeSet sees."""
+
+    cr: NodeSet
+    controller: Controller
+    refs: Refs
+    pods: tuple[Pod, ...]
+    slurm: SlurmWorld
+    now: datetime
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    # Kubernetes nodes that are there but cannot be read.
+    unread_nodes: frozenset[str] = frozenset()
+    live: Mapping[Identity, RawObject] = field(default_factory=dict)
+    claims: frozenset[str] = frozenset()
+    revisions: tuple[RawObject, ...] = ()
+    deleting: bool = False
+    # Types of Kubernetes node conditions that explain a drain.
+    propagated: frozenset[str] = frozenset()
+    # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
+    key: KeyState = UNCHANGED
+    # The other NodeSets of the cluster.
+    rivals: tuple[duplicates.Rival, ...] = ()
+    # Judged once: a plan and its report ask for them, and a thousand take their time.
+    _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The workers that there are."""
+        if not self._workers:
+            found = workers(self.cr, self.pods, self.slurm, self.now)
+            taken = _taken(self, found)
+            self._workers.extend(
+                replace(each, rival=taken[each.name]) if each.name in taken else each for each in found
+            )
+        return list(self._workers)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether Slurm has not said enough to choose anybody by."""
+        return isinstance(self.slurm.nodes, Unknown) or isinstance(self.slurm.jobs, Unknown)
+
+
+def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
+    """By pod: who else has its host name."""
+    held = frozenset(worker.hostname for worker in found if worker.hostname)
+    others = duplicates.taken(world.cr, held, held, _rivals(world), world.slurm)
+    return {
+        **duplicates.twins(found),
+        **{each.name: others[each.hostname] for each in found if each.hostname in others},
+    }
+
+
+def unmade(world: NodeSetWorld, everyone: list[Worker], wanted: list[nodeset.Worker]) -> dict[str, str]:
+    """By name of a pod that is not made: who has its host name; the first of several has it."""
+    first = {worker.hostname: f"pod {worker.name}" for worker in everyone}
+    held = frozenset(first)
+    hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
+    others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm) if wanted else {}
+    found: dict[str, str] = {}
+    for worker in wanted:
+        name, host = worker.name(world.cr), worker.hostname(world.cr)
+        holder = others.get(host) or first.setdefault(host, f"pod {name}")
+        if holder != f"pod {name}":
+            found[name] = holder
+    return found
+
+
+def _rivals(world: NodeSetWorld) -> list[duplicates.Rival]:
+    return [
+        replace(rival, wanted=_daemon_hosts(world, rival.cr)) if rival.cr.is_daemon else rival for rival in world.rivals
+    ]
+
+
+def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
+    """The host names that another NodeSet of DaemonSet mode wants workers of."""
+    try:
+        spec = nodeset.pod_template(cr, world.controller, world.refs)["spec"]
+    except BuildError:
+        return frozenset()
+    nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
+    return frozenset(daemon_worker(node).hostname(cr) for node in nodes)
+
+
+def daemon_worker(node: Node) -> nodeset.Worker:
+    """The worker that a Kubernetes node gets in DaemonSet mode."""
+    override = node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
+    return nodeset.Worker(node=node.metadata.name, hostname_override=override)
