@@ -57,7 +57,8 @@ WORKER = {labels.NAME: "slurmd", labels.INSTANCE: "w"}
             id="shared by somebody else's NodeSets",
         ),
         pytest.param(NODESET, "Service", meta(), None, id="a Service that a user made"),
-        pytest.param(NODESET, "PersistentVolumeClaim", meta(), Right.CLAIM, id="a claim by its name"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(said=WORKER), Right.CLAIM, id="a claim of a worker"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(), None, id="a claim with the name of a worker's"),
         pytest.param(
             NODESET, "PersistentVolumeClaim", meta(owner("StatefulSet", "s")), None, id="a claim that somebody controls"
         ),

@@ -12,8 +12,8 @@ write, the reconciles of the kinds ask where they would otherwise read somebody 
   Secret of a Token that the Go operator gave to the Secret with the signing key.
 - Service and PodDisruptionBudget of a cluster's workers: of every NodeSet, when a NodeSet is among its owners and
   nobody controls it.
-- A worker's claim that nobody controls: the NodeSet's by its name, as with a StatefulSet; never deleted. One that
-  somebody controls is used by the worker, and left as it is.
+- A worker's claim that nobody controls, with our labels: the NodeSet's; never deleted, but it may get an owner that it
+  goes with. Any other claim of that name is used by the worker, as with a StatefulSet, and left as it is.
 - A worker pod or ControllerRevision that nobody controls, with our labels and name: an orphan; its NodeSet adopts it.
 - What nobody controls and only our field manager has written to: an orphan of `kubectl delete --cascade=orphan`.
 - Anything else: somebody else's, and so `NameTaken`.
@@ -141,7 +141,7 @@ def _uncontrolled(claimant: Claimant, kind: str, seen: Seen) -> Right | Foreign:
     if claimant.kind == "NodeSet":
         if kind in SHARED_KINDS and any(_is_nodeset(owner) for owner in seen.owner_references):
             return Right.SHARED
-        if kind == CLAIM:
+        if kind == CLAIM and is_claim_of(claimant.name, seen):
             return Right.CLAIM
         if is_orphan(claimant.name, kind, seen):
             return Right.ORPHAN
@@ -182,6 +182,11 @@ def is_controlled_by(uid: str, seen: Seen) -> bool:
     """Whether a resource controls an object."""
     controller = controller_of(seen)
     return controller is not None and controller.uid == uid
+
+
+def is_claim_of(nodeset: str, seen: Seen) -> bool:
+    """Whether a claim was made for a NodeSet's worker and is nobody else's: by the labels of every such claim."""
+    return controller_of(seen) is None and labels.selector(labels.WORKER, nodeset).items() <= dict(seen.labels).items()
 
 
 def is_orphan(nodeset: str, kind: str, seen: Seen) -> bool:
