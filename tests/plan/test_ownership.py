@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -94,15 +95,38 @@ def test_a_name_that_is_taken_is_told_with_its_owner_and_what_to_do() -> None:
         demand(NODESET, "Pod", "w-0", found)
 
 
-def live(*managers: tuple[str, str, str]) -> RawObject:
+JWT = {"SLURM_JWT": b64encode(b"eyJh.eyJz.c2ln").decode()}
+
+
+def live(
+    *managers: tuple[str, str, str], data: dict[str, str] | None = None, said: dict[str, str] | None = None
+) -> RawObject:
     entries = [{"manager": who, "operation": what, "subresource": part} for who, what, part in managers]
-    raw = {"metadata": {"name": "s", "namespace": "ns", "uid": "u", "managedFields": entries}}
+    place = {"name": "s", "namespace": "ns", "uid": "u", "labels": said or {}}
+    raw = {"metadata": {**place, "managedFields": entries}, "data": data or {}}
     found: RawObject = decode_hook(RawObject, raw)
     return found
 
 
 def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> None:
-    assert judge_live(TOKEN, "Secret", live((MANAGER, "Apply", ""), ("kubelet", "Update", "status"))) is Right.ORPHAN
+    ours = ((MANAGER, "Apply", ""), ("kubelet", "Update", "status"))
+    assert judge_live(TOKEN, "Secret", live(*ours, data=JWT)) is Right.ORPHAN
+    assert judge_live(NODESET, "ConfigMap", live(*ours, said=WORKER)) is Right.ORPHAN
+
+
+@pytest.mark.parametrize(
+    ("claimant", "found"),
+    [
+        (TOKEN, live((MANAGER, "Update", ""), data={"tls.crt": "eA==", "tls.key": "eA=="})),
+        (TOKEN, live((MANAGER, "Update", ""), data={"ssh_host_rsa_key": "eA=="})),
+        (NODESET, live((MANAGER, "Apply", ""), said={**WORKER, labels.INSTANCE: "other"})),
+        (NODESET, live((MANAGER, "Apply", ""), said={**WORKER, labels.NAME: "login"})),
+    ],
+    ids=["the webhook's certificate", "a host key", "of another NodeSet", "of a LoginSet"],
+)
+def test_what_we_have_written_for_something_else_is_not(claimant: Claimant, found: RawObject) -> None:
+    """T4: a Token in the operator's namespace took the certificate of the admission server."""
+    assert isinstance(judge_live(claimant, "Secret", found), Foreign)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +135,7 @@ def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> No
     ids=["nobody", "a user", "a user, and we over it"],
 )
 def test_what_a_user_has_written_to_is_not(managers: tuple[tuple[str, str, str], ...]) -> None:
-    assert isinstance(judge_live(TOKEN, "Secret", live(*managers)), Foreign)
+    assert isinstance(judge_live(TOKEN, "Secret", live(*managers, data=JWT)), Foreign)
 
 
 def test_the_field_manager_is_that_of_the_writer() -> None:
