@@ -426,7 +426,8 @@ def test_a_claim_dies_only_with_a_real_scale_in(
     pod = cluster.pod("w-0", hash_="old", annotations={labels.CONDEMNED: why})
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=f"{OURS}x"))
     earlier = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "name": "w", "uid": "left-over"}
-    raw = {"metadata": {"uid": "c", "resourceVersion": "1", "ownerReferences": [earlier]}}
+    made_for = labels.selector(labels.WORKER, "w")
+    raw = {"metadata": {"uid": "c", "resourceVersion": "1", "labels": made_for, "ownerReferences": [earlier]}}
     claim = objects.decode_hook(objects.RawObject, raw)
     live = {("v1", "PersistentVolumeClaim", "ns", "scratch-w-0"): claim}
     plan = plan_nodeset(cluster.world(cr, [pod], slurm, live=live, claims=frozenset({"scratch-w-0"})))

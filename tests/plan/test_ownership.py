@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -56,7 +57,8 @@ WORKER = {labels.NAME: "slurmd", labels.INSTANCE: "w"}
             id="shared by somebody else's NodeSets",
         ),
         pytest.param(NODESET, "Service", meta(), None, id="a Service that a user made"),
-        pytest.param(NODESET, "PersistentVolumeClaim", meta(), Right.CLAIM, id="a claim by its name"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(said=WORKER), Right.CLAIM, id="a claim of a worker"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(), None, id="a claim with the name of a worker's"),
         pytest.param(
             NODESET, "PersistentVolumeClaim", meta(owner("StatefulSet", "s")), None, id="a claim that somebody controls"
         ),
@@ -92,17 +94,38 @@ def test_a_name_that_is_taken_is_told_with_its_owner_and_what_to_do() -> None:
         demand(NODESET, "Pod", "w-0", found)
 
 
-def live(*managers: tuple[str, str, str]) -> RawObject:
+JWT = {"SLURM_JWT": b64encode(b"eyJh.eyJz.c2ln").decode()}
+
+
+def live(
+    *managers: tuple[str, str, str], data: dict[str, str] | None = None, said: dict[str, str] | None = None
+) -> RawObject:
     entries = [{"manager": who, "operation": what, "subresource": part} for who, what, part in managers]
-    raw = {"metadata": {"name": "s", "namespace": "ns", "uid": "u", "managedFields": entries}}
+    place = {"name": "s", "namespace": "ns", "uid": "u", "labels": said or {}}
+    raw = {"metadata": {**place, "managedFields": entries}, "data": data or {}}
     found: RawObject = decode_hook(RawObject, raw)
     return found
 
 
 def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> None:
-    assert (
-        judge_live(TOKEN, "Secret", live((FIELD_MANAGER, "Apply", ""), ("kubelet", "Update", "status"))) is Right.ORPHAN
-    )
+    ours = ((FIELD_MANAGER, "Apply", ""), ("kubelet", "Update", "status"))
+    assert judge_live(TOKEN, "Secret", live(*ours, data=JWT)) is Right.ORPHAN
+    assert judge_live(NODESET, "ConfigMap", live(*ours, said=WORKER)) is Right.ORPHAN
+
+
+@pytest.mark.parametrize(
+    ("claimant", "found"),
+    [
+        (TOKEN, live((FIELD_MANAGER, "Update", ""), data={"tls.crt": "eA==", "tls.key": "eA=="})),
+        (TOKEN, live((FIELD_MANAGER, "Update", ""), data={"ssh_host_rsa_key": "eA=="})),
+        (NODESET, live((FIELD_MANAGER, "Apply", ""), said={**WORKER, labels.INSTANCE: "other"})),
+        (NODESET, live((FIELD_MANAGER, "Apply", ""), said={**WORKER, labels.NAME: "login"})),
+    ],
+    ids=["the webhook's certificate", "a host key", "of another NodeSet", "of a LoginSet"],
+)
+def test_what_we_have_written_for_something_else_is_not(claimant: Claimant, found: RawObject) -> None:
+    """T4: a Token in the operator's namespace took the certificate of the admission server."""
+    assert isinstance(judge_live(claimant, "Secret", found), Foreign)
 
 
 @pytest.mark.parametrize(
@@ -111,4 +134,4 @@ def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> No
     ids=["nobody", "a user", "a user, and we over it"],
 )
 def test_what_a_user_has_written_to_is_not(managers: tuple[tuple[str, str, str], ...]) -> None:
-    assert isinstance(judge_live(TOKEN, "Secret", live(*managers)), Foreign)
+    assert isinstance(judge_live(TOKEN, "Secret", live(*managers, data=JWT)), Foreign)

@@ -158,7 +158,7 @@ async def test_a_claim_that_somebody_made_is_used_and_not_owned(world: World) ->
     await small(world, 1, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy)
     assert said(world, "NodeSet", "compute") == ("True", "AllReady")
     owners = world.stored("persistentvolumeclaims", "scratch-compute-0")["metadata"]["ownerReferences"]
-    assert [each["kind"] for each in owners] == ["ConfigMap", "NodeSet"]
+    assert [each["kind"] for each in owners] == ["ConfigMap"]
 
 
 async def test_objects_that_lost_their_resource_are_taken_up_by_the_next_of_its_name(world: World) -> None:

@@ -9,6 +9,7 @@ ones. Who comes when a lane is full, and whose review takes too long, is refused
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP, VERSION
 
 LARGEST = 3 * 1024 * 1024
+# Of all bodies that are on their way. Whoever reaches the port may send as slowly as they like.
+MOST_BYTES = 64 * 1024 * 1024
+READ_SECONDS = 5.0
 OVERLOADED = "the admission server of slurm-operator has too many reviews to answer; try again in a moment"
 TOO_LONG = "the admission server of slurm-operator could not answer in time; make the resource smaller, or try again"
 
@@ -55,6 +59,34 @@ class Lanes:
         self.large.close()
 
 
+@dataclass(slots=True)
+class Bodies:
+    """The bodies that are on their way, each for a bounded time; what is beyond a small one is bounded in sum."""
+
+    most_bytes: int = MOST_BYTES
+    seconds: float = READ_SECONDS
+    held_bytes: int = 0
+
+    async def read(self, request: web.Request) -> bytes | None:
+        """The body of a request; None when there is no room for it."""
+        content, large = bytearray(), 0
+        try:
+            async with asyncio.timeout(self.seconds):
+                async for part in request.content.iter_any():
+                    content += part
+                    grown = max(len(content) - SMALL_BYTES, 0) - large
+                    large, self.held_bytes = large + grown, self.held_bytes + grown
+                    if len(content) > LARGEST:
+                        raise web.HTTPRequestEntityTooLarge(max_size=LARGEST, actual_size=len(content))
+                    if grown and self.held_bytes > self.most_bytes:
+                        return None
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the review did not come within {self.seconds:g} s\n") from None
+        finally:
+            self.held_bytes -= large
+        return bytes(content)
+
+
 def path_of(kind: str) -> str:
     """Where a kind is checked."""
     return f"/validate-{GROUP.replace('.', '-')}-{VERSION}-{kind.lower()}"
@@ -64,16 +96,16 @@ def admission_app(
     refs_of: RefsOf, report: Report = lambda _, __, ___: None, lanes: Lanes | None = None
 ) -> web.Application:
     """The application that API servers talk to; `refs_of` is called in threads."""
-    lanes = lanes or Lanes()
+    lanes, bodies = lanes or Lanes(), Bodies()
     app = web.Application(client_max_size=LARGEST)
     app.on_cleanup.append(lanes.close)
     for kind in KINDS:
-        app.router.add_post(path_of(kind.name), _handler(refs_of, kind.name, report, lanes))
+        app.router.add_post(path_of(kind.name), _handler(refs_of, kind.name, report, lanes, bodies))
     return app
 
 
 def _handler(
-    refs_of: RefsOf, kind: str, report: Report, lanes: Lanes
+    refs_of: RefsOf, kind: str, report: Report, lanes: Lanes, bodies: Bodies
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.Response:
         if request.content_type != "application/json":
@@ -82,7 +114,10 @@ def _handler(
             # Not even read: bodies that wait would fill the memory.
             report(kind, "overloaded", 0.0)
             raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
-        body = await request.read()
+        body = await bodies.read(request)
+        if body is None:
+            report(kind, "overloaded", 0.0)
+            raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
         started = time.monotonic()
         code, body, result = await _answered(body, refs_of, lanes)
         report(kind, result, time.monotonic() - started)

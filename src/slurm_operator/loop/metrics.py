@@ -229,6 +229,10 @@ class _ScrapedState(Collector):
         yield from (depth, adds, retries, age, leader)
 
 
+MOST_FAULT_PLACES = 1000
+"""So many objects are named in the counter of faults; those beyond count for their kind."""
+
+
 class Metrics:
     """The program's counters and histograms, and the registry that holds them."""
 
@@ -239,6 +243,7 @@ class Metrics:
         self._reconciles = self._counter(_RECONCILES)
         self._reconcile_seconds = self._histogram(_RECONCILE_SECONDS)
         self._faults = self._counter(_FAULTS)
+        self._fault_places: set[tuple[str, str, str]] = set()
         self._running = Gauge(_RUNNING.name, _RUNNING.help, _RUNNING.labels, registry=self.registry)
         self._api_requests = self._counter(_API_REQUESTS)
         self._api_seconds = self._histogram(_API_SECONDS)
@@ -275,7 +280,12 @@ class Metrics:
 
     def reconcile_fault(self, kind: str, namespace: str, name: str) -> None:
         """A reconcile of that object met an error that nobody foresaw."""
-        self._faults.labels(kind, namespace, name).inc()
+        place = (kind, namespace, name)
+        if place not in self._fault_places and len(self._fault_places) >= MOST_FAULT_PLACES:
+            # Whoever makes objects of ever new names must not fill the memory of who scrapes.
+            place = (kind, "", "")
+        self._fault_places.add(place)
+        self._faults.labels(*place).inc()
 
     def reconcile_ended(self, kind: str, result: str, seconds: float) -> None:
         self._running.labels(kind).dec()

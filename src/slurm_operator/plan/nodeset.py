@@ -34,7 +34,7 @@ from slurm_operator.plan.actions import (
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.nodeset_world import NodeSetWorld, daemon_worker, unmade
 from slurm_operator.plan.objects import Identity, identity
-from slurm_operator.plan.ownership import controller_of, is_controlled_by
+from slurm_operator.plan.ownership import controller_of, is_claim_of, is_controlled_by
 from slurm_operator.plan.rollout import to_update
 from slurm_operator.plan.workers import (
     DELETION,
@@ -509,8 +509,8 @@ def _claim_owners(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choic
         wanted = claims.owners(world.cr, pod, scaled_in=leaves)
         for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):
             found = world.live.get(identity(claim))
-            # A claim that somebody controls is theirs, though a worker may use it.
-            if found is not None and controller_of(found.metadata) is None:
+            # A claim that was not made for this worker is somebody's data, though the worker may use it.
+            if found is not None and is_claim_of(world.cr.name, found.metadata):
                 yield from _own(world.cr, worker, identity(claim), found, wanted)
 
 

@@ -12,16 +12,19 @@ write, the reconciles of the kinds ask where they would otherwise read somebody 
   Secret of a Token that the Go operator gave to the Secret with the signing key.
 - Service and PodDisruptionBudget of a cluster's workers: of every NodeSet, when a NodeSet is among its owners and
   nobody controls it.
-- A worker's claim that nobody controls: the NodeSet's by its name, as with a StatefulSet; never deleted. One that
-  somebody controls is used by the worker, and left as it is.
+- A worker's claim that nobody controls, with our labels: the NodeSet's; never deleted, but it may get an owner that it
+  goes with. Any other claim of that name is used by the worker, as with a StatefulSet, and left as it is.
 - A worker pod or ControllerRevision that nobody controls, with our labels and name: an orphan; its NodeSet adopts it.
-- What nobody controls and only our field manager has written to: an orphan of `kubectl delete --cascade=orphan`.
+- What nobody controls, only our field manager has written to, and was made for a resource of this kind and name: an
+  orphan of `kubectl delete --cascade=orphan`. The field manager alone says little: the admission server's certificate
+  has the same.
 - Anything else: somebody else's, and so `NameTaken`.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -36,6 +39,15 @@ from slurm_operator.kube.objects import FIELD_MANAGER, RawObject
 LOOK_AGAIN_SECONDS = 10.0
 CLAIM = "PersistentVolumeClaim"
 SHARED_KINDS = frozenset({"Service", "PodDisruptionBudget"})
+# Who makes objects with labels, and which.
+COMPONENTS = {
+    "Controller": labels.CONTROLLER,
+    "Accounting": labels.ACCOUNTING,
+    "RestApi": labels.RESTAPI,
+    "LoginSet": labels.LOGIN,
+    "NodeSet": labels.WORKER,
+}
+_JWT = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 _HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
 
 
@@ -139,7 +151,7 @@ def _uncontrolled(claimant: Claimant, kind: str, seen: Seen) -> Right | Foreign:
     if claimant.kind == "NodeSet":
         if kind in SHARED_KINDS and any(_is_nodeset(owner) for owner in seen.owner_references):
             return Right.SHARED
-        if kind == CLAIM:
+        if kind == CLAIM and is_claim_of(claimant.name, seen):
             return Right.CLAIM
         if is_orphan(claimant.name, kind, seen):
             return Right.ORPHAN
@@ -152,7 +164,7 @@ def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> Right |
     if not isinstance(found, Foreign) or live is None or live.metadata.namespace != claimant.namespace:
         return found
     left_alone = controller_of(live.metadata) is None and _has_no_other_manager(live.content())
-    return Right.ORPHAN if left_alone else found
+    return Right.ORPHAN if left_alone and _is_made_for(claimant, kind, live) else found
 
 
 def demand(claimant: Claimant, kind: str, name: str, found: Right | Foreign, *, deletes: bool = False) -> None:
@@ -183,6 +195,11 @@ def is_controlled_by(uid: str, seen: Seen) -> bool:
     return controller is not None and controller.uid == uid
 
 
+def is_claim_of(nodeset: str, seen: Seen) -> bool:
+    """Whether a claim was made for a NodeSet's worker and is nobody else's: by the labels of every such claim."""
+    return controller_of(seen) is None and labels.selector(labels.WORKER, nodeset).items() <= dict(seen.labels).items()
+
+
 def is_orphan(nodeset: str, kind: str, seen: Seen) -> bool:
     """Whether an object that nobody controls is one of a NodeSet's: by its labels and by its name."""
     if controller_of(seen) is not None:
@@ -194,6 +211,26 @@ def is_orphan(nodeset: str, kind: str, seen: Seen) -> bool:
         prefix, _, hash_ = seen.name.rpartition("-")
         return prefix == nodeset and seen.labels.get(labels.REVISION) == hash_ and bool(_HASH.fullmatch(hash_))
     return False
+
+
+def _is_made_for(claimant: Claimant, kind: str, live: RawObject) -> bool:
+    """Whether we made an object for a resource of that kind and name: by its labels, or as a Token's Secret."""
+    if claimant.kind == "Token":
+        return kind == "Secret" and _holds_a_token(live.content())
+    said, component = dict(live.metadata.labels), COMPONENTS.get(claimant.kind)
+    if claimant.kind == "NodeSet" and kind in SHARED_KINDS:
+        cluster = said.get(labels.CLUSTER)
+        return bool(cluster) and live.metadata.name.endswith(f"-{cluster}")
+    return component is not None and labels.selector(component, claimant.name).items() <= said.items()
+
+
+def _holds_a_token(content: Mapping[str, Any]) -> bool:
+    """Whether a Secret holds a JWT and nothing else: it has no labels of ours to be known by."""
+    held = list((content.get("data") or {}).values())
+    try:
+        return len(held) == 1 and _JWT.fullmatch(b64decode(held[0])) is not None
+    except (ValueError, TypeError):
+        return False
 
 
 def _is_nodeset(owner: Owner) -> bool:

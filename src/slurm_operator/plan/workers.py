@@ -191,6 +191,10 @@ def jobs_by_node(jobs: Iterable[Job] | Unknown, names: Set[str]) -> dict[str, li
 def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node], ends: Mapping[str, Limit]) -> Worker:
     hostname = hostname_of(cr, pod)
     seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
+    other = other_cluster_of(cr, pod)
+    if other:
+        # This cluster's word, its silence too, is about other nodes.
+        seen = Unknown(f"pod {pod.metadata.name} is a worker of Controller {other!r}")
     return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
 
 
@@ -230,6 +234,12 @@ def absence_in_doubt(hostname: str, slurm: SlurmWorld, in_bulk: Set[str] = froze
     if holders:
         return f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it"
     return ""
+
+
+def other_cluster_of(cr: NodeSet, pod: Pod) -> str:
+    """The Controller that a pod was made for, when it is not the one that the NodeSet names now; else empty."""
+    made_for = pod.metadata.labels.get(labels.CLUSTER, "")
+    return made_for if made_for != cr.spec.controller_ref.name else ""
 
 
 def hostname_of(cr: NodeSet, pod: Pod) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
@@ -35,9 +36,15 @@ ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
 WHOLE_SECONDS = 60.0
 # How old an answer about partitions may be for a turn that waits for nothing; they change by our own hand, mostly.
 PARTITION_SECONDS = 30.0
+# How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
+ONE_BY_ONE_SECONDS = 10.0
+TOO_LATE = Unknown("Slurm takes long to answer; it is asked in the next look")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
+
+A = TypeVar("A")
+V = TypeVar("V")
 
 Address = Callable[[RestApi], str]
 Connect = Callable[["Target", TokenSource, Clock], SlurmClient]
@@ -83,6 +90,8 @@ class Cluster:
     partition_notes: PartitionNotes = field(default_factory=PartitionNotes)
     # Whether partitions are changed live, as of the last list of them.
     live_partitions: bool = False
+    # The node that was asked for by name most recently.
+    _asked_last: str = ""
     _whole_at: float = float("-inf")
     _looks: Shared[SlurmWorld] = field(init=False)
     _partitions: Shared[Answer[Partition] | Unknown] = field(init=False)
@@ -173,13 +182,32 @@ class Cluster:
             self.listed = answer if answer.complete else None
         if self.listed is None:
             return Unknown("Slurm's list of jobs is incomplete")
-        return await self.vanished.believed(self.listed.items, self.client.job, self.monotonic())
+        return await self.vanished.believed(self.listed.items, self._in_time(self.client.job), self.monotonic())
 
     async def _absent(self, doubtful: frozenset[str], nodes: Answer[Node] | Unknown) -> frozenset[str]:
         if isinstance(nodes, Unknown):
             return frozenset()
         missing = sorted(doubtful - {node.name for node in nodes.items})
-        return frozenset([name for name in missing if isinstance(await self.client.node(name), Absent)])
+        # Those that came too late the last time are the first now.
+        missing.sort(key=lambda name: name <= self._asked_last)
+        ask, found = self._in_time(self.client.node), set[str]()
+        for name in missing:
+            seen = await ask(name)
+            if seen is TOO_LATE:
+                break
+            self._asked_last = name
+            if isinstance(seen, Absent):
+                found.add(name)
+        return frozenset(found)
+
+    def _in_time(self, ask: Callable[[A], Awaitable[V]]) -> Callable[[A], Awaitable[V | Unknown]]:
+        """The same question, asked one after another for a bounded time: a turn must come to its end."""
+        end = self.monotonic() + ONE_BY_ONE_SECONDS
+
+        async def asked(name: A) -> V | Unknown:
+            return await ask(name) if self.monotonic() < end else TOO_LATE
+
+        return asked
 
     async def _reservations(self, asked: bool) -> Answer[Reservation] | Unknown:
         if not asked:

@@ -29,12 +29,13 @@ from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
-from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of
+from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, other_cluster_of
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING
-from slurm_operator.reconcile.report import say
+from slurm_operator.reconcile.report import held_fields, say
+from slurm_operator.slurm.errors import SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
@@ -87,8 +88,12 @@ class NodeSets:
         if found:
             await self._say(raw, cr, workload.refused(found), {})
             return Result()
-        cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         pods = self._pods(cr)
+        strays = [pod for pod in pods if other_cluster_of(cr, pod)]
+        if strays and not raw.metadata.deletion_timestamp:
+            await self._say(raw, cr, workload.blocked(SlurmWrongCluster.reason, _of_another_cluster(cr, strays)), {})
+            return Result(LOOK_AGAIN_SECONDS)
+        cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         asking = asyncio.ensure_future(self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
         try:
             while not await self._is_heard_soon(asking):
@@ -273,7 +278,8 @@ class NodeSets:
         content = {
             "nodeSetHash": before.node_set_hash if before else "",
             "selector": labels.selector_text(labels.WORKER, raw.metadata.name),
-            **fields,
+            # Whoever scales by it, or pins workers by it, must not read that there are none.
+            **(fields or held_fields(raw)),
         }
         known = before.conditions if before else ()
         await say(self.executor, self.clock, "NodeSet", raw, known, said, content)
@@ -281,6 +287,15 @@ class NodeSets:
 
 def _deletes_pods(plan: Plan) -> bool:
     return any(isinstance(each, Delete) and each.kind == "Pod" for each in plan.actions)
+
+
+def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
+    first = min(strays, key=lambda pod: pod.metadata.name)
+    return (
+        f"pod {first.metadata.name} is a worker of Controller {other_cluster_of(cr, first)!r}, and what "
+        f"{cr.spec.controller_ref.name!r} says of nodes is not about it; name that Controller again, or drain and "
+        f"delete its workers ({len(strays)}) first"
+    )
 
 
 def decides(plan: Plan, world: NodeSetWorld) -> bool:

@@ -31,7 +31,7 @@ from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, demand,
 from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.report import say
+from slurm_operator.reconcile.report import held_fields, say
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import PROGRESSING, Statement, yes
 
@@ -194,7 +194,7 @@ class Owned(Generic[R]):
     async def _say(self, raw: RawObject, cr: R | None, report: Report) -> None:
         before = getattr(getattr(cr, "status", None), "conditions", ())
         name = self.kind.__name__
-        fields = {**self.always(raw.metadata.name), **report.fields}
+        fields = {**self.always(raw.metadata.name), **(report.fields or held_fields(raw))}
         await say(self.executor, self.clock, name, raw, before, report.statements, fields)
 
 

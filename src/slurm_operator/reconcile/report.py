@@ -38,6 +38,13 @@ async def say(
     await _write(executor, kind, raw, status)
 
 
+def held_fields(raw: RawObject) -> dict[str, Any]:
+    """What a status says beside its conditions: it stays while nothing newer was found out."""
+    held = raw.content().get("status")
+    known = held.items() if isinstance(held, dict) else ()
+    return {key: value for key, value in known if key not in ("conditions", "observedGeneration")}
+
+
 async def say_unreconciled(
     executor: Executor, clock: Clock, kind: str, raw: RawObject, said: Iterable[Statement]
 ) -> None:

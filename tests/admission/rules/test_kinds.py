@@ -33,7 +33,7 @@ SECRET = {"name": "mine", "key": "k"}
         ("Token", {("spec", "username"): "a b", ("spec", "secretRef"): SECRET}, "spec.username: "),
         ("Token", {("spec", "username"): "Alice"}, "spec.username: cannot be part of the name of a Secret"),
         ("Token", {("spec", "lifetime"): "soon"}, 'spec.lifetime: "soon" is no duration such as 15m or 1h30m'),
-        ("Token", {("spec", "lifetime"): "0s"}, "spec.lifetime: must be at least 1s"),
+        ("Token", {("spec", "lifetime"): "0s"}, "spec.lifetime: must be at least 5s"),
         ("Token", {("spec", "lifetime"): "-1h"}, "spec.lifetime: "),
         ("Token", {("spec", "secretRef"): {"key": "a"}}, "spec.secretRef.name: must not be empty"),
         (

@@ -26,10 +26,35 @@ HARMLESS_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
 # Jobs with MPI want it large.
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the folder that everybody has
 SYSTEM_FOLDERS: Final = re.compile(r"/(bin|boot|dev|etc|lib[^/]*|proc|root|run|sbin|sys|usr|var)(/.*)?")
-# What a loader, a shell, an interpreter or Slurm itself takes code or configuration from.
-LOADER_VARIABLES: Final = re.compile(
-    r"(PATH|ENV|IFS|SHELL|SHELLOPTS|GCONV_PATH|GLIBC_TUNABLES|HOSTALIASES|LOCPATH|NLSPATH)|(LD_|BASH|PYTHON|PERL|SLURM).*"
+# What a loader, a shell, an interpreter, Slurm itself or a library that its daemons load takes code or configuration
+# from: hwloc, PMIx, UCX and HDF5 load plugins of any folder, and an address of D-Bus may be a program to run.
+# fmt: off
+LOADER_NAMES: Final = (
+    "ENV", "GCONV_PATH", "GLIBC_TUNABLES", "HOME", "HOSTALIASES", "IFS", "LOCPATH", "NLSPATH", "PATH", "SHELL",
+    "SHELLOPTS", "TMPDIR",
 )
+LOADER_PREFIXES: Final = (
+    "AMD_", "BASH", "CUDA_", "CURL_", "DBUS_", "FI_", "GIO_", "GSSAPI_", "GSS_", "HDF5_", "HWLOC_", "IBV_",
+    "JAVA", "JDK_", "KRB5_", "LD_", "LUA", "MUNGE", "NODE_", "NSS_", "NVML_", "OMPI_", "ONEAPI_", "OPAL_",
+    "OPENSSL_", "ORTE_", "P11_", "PAM_", "PERL", "PMIX_", "PMI_", "PRTE_", "PYTHON", "RDMAV_", "ROCM_", "RSMI_",
+    "RUBY", "SACK", "SASL_", "SLURM", "SSL_", "SSS_", "TCL", "UCC_", "UCS_", "UCT_", "UCX_", "XDG_", "ZE_",
+)
+# What a user may say to a worker's sshd: who logs in and how the line is kept, nothing that names a program, a file or
+# root.
+SSHD_OPTIONS: Final = frozenset(
+    {
+        "acceptenv", "allowagentforwarding", "allowgroups", "allowstreamlocalforwarding", "allowtcpforwarding",
+        "allowusers", "authenticationmethods", "ciphers", "clientalivecountmax", "clientaliveinterval",
+        "compression", "denygroups", "denyusers", "disableforwarding", "gatewayports", "gssapiauthentication",
+        "gssapicleanupcredentials", "hostkeyalgorithms", "ipqos", "kbdinteractiveauthentication",
+        "kerberosauthentication", "kexalgorithms", "logingracetime", "loglevel", "logverbose", "macs", "match",
+        "maxauthtries", "maxsessions", "maxstartups", "passwordauthentication", "permitlisten", "permitopen",
+        "permittty", "persourcemaxstartups", "persourcenetblocksize", "printlastlog", "printmotd",
+        "pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize", "syslogfacility",
+        "tcpkeepalive", "usedns", "versionaddendum", "x11displayoffset", "x11forwarding", "x11uselocalhost",
+    }
+)
+# fmt: on
 OWN_VOLUMES: Final = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME, SSH_VOLUME, SSSD_VOLUME})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
@@ -44,6 +69,8 @@ def reaches(cr: NodeSet, refs: Refs) -> Iterator[Reach]:
         yield from _environment(container, path)
         yield from _mounts(container, path)
     yield from _volumes(cr)
+    yield from _shared_processes(cr)
+    yield from _sshd(cr)
 
 
 def _overlays(cr: NodeSet) -> Iterator[tuple[Path, Mapping[str, Any]]]:
@@ -92,12 +119,14 @@ def _has_command(handler: Any) -> bool:
 
 def _environment(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
     for index, entry in _items(container, "env"):
-        if LOADER_VARIABLES.fullmatch(str(entry.get("name"))):
+        name = str(entry.get("name"))
+        if name in LOADER_NAMES or name.startswith(LOADER_PREFIXES):
             yield row_of("slurmd.env[*].name"), (*path, "env", index, "name"), entry.get("name")
     for index, source in _items(container, "envFrom"):
         prefix = str(source.get("prefix") or "")
-        # With the prefix `L` a key `D_PRELOAD` would do.
-        if "_" not in prefix or LOADER_VARIABLES.fullmatch(prefix):
+        # With the prefix `L` a key `D_PRELOAD` would do, with `GCONV_` a key `PATH`.
+        known = any(each.startswith(prefix) for each in (*LOADER_NAMES, *LOADER_PREFIXES))
+        if "_" not in prefix or known or prefix.startswith(LOADER_PREFIXES):
             yield row_of("slurmd.envFrom[*]"), (*path, "envFrom", index), None
 
 
@@ -107,6 +136,8 @@ def _mounts(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
         if folder == "/" or (SYSTEM_FOLDERS.fullmatch(folder) and folder != SHARED_MEMORY):
             place = (*path, "volumeMounts", index, "mountPath")
             yield row_of("slurmd.volumeMounts[*].mountPath"), place, folder
+    for index, _ in _items(container, "volumeDevices"):
+        yield row_of("slurmd.volumeDevices[*]"), (*path, "volumeDevices", index), None
 
 
 def _volumes(cr: NodeSet) -> Iterator[Reach]:
@@ -118,6 +149,23 @@ def _volumes(cr: NodeSet) -> Iterator[Reach]:
         name = (claim.get("metadata") or {}).get("name")
         if name in OWN_VOLUMES:
             yield row, ("spec", "volumeClaimTemplates", index, "metadata", "name"), name
+
+
+def _shared_processes(cr: NodeSet) -> Iterator[Reach]:
+    """Root of another container reaches slurmd's files by /proc/PID/root of any job there."""
+    if cr.spec.template.spec.get("shareProcessNamespace"):
+        place = ("spec", "template", "spec", "shareProcessNamespace")
+        yield row_of("pod.shareProcessNamespace of a privileged worker"), place, None
+
+
+def _sshd(cr: NodeSet) -> Iterator[Reach]:
+    """Lines for the sshd beside slurmd, which runs as root: AuthorizedKeysCommand, PermitRootLogin, Include ..."""
+    if not cr.spec.ssh.enabled:
+        return
+    for line in (cr.spec.ssh.extra_sshd_config or "").splitlines():
+        option = re.split(r"[\s=]", line.strip(), maxsplit=1)[0]
+        if option and not option.startswith("#") and option.lower() not in SSHD_OPTIONS:
+            yield row_of("ssh.extraSshdConfig"), ("spec", "ssh", "extraSshdConfig"), option
 
 
 def _items(value: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

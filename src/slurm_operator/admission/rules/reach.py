@@ -69,7 +69,7 @@ def _pods(resource: Resource) -> list[Any]:
     """All that the pods and the Service of a resource are made of."""
     spec = getattr(resource, "spec", None)
     parts = [_at(spec, steps) for steps, _ in EMBEDDED[type(resource).__name__]]
-    return [*parts, getattr(spec, "template", None), getattr(spec, "volume_claim_templates", None)]
+    return [*parts, *(getattr(spec, name, None) for name in ("template", "volume_claim_templates", "ssh"))]
 
 
 def _has_run(new: Resource, refs: Refs) -> bool:

@@ -5,7 +5,8 @@ field of the Baseline and Restricted profiles of Kubernetes' Pod Security Standa
 
 A field is written from its scope: `pod` is a pod spec, `container` is every container, init container and ephemeral
 container in one and every overlay such as `slurmd`, `annotations` are those of the pods, `service` is a Service spec,
-and `slurmd` is the overlay of a worker's container while that one is privileged. `[*]` is every item of a list.
+`slurmd` is the overlay of a worker's container while that one is privileged, and `ssh` what its sshd is told then.
+`[*]` is every item of a list.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ _POD = (
     Row("pod.nodeName", "neither", ANY, why="whoever may create pods may choose their node; taken out of workers"),
     Row("pod.resourceClaims", "neither", ANY, why="claims of the same namespace"),
     Row("pod.runtimeClassName", "neither", ANY, why="only administrators make RuntimeClasses"),
-    Row("pod.shareProcessNamespace", "neither", ANY, why=STAYS),
+    Row("pod.shareProcessNamespace", "neither", ANY, why=f"{STAYS}; not in a privileged worker, see below"),
     Row("pod.tolerations", "neither", ANY, why="whoever may create pods may tolerate any taint"),
 )
 
@@ -281,7 +282,7 @@ _WORKER = (
     Row(
         "slurmd.env[*].name",
         "neither",
-        in_worker("any but `PATH`, `ENV`, `LD_*`, `BASH_*`, `PYTHON*`, `PERL*`, `SLURM*` and the like"),
+        in_worker("any but `PATH`, `LD_*`, `BASH*`, `PYTHON*`, `SLURM*`, `HWLOC_*`, `PMIX_*`, `DBUS_*` and the like"),
         PRIVILEGED,
         "the environment variable",
         OWN_CODE,
@@ -297,6 +298,23 @@ _WORKER = (
     ),
     Row("slurmd.lifecycle.*.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
     Row("slurmd.*Probe.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
+    Row("slurmd.volumeDevices[*]", "neither", in_worker(), PRIVILEGED, "a device of its own", OWN_CODE),
+    Row(
+        "pod.shareProcessNamespace of a privileged worker",
+        "neither",
+        in_worker(),
+        PRIVILEGED,
+        "one process namespace for all containers",
+        "root of another container reaches the files of slurmd's",
+    ),
+    Row(
+        "ssh.extraSshdConfig",
+        "neither",
+        in_worker("who may log in, and how; no program, file or root"),
+        PRIVILEGED,
+        "the sshd option",
+        OWN_CODE,
+    ),
     Row("pod.volumes[*].name of the operator's", "neither", in_worker(), PRIVILEGED, "the operator's volume", OWN_CODE),
 )
 

@@ -12,6 +12,9 @@ from slurm_operator.build import names
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.token import duration
 
+# Times in a token are whole seconds: one of a second is due the moment that it is made.
+SHORTEST_LIFETIME_SECONDS = 5
+
 
 def check(new: Token, old: Token | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
     """Everything that is wrong with a Token."""
@@ -32,8 +35,9 @@ def _lifetime(new: Token) -> Iterator[FieldProblem]:
     seconds = duration(written)
     if seconds is None:
         yield FieldProblem(("spec", "lifetime"), f"{shown(written)} is no duration such as 15m or 1h30m")
-    elif seconds < 1:
-        yield FieldProblem(("spec", "lifetime"), "must be at least 1s")
+    elif seconds < SHORTEST_LIFETIME_SECONDS:
+        least = f"must be at least {SHORTEST_LIFETIME_SECONDS}s: a token is written anew before it ends, time and again"
+        yield FieldProblem(("spec", "lifetime"), least)
 
 
 def _secret(new: Token) -> Iterator[FieldProblem]:

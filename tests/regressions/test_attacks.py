@@ -1,0 +1,274 @@
+"""What hostile users, tenants and impatient administrators do: no job, no data and no privilege is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from unittest.mock import Mock
+
+import pytest
+from aiohttp import StreamReader, web
+from tests.admission.rules.test_privileged_worker import OFF, refused
+from tests.admission.rules.test_reach import raw, refs
+from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
+from tests.campaigns.scenarios import CLAIMS, KEYS, small
+from tests.campaigns.slurm_model import Line, SlurmModel
+
+from slurm_operator.admission import rules
+from slurm_operator.admission.lanes import SMALL_BYTES
+from slurm_operator.admission.server import Bodies
+from slurm_operator.api.problem import errors, format_path
+from slurm_operator.api.validate import decode
+from slurm_operator.loop.clock import Clock
+from slurm_operator.loop.metrics import MOST_FAULT_PLACES, Metrics
+from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
+from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.model import Absent, Answer, Node
+from slurm_operator.slurm.token import TokenSource
+
+OTHER = {"controllerRef": {"name": "other"}}
+
+
+@dataclass
+class TwoClusters(World):
+    """A world with a second Slurm, behind the RestApi `other`, that has never heard of the first one's nodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.second = SlurmModel(self.clock, JWT_KEY, self.release, "hpc_other")
+        self.second.up = True
+        self.second_line = Line(self.second, lambda _, go: go())
+
+    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+        if "other" not in target.address:
+            return super()._connect(target, token, clock)
+        line, name = self.second_line, target.cluster_name
+        return SlurmClient(
+            target.address, token, cluster=name, transport=line, monotonic=clock.monotonic, inline_bytes=sys.maxsize
+        )
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[TwoClusters]:
+    world = TwoClusters()
+    await world.open()
+    yield world
+    await world.close()
+
+
+def said(world: World, name: str, type_: str = "Ready") -> tuple[str, str]:
+    found = world.custom("NodeSet", name)["status"]["conditions"]
+    return next((each["status"], each["reason"]) for each in found if each["type"] == type_)
+
+
+async def busy(world: World) -> dict[str, str]:
+    """One job on three workers of the first cluster, and a second cluster beside it."""
+    await small(world, 3)
+    await world.create("Controller", "other", KEYS)
+    await world.create("RestApi", "other", OTHER)
+    world.slurm.submit(10_000.0)
+    await world.run_for(5.0)
+    return uids(world)
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
+
+
+async def test_workers_are_not_judged_by_another_cluster_when_the_nodeset_is_given_to_it(two: TwoClusters) -> None:
+    """Without the webhook a controllerRef can change: all workers were unregistered there, and went with their jobs."""
+    before = await busy(two)
+    await two.patch("NodeSet", "compute", {"spec": OTHER})
+    await two.run_for(90.0)
+    assert two.slurm.lost == []
+    assert uids(two) == before
+    assert said(two, "compute") == ("False", "WrongCluster")
+    assert not two.judge.violations
+
+
+async def test_a_nodeset_adopts_no_worker_of_another_cluster(two: TwoClusters) -> None:
+    """A NodeSet that lost its finalizer by hand, and a namesake in another cluster: the namesake took the busy pods."""
+    before = await busy(two)
+    for name in before:
+        await two.patch("Pod", name, {"metadata": {"ownerReferences": None}})
+    await two.patch("NodeSet", "compute", {"metadata": {"finalizers": None}})
+    await two.delete("NodeSet", "compute")
+    await two.create("NodeSet", "compute", {**OTHER, "replicas": 3})
+    await two.run_for(90.0)
+    assert two.slurm.lost == []
+    assert uids(two) == before
+    assert not any(pod["metadata"].get("ownerReferences") for pod in two.pods().values())
+    assert said(two, "compute") == ("False", "WrongCluster")
+
+
+async def test_a_status_keeps_what_it_knows_while_something_is_in_the_way(world: World) -> None:
+    """Autoscalers read `replicas`, and pins are kept in `ordinalToNode`: both vanished with a spelling mistake."""
+    await small(world, 2, pinToNode=True)
+    before = world.custom("NodeSet", "compute")["status"]
+    await world.patch("NodeSet", "compute", {"spec": {"extraConf": "nonsense"}})
+    await world.run_for(5.0)
+    after = world.custom("NodeSet", "compute")["status"]
+    assert said(world, "compute") == ("False", "InvalidSpec")
+    assert {key: after.get(key) for key in ("replicas", "readyReplicas", "ordinalToNode")} == {
+        key: before[key] for key in ("replicas", "readyReplicas", "ordinalToNode")
+    }
+
+
+async def test_data_of_others_does_not_go_with_a_nodeset_because_of_its_name(world: World) -> None:
+    """`data-mysql-0` of a StatefulSet is also the claim of a NodeSet `mysql`: it went when the NodeSet was deleted."""
+    claim = {"metadata": {"name": "scratch-compute-0", "labels": {"app": "mysql"}}, "spec": CLAIMS[0]["spec"]}
+    await world.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims", claim)
+    policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    await small(world, 2, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy)
+    await world.delete("NodeSet", "compute")
+    await world.run_for(60.0)
+    found = world.stored("persistentvolumeclaims", "scratch-compute-0")
+    assert found is not None
+    assert "ownerReferences" not in found["metadata"]
+    assert world.stored("persistentvolumeclaims", "scratch-compute-1") is None
+
+
+# A privileged worker
+
+SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HWLOC_PLUGINS_PATH",
+        "PMIX_MCA_mca_base_component_path",
+        "UCX_MODULE_DIR",
+        "HDF5_PLUGIN_PATH",
+        "DBUS_SYSTEM_BUS_ADDRESS",
+        "OPENSSL_CONF",
+        "LUA_CPATH",
+        "HOME",
+    ],
+)
+def test_libraries_of_slurmd_take_no_code_from_the_environment_of_a_nodeset(name: str) -> None:
+    """hwloc and its like load plugins of any folder, and D-Bus runs a program as an address."""
+    slurmd = {"env": [{"name": name, "value": "/home/mine"}]}
+    assert refused({"slurmd": slurmd}, refs(frozenset())) == ["spec.slurmd.env[0].name"]
+    assert not refused({"slurmd": {**slurmd, **OFF}}, refs(frozenset()))
+
+
+@pytest.mark.parametrize("prefix", ["GCONV_", "GLIBC_", "P11_", "UCX_", "HWLOC_PLUGINS_"])
+def test_no_prefix_makes_such_a_variable(prefix: str) -> None:
+    slurmd = {"envFrom": [{"configMapRef": {"name": "c"}, "prefix": prefix}]}
+    assert refused({"slurmd": slurmd}, refs(frozenset())) == ["spec.slurmd.envFrom[0]"]
+
+
+def test_containers_of_a_privileged_worker_do_not_share_their_processes() -> None:
+    """Root of a sidecar writes to slurmd's files by /proc/PID/root of a job."""
+    spec = {"template": {"spec": {"shareProcessNamespace": True}}}
+    assert refused(spec, refs(frozenset())) == ["spec.template.spec.shareProcessNamespace"]
+    assert not refused({**spec, "slurmd": OFF}, refs(frozenset()))
+    assert not refused(spec, refs(frozenset({"privileged"})))
+
+
+def test_a_privileged_worker_gets_no_block_device_of_the_users() -> None:
+    spec = {"slurmd": {"volumeDevices": [{"name": "v", "devicePath": "/etc/x"}]}}
+    assert refused(spec, refs(frozenset())) == ["spec.slurmd.volumeDevices[0]"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AuthorizedKeysCommand /bin/sh -c id",
+        "authorizedkeyscommand=/bin/sh",
+        "  PermitRootLogin yes",
+        "Match User x\n  ForceCommand id",
+        "Include /home/mine/*",
+        "AuthorizedKeysFile /home/mine/keys",
+        "Subsystem x /bin/sh",
+        "TrustedUserCAKeys /home/mine/ca",
+        '"PermitRootLogin" yes',
+    ],
+)
+def test_the_sshd_of_a_privileged_worker_runs_nothing_for_who_writes_a_nodeset(line: str) -> None:
+    """sshd runs as root beside slurmd: its options could name a program, or let root in."""
+    spec = {"ssh": {**SSH, "extraSshdConfig": line}}
+    assert refused(spec, refs(frozenset())) == ["spec.ssh.extraSshdConfig"]
+    assert not refused({**spec, "slurmd": OFF}, refs(frozenset()))
+    assert not refused(spec, refs(frozenset({"privileged"})))
+
+
+def test_ordinary_options_of_sshd_need_no_flag() -> None:
+    lines = "# who\nAllowGroups hpc\n\nMatch Group staff\n\tX11Forwarding yes\nClientAliveInterval=30\n"
+    assert not refused({"ssh": {**SSH, "extraSshdConfig": lines}}, refs(frozenset()))
+
+
+def test_a_change_of_ssh_alone_is_looked_at_by_the_webhook_too() -> None:
+    old = decode(raw("NodeSet", {"ssh": SSH})).resource
+    new = decode(raw("NodeSet", {"ssh": {**SSH, "extraSshdConfig": "PermitRootLogin yes"}})).resource
+    assert old is not None
+    assert new is not None
+    found = errors(rules.check(new, old, refs(frozenset())))
+    assert [format_path(each.path) for each in found] == ["spec.ssh.extraSshdConfig"]
+
+
+# Load
+
+
+async def test_a_token_is_not_written_every_moment(world: World) -> None:
+    """A lifetime of a second was due when it was made: three writes a second for each such Token."""
+    await world.create("Token", "ci", {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"], "lifetime": "1s"})
+    await world.run_for(5.0)
+    world.arm()
+    await world.run_for(20.0)
+    assert world.trace == []
+
+
+async def test_nodes_that_slurm_has_lost_are_asked_for_in_bounded_time_and_all_in_the_end() -> None:
+    """A thousand of them at a fifth of a second each took longer than a turn may: it was cut off for ever."""
+    now, asked = [0.0], list[str]()
+
+    async def node(name: str) -> Absent:
+        now[0] += 0.2
+        asked.append(name)
+        return Absent()
+
+    cluster = Cluster(Mock(node=node), Target("http://x"), b"", lambda: now[0])
+    lost = frozenset(f"n-{number:03}" for number in range(120))
+    nodes: Answer[Node] = Answer(items=(), last_update=1, complete=True)
+    found = set[str]()
+    for _ in range(3):
+        began = now[0]
+        found |= await cluster._absent(lost, nodes)
+        assert now[0] - began <= ONE_BY_ONE_SECONDS + 1.0
+    assert found == lost
+    assert sorted(asked[:120]) == sorted(lost)
+
+
+def request_of(*parts: bytes, ends: bool = True) -> web.Request:
+    content = StreamReader(Mock(_reading_paused=False), 2**16, loop=asyncio.get_running_loop())
+    for part in parts:
+        content.feed_data(part)
+    if ends:
+        content.feed_eof()
+    return Mock(content=content)
+
+
+async def test_bodies_on_their_way_to_the_webhook_are_bounded_in_bytes_and_time() -> None:
+    """Anybody who reaches the port could hold as many unfinished bodies of 3 MB as there are connections."""
+    bodies = Bodies(most_bytes=1000, seconds=0.05)
+    slow = asyncio.create_task(bodies.read(request_of(b"x" * (SMALL_BYTES + 900), ends=False)))
+    await asyncio.sleep(0)
+    assert await bodies.read(request_of(b"x" * (SMALL_BYTES + 200))) is None
+    assert await bodies.read(request_of(b"small")) == b"small", "small reviews of others pass"
+    with pytest.raises(web.HTTPRequestTimeout):
+        await slow
+    assert bodies.held_bytes == 0
+    whole = b"x" * (SMALL_BYTES + 200)
+    assert await bodies.read(request_of(whole)) == whole
+
+
+def test_faults_of_ever_new_names_do_not_fill_the_metrics() -> None:
+    metrics = Metrics()
+    for number in range(MOST_FAULT_PLACES + 50):
+        metrics.reconcile_fault("NodeSet", "ns", f"n{number}")
+    text = metrics.exposition().decode() if hasattr(metrics, "exposition") else ""
+    assert text.count("reconcile_faults_total{") <= MOST_FAULT_PLACES + 1
