@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from slurm_operator.api.bounds import DEEPEST
 from slurm_operator.api.problem import format_path
-from slurm_operator.api.structural import DEEPEST, structural
+from slurm_operator.api.structural import structural
 
 STRING = {"type": "string"}
 

@@ -9,6 +9,7 @@ ones. Who comes when a lane is full, and whose review takes too long, is refused
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,10 @@ from slurm_operator.api.meta import GROUP, VERSION
 LARGEST = 3 * 1024 * 1024
 OVERLOADED = "the admission server of slurm-operator has too many reviews to answer; try again in a moment"
 TOO_LONG = "the admission server of slurm-operator could not answer in time; make the resource smaller, or try again"
+
+# Each takes milliseconds of the loop, which small reviews wait for; the others wait in the kernel's buffers.
+LARGE_READS = 2
+READ_SECONDS = 5.0
 
 # Kind, result and seconds of one answer.
 Report = Callable[[str, str, float], None]
@@ -44,6 +49,7 @@ class Lanes:
 
     small: Lane = field(default_factory=_small_lane)
     large: Lane = field(default_factory=_large_lane)
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS))
 
     def of(self, size: int) -> Lane:
         """The lane of a body of so many bytes."""
@@ -82,13 +88,24 @@ def _handler(
             # Not even read: bodies that wait would fill the memory.
             report(kind, "overloaded", 0.0)
             raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
-        body = await request.read()
+        body = await _body(request, lanes)
         started = time.monotonic()
         code, body, result = await _answered(body, refs_of, lanes)
         report(kind, result, time.monotonic() - started)
         return web.Response(status=code, body=body, content_type="application/json" if code == 200 else "text/plain")
 
     return handle
+
+
+async def _body(request: web.Request, lanes: Lanes) -> bytes:
+    if request.content_length is not None and request.content_length <= SMALL_BYTES:
+        return await request.read()
+    async with lanes.reading:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the review was not sent within {READ_SECONDS:g} s\n") from None
 
 
 async def _answered(body: bytes, refs_of: RefsOf, lanes: Lanes) -> Answer:
