@@ -122,8 +122,8 @@ def test_warnings_come_with_what_is_let_in() -> None:
         b'{"apiVersion": "admission.k8s.io/v9", "kind": "AdmissionReview", "request": {"uid": "1"}}',
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
         b"\xff\xfe",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
+        b"[" * 99_000,
+        b'{"a":' * 99_000,
     ],
     ids=[
         "empty",
@@ -142,6 +142,15 @@ def test_warnings_come_with_what_is_let_in() -> None:
 def test_what_is_no_review_is_the_callers_fault(body: bytes) -> None:
     code, _, said = answer(body, refs_of)
     assert (code, said) == (400, "malformed")
+
+
+def test_a_review_of_too_many_objects_is_refused_before_it_is_decoded() -> None:
+    dense = changed(PARTITION, nodeSets=[{}] * 120_000)
+    code, body, said = answer(json.dumps(question(dense)).encode(), refs_of)
+    response = json.loads(body)["response"]
+    assert (code, said, response["allowed"], response["status"]["code"]) == (200, "refused", False, 413)
+    assert "100000 objects" in response["status"]["message"]
+    assert answer(b"[" * 120_000, refs_of).code == 503
 
 
 def test_a_fault_of_ours_refuses_and_is_counted_as_one() -> None:

@@ -26,6 +26,9 @@ VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 CHECKED = ("CREATE", "UPDATE")
 # API servers cut warnings that are longer.
 LONGEST_WARNING = 256
+# Far more than two versions of a resource within its bounds have, with what Kubernetes notes of their fields.
+MOST_OBJECTS = 100_000
+TOO_MANY_OBJECTS = f"holds more than {MOST_OBJECTS} objects and lists; write a smaller resource"
 
 RefsOf = Callable[[str], Refs]
 
@@ -124,6 +127,9 @@ def refusal(asked: Asked, code: int, reason: str, message: str, result: Result) 
 
 def answer(body: bytes, refs_of: RefsOf) -> Answer:
     """What is said to a request."""
+    if body.count(b"{") + body.count(b"[") > MOST_OBJECTS:
+        # Decoding them would hold the interpreter for longer than all the rest, and nobody else could be answered.
+        return refusal(asked_by(body), 413, "RequestEntityTooLarge", TOO_MANY_OBJECTS, "refused")
     try:
         review = msgspec.json.decode(body, type=Review)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -29,6 +29,10 @@ READ_SECONDS = 5.0
 OVERLOADED = "the admission server of slurm-operator has too many reviews to answer; try again in a moment"
 TOO_LONG = "the admission server of slurm-operator could not answer in time; make the resource smaller, or try again"
 
+# Each takes milliseconds of the loop, which small reviews wait for; the others wait in the kernel's buffers. More than
+# one or two, since who sends slowly keeps a place for READ_SECONDS.
+LARGE_READS = 8
+
 # Kind, result and seconds of one answer.
 Report = Callable[[str, str, float], None]
 
@@ -48,6 +52,7 @@ class Lanes:
 
     small: Lane = field(default_factory=_small_lane)
     large: Lane = field(default_factory=_large_lane)
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS))
 
     def of(self, size: int) -> Lane:
         """The lane of a body of so many bytes."""
@@ -114,7 +119,7 @@ def _handler(
             # Not even read: bodies that wait would fill the memory.
             report(kind, "overloaded", 0.0)
             raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
-        body = await bodies.read(request)
+        body = await _body(request, lanes, bodies)
         if body is None:
             report(kind, "overloaded", 0.0)
             raise web.HTTPTooManyRequests(text=f"{OVERLOADED}\n", headers={"Retry-After": "1"})
@@ -124,6 +129,13 @@ def _handler(
         return web.Response(status=code, body=body, content_type="application/json" if code == 200 else "text/plain")
 
     return handle
+
+
+async def _body(request: web.Request, lanes: Lanes, bodies: Bodies) -> bytes | None:
+    if request.content_length is not None and request.content_length <= SMALL_BYTES:
+        return await bodies.read(request)
+    async with lanes.reading:
+        return await bodies.read(request)
 
 
 async def _answered(body: bytes, refs_of: RefsOf, lanes: Lanes) -> Answer:
