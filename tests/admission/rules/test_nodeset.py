@@ -170,4 +170,4 @@ def test_a_template_that_would_rename_its_workers_is_told_that_it_does_not(field
     """T5: the field is passed over, so that nobody wonders."""
     value = True if field == "setHostnameAsFQDN" else "elsewhere"
     (found,) = said(check("NodeSet", {("spec", "template", "spec", field): value}))
-    assert found.startswith(f"warning: spec.template.spec.{field}: is set by the operator")
+    assert found.startswith(f"warning: spec.template.spec.{field}: is ignored: the operator sets it")
