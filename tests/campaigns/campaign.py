@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,24 +146,32 @@ def run(campaign: str, scenario: str, wants: Wants = lambda _: True, at_once: in
 def _live_or_exit(scenario: str, disturbance: Disturbance, spawner: Spawner) -> State:
     """The undisturbed life in this process; a child leaves its state and ends where it is."""
 
-    async def life() -> State:
-        world = World(disturbance)
-        try:
-            await world.open()
-            await SCENARIOS[scenario](world)
-            found = state_of(world)
-        except BaseException as error:
-            if spawner.mine is None:
-                raise
-            found = State(violations=[f"I11: {error!r} {traceback.format_exc()[-600:]}"], what=world.what)
-        if spawner.mine is not None:
-            # Not through the loop's own end: its selector is shared with the parent.
-            spawner.mine.write_text(json.dumps(found.as_data()))
-            os._exit(0)
-        await world.close()
-        return found
+    async def life(world: World) -> None:
+        await world.open()
+        await SCENARIOS[scenario](world)
 
-    return asyncio.run(life())
+    async def whole_life() -> State:
+        world = World(disturbance)
+        return await leave_or_close(world, life(world), spawner)
+
+    return asyncio.run(whole_life())
+
+
+async def leave_or_close(world: World, life: Awaitable[None], spawner: Spawner) -> State:
+    """The end state of a life; a child leaves it in its file and ends here."""
+    try:
+        await life
+        found = state_of(world)
+    except BaseException as error:
+        if spawner.mine is None:
+            raise
+        found = State(violations=[f"I11: {error!r} {traceback.format_exc()[-600:]}"], what=world.what)
+    if spawner.mine is not None:
+        # Not through the loop's own end: its selector is shared with the parent.
+        spawner.mine.write_text(json.dumps(found.as_data()))
+        os._exit(0)
+    await world.close()
+    return found
 
 
 def _outcome(spawner: Spawner, expected: State, campaign: str, point: str, path: Path) -> Outcome:

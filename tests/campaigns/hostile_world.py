@@ -152,11 +152,6 @@ class HostileWorld(World):
         """How many workers are ready."""
         return sum(_is_ready(pod) for pod in self.pods(nodeset).values())
 
-    def conditions(self, kind: str, name: str) -> dict[str, Any]:
-        """The conditions of one of our resources, by type."""
-        found = (self.custom(kind, name) or {}).get("status") or {}
-        return {each["type"]: each for each in found.get("conditions") or ()}
-
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()

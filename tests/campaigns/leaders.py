@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import os
 import re
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.campaigns import disks
-from tests.campaigns.campaign import Outcome, Result, Spawner, Wants, judged
+from tests.campaigns.campaign import Outcome, Result, Spawner, Wants, judged, leave_or_close
 from tests.campaigns.end_state import State, state_of
 from tests.campaigns.led_world import LedWorld
 from tests.campaigns.processes import FairWeather
@@ -144,21 +142,12 @@ def _outcome(spawner: Spawner, expected: State, point: str, path: Path) -> Outco
 def _live_or_exit(name: str, world: LedWorld, spawner: Spawner) -> State:
     """The undisturbed life in this process; a child leaves its state and ends where it is."""
 
-    async def life() -> State:
-        try:
-            await world.open()
-            await SCENARIOS[name.partition(".")[2]](world)
-            await settle()
-            found = state_of(world)
-        except BaseException as error:
-            if spawner.mine is None:
-                raise
-            found = State(violations=[f"I11: {error!r} {traceback.format_exc()[-600:]}"], what=world.what)
-        if spawner.mine is not None:
-            # Not through the loop's own end: its selector is shared with the parent.
-            spawner.mine.write_text(json.dumps(found.as_data()))
-            os._exit(0)
-        await world.close()
-        return found
+    async def life() -> None:
+        await world.open()
+        await SCENARIOS[name.partition(".")[2]](world)
+        await settle()
 
-    return asyncio.run(life())
+    async def whole_life() -> State:
+        return await leave_or_close(world, life(), spawner)
+
+    return asyncio.run(whole_life())

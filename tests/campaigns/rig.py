@@ -225,6 +225,15 @@ class World:
         """One of our resources."""
         return self.stored(f"{kind.lower()}s.slinky.slurm.net", name)
 
+    def conditions(self, kind: str, name: str) -> dict[str, Any]:
+        """The conditions of one of our resources, by type; none before it has a status."""
+        found = (self.custom(kind, name) or {}).get("status") or {}
+        return {each["type"]: each for each in found.get("conditions") or ()}
+
+    def verdicts(self, kind: str, name: str) -> dict[str, tuple[str, str]]:
+        """The same, of each condition its status and reason alone."""
+        return {type_: (each["status"], each["reason"]) for type_, each in self.conditions(kind, name).items()}
+
     def pods(self, nodeset: str = "compute") -> dict[str, Any]:
         """The worker pods that are not going."""
         found = {pod["metadata"]["name"]: pod for pod in self.stored("pods")}

@@ -14,17 +14,12 @@ from slurm_operator.slurm.transport import Sending
 BLINDING = ["no-route", "unauthorized", "not-found", "failed", "timeout", "errors-in-200", "truncated"]
 
 
-def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
-    found = world.custom(kind, name)["status"]["conditions"]
-    return {each["type"]: (each["status"], each["reason"]) for each in found}
-
-
 @pytest.mark.parametrize("fault", BLINDING)
 async def test_blind_is_unknown_until_slurm_is_heard_again(world: World, fault: str) -> None:
     await small(world, 2)
     await world.create("Partition", "all", {**REF, "nodeSets": ["compute"]})
     await world.run(horizon=10.0)
-    assert conditions(world, "Partition", "all")["Ready"][0] == "True"
+    assert world.verdicts("Partition", "all")["Ready"][0] == "True"
     heard = world.line.on_call
 
     def deaf(sending: Any, go: Any) -> Any:
@@ -32,22 +27,22 @@ async def test_blind_is_unknown_until_slurm_is_heard_again(world: World, fault: 
 
     world.line.on_call = deaf
     await world.run_for(20.0)
-    told = conditions(world, "NodeSet", "compute")
+    told = world.verdicts("NodeSet", "compute")
     assert told["Ready"] == ("Unknown", "SlurmUnreachable")
     assert told["SlurmReachable"][0] == "False"
-    assert conditions(world, "Partition", "all")["Ready"][0] == "Unknown"
+    assert world.verdicts("Partition", "all")["Ready"][0] == "Unknown"
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
     await world.run_for(20.0)
     assert len(world.pods()) == 3
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
     await world.run_for(120.0)
     assert len(world.pods()) == 3
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "Unknown"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "Unknown"
     world.line.on_call = heard
     await world.run()
     assert list(world.pods()) == ["compute-0"]
-    assert conditions(world, "NodeSet", "compute")["Ready"] == ("True", "AllReady")
-    assert conditions(world, "Partition", "all")["Ready"][0] == "True"
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("True", "AllReady")
+    assert world.verdicts("Partition", "all")["Ready"][0] == "True"
 
 
 @pytest.mark.parametrize("fault", ["failed", "timeout", "truncated"])
@@ -60,14 +55,14 @@ async def test_without_the_list_of_jobs_workers_are_ready_and_none_goes(world: W
 
     world.line.on_call = half_deaf
     await world.run_for(20.0)
-    told = conditions(world, "NodeSet", "compute")
+    told = world.verdicts("NodeSet", "compute")
     assert told["Ready"] == ("True", "AllReady")
     assert told["SlurmReachable"] == ("False", "JobsUnknown")
     assert told["Degraded"] == ("True", "JobsUnknown")
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
     await world.run_for(120.0)
     assert len(world.pods()) == 2
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "False"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "False"
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
     await world.run_for(20.0)
     assert len(world.pods()) == 3
@@ -75,5 +70,5 @@ async def test_without_the_list_of_jobs_workers_are_ready_and_none_goes(world: W
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
     await world.run()
     assert list(world.pods()) == ["compute-0"]
-    told = conditions(world, "NodeSet", "compute")
+    told = world.verdicts("NodeSet", "compute")
     assert (told["SlurmReachable"][0], told["Degraded"][0]) == ("True", "False")

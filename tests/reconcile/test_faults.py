@@ -29,10 +29,6 @@ def status(world: World, kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
-    return {each["type"]: (each["status"], each["reason"]) for each in status(world, kind, name)["conditions"]}
-
-
 async def with_fault(world: World, seconds: float) -> None:
     # A key that fails is never quiet.
     with contextlib.suppress(NeverQuietError):
@@ -51,7 +47,7 @@ async def test_an_unexpected_error_is_a_condition_an_event_and_a_metric_on_its_o
     monkeypatch.setattr(nodeset, "plan_nodeset", broken_plan)
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
     await with_fault(world, 30.0)
-    found = conditions(world, "NodeSet", "compute")
+    found = world.verdicts("NodeSet", "compute")
     assert found["Degraded"] == ("True", "InternalError")
     assert found["Ready"] == ("Unknown", "InternalError")
     now = status(world, "NodeSet", "compute")
@@ -67,7 +63,7 @@ async def test_an_unexpected_error_is_a_condition_an_event_and_a_metric_on_its_o
     events = [each for each in world.stored("events") if each["reason"] == "InternalError"]
     assert len(events) == 1
     # Those beside it are as ready as before.
-    assert conditions(world, "Controller", "slurm")["Ready"][0] == "True"
+    assert world.verdicts("Controller", "slurm")["Ready"][0] == "True"
 
 
 async def test_after_the_fault_the_object_is_reconciled_and_says_so(
@@ -80,5 +76,5 @@ async def test_after_the_fault_the_object_is_reconciled_and_says_so(
         await with_fault(world, 5.0)
         assert len(world.pods()) == 2
     await world.run_for(400.0)
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "True"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
     assert status(world, "NodeSet", "compute")["observedGeneration"] == 2

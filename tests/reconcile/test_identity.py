@@ -15,11 +15,6 @@ from slurm_operator.reconcile.clusters import expected_name
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 
-def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
-    found = world.custom(kind, name)["status"]["conditions"]
-    return {each["type"]: (each["status"], each["reason"]) for each in found}
-
-
 async def test_the_answers_of_another_cluster_are_unknown_and_take_no_worker(world: World) -> None:
     """T7: all busy workers were unregistered in the other cluster, and went after 40 s."""
     await small(world, 3)
@@ -30,14 +25,14 @@ async def test_the_answers_of_another_cluster_are_unknown_and_take_no_worker(wor
     world.slurm.touch("nodes", "jobs")
     await world.run_for(600.0)
     assert sorted(world.pods()) == before
-    said = conditions(world, "NodeSet", "compute")
+    said = world.verdicts("NodeSet", "compute")
     assert said["Ready"] == ("Unknown", "WrongCluster")
     assert said["SlurmReachable"] == ("False", "WrongCluster")
     assert "somebody_else" in str(world.custom("NodeSet", "compute")["status"])
     world.slurm.cluster_name, world.slurm.nodes, world.slurm.jobs = "hpc_slurm", nodes, jobs
     world.slurm.touch("nodes", "jobs")
     await world.run_for(30.0)
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "True"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
 
 
 @pytest.mark.parametrize(
@@ -93,9 +88,9 @@ async def test_workers_that_slurm_lost_in_bulk_are_given_time(world: World) -> N
     world.slurm.touch("nodes")
     await world.run_for(DOUBT_SECONDS - 10)
     assert sorted(world.pods()) == before
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "False"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "False"
     await world.run()
-    assert conditions(world, "NodeSet", "compute")["Ready"][0] == "True"
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
 
 
 @pytest.mark.parametrize("how", ["gone", "namesake"])

@@ -26,16 +26,6 @@ SSSD = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
 TOKEN = {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"], "lifetime": "24h"}
 
 
-def condition(world: World, kind: str, name: str, type_: str) -> dict[str, str]:
-    found = world.custom(kind, name)["status"]["conditions"]
-    return next(each for each in found if each["type"] == type_)
-
-
-def said(world: World, kind: str, name: str, type_: str = "Ready") -> tuple[str, str]:
-    found = condition(world, kind, name, type_)
-    return found["status"], found["reason"]
-
-
 def content(value: Any) -> Any:
     """All that somebody could miss; the server's own numbers aside."""
     return {**value, "metadata": {key: each for key, each in value["metadata"].items() if key != "managedFields"}}
@@ -55,8 +45,8 @@ async def test_a_token_never_overwrites_a_secret_that_is_not_its_own(world: Worl
     await world.create("Token", "ci", {**TOKEN, "refresh": refresh, "secretRef": {"name": "slurm-key", "key": "x"}})
     await world.run_for(60.0)
     assert content(world.stored("secrets", "slurm-key")) == content(before)
-    assert said(world, "Token", "ci") == ("False", "NameTaken")
-    assert "Secret hpc/slurm-key" in condition(world, "Token", "ci", "Degraded")["message"]
+    assert world.verdicts("Token", "ci")["Ready"] == ("False", "NameTaken")
+    assert "Secret hpc/slurm-key" in world.conditions("Token", "ci")["Degraded"]["message"]
     await world.delete("Token", "ci")
     await world.run_for(60.0)
     assert content(world.stored("secrets", "slurm-key")) == content(before)
@@ -71,8 +61,8 @@ async def test_a_token_does_not_take_the_secret_of_another_token(world: World) -
     await world.create("Token", "second", {**TOKEN, "username": "mallory", **shared})
     await world.run_for(30.0)
     assert content(world.stored("secrets", "shared")) == content(before)
-    assert said(world, "Token", "second") == ("False", "NameTaken")
-    assert "Token first" in condition(world, "Token", "second", "Ready")["message"]
+    assert world.verdicts("Token", "second")["Ready"] == ("False", "NameTaken")
+    assert "Token first" in world.conditions("Token", "second")["Ready"]["message"]
 
 
 async def test_a_name_that_becomes_free_is_taken_without_anybodys_help(world: World) -> None:
@@ -80,13 +70,13 @@ async def test_a_name_that_becomes_free_is_taken_without_anybodys_help(world: Wo
     await post(world, "/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "ci-jwt-alice"}})
     await world.create("Token", "ci", TOKEN)
     await world.run_for(30.0)
-    assert said(world, "Token", "ci") == ("False", "NameTaken")
+    assert world.verdicts("Token", "ci")["Ready"] == ("False", "NameTaken")
     world.arm()
     await world.run_for(120.0)
     assert world.trace == []
     await world.delete("Secret", "ci-jwt-alice")
     await world.run_for(30.0)
-    assert said(world, "Token", "ci") == ("True", "Issued")
+    assert world.verdicts("Token", "ci")["Ready"] == ("True", "Issued")
 
 
 PORTS = {"spec": {"ports": [{"port": 80}], "selector": {"app": "shop"}}}
@@ -124,8 +114,8 @@ async def test_an_object_of_the_user_with_a_computed_name_is_left_as_it_is(
     assert "ownerReferences" not in now["metadata"]
     assert {key: now[key] for key in body if key != "spec"} == {key: body[key] for key in body if key != "spec"}
     assert (now.get("spec") or {}).get("selector") == (made.get("spec") or {}).get("selector")
-    assert said(world, kind, resource) == ("False", "NameTaken")
-    assert name in condition(world, kind, resource, "Degraded")["message"]
+    assert world.verdicts(kind, resource)["Ready"] == ("False", "NameTaken")
+    assert name in world.conditions(kind, resource)["Degraded"]["message"]
 
 
 @pytest.mark.parametrize("action", [lambda value: Apply(value, None), Create], ids=["apply", "create"])
@@ -156,7 +146,7 @@ async def test_a_claim_that_somebody_made_is_used_and_not_owned(world: World) ->
     await post(world, "/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
     policy = {"whenDeleted": "Delete"}
     await small(world, 1, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy)
-    assert said(world, "NodeSet", "compute") == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("True", "AllReady")
     owners = world.stored("persistentvolumeclaims", "scratch-compute-0")["metadata"]["ownerReferences"]
     assert [each["kind"] for each in owners] == ["ConfigMap"]
 
@@ -172,7 +162,7 @@ async def test_objects_that_lost_their_resource_are_taken_up_by_the_next_of_its_
     now = world.stored("statefulsets.apps", "slurm-controller")["metadata"]
     assert now["uid"] == before
     assert now["ownerReferences"][0]["uid"] == world.custom("Controller", "slurm")["metadata"]["uid"]
-    assert said(world, "Controller", "slurm") == ("True", "AllReady")
+    assert world.verdicts("Controller", "slurm")["Ready"] == ("True", "AllReady")
 
 
 # T5: workers are found by their owner
@@ -192,7 +182,7 @@ async def test_workers_are_drained_whatever_their_subdomain_is(world: World, mon
     monkeypatch.setattr(nodeset, "_with_identity", lambda spec, _: dict(spec))
     await small(world, 1, template={"spec": {"subdomain": "elsewhere"}})
     assert world.stored("pods", "compute-0")["spec"]["subdomain"] == "elsewhere"
-    assert said(world, "NodeSet", "compute") == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("True", "AllReady")
     job = world.slurm.submit(60.0)
     await world.delete("NodeSet", "compute")
     await world.run_for(30.0)
@@ -214,7 +204,7 @@ async def test_a_nodeset_is_not_let_go_while_a_job_holds_a_node_of_its_own(world
     await world.run_for(30.0)
     assert world.custom("NodeSet", "compute") is not None
     assert world.slurm.jobs[job].state == "RUNNING"
-    assert "holds node compute-0" in condition(world, "NodeSet", "compute", "Ready")["message"]
+    assert "holds node compute-0" in world.conditions("NodeSet", "compute")["Ready"]["message"]
 
 
 async def test_another_pod_with_the_labels_of_slurmctld_is_not_believed(world: World) -> None:
@@ -262,8 +252,8 @@ async def test_a_nodeset_waits_for_a_controller_that_cannot_be_read(
     await world.run_for(60.0)
     assert labels.DRAIN_FINALIZER in world.custom("NodeSet", "compute")["metadata"]["finalizers"]
     assert world.slurm.jobs[job].state == "RUNNING"
-    assert said(world, "NodeSet", "compute") == ("False", "ReferenceUnreadable")
-    assert "Controller 'slurm'" in condition(world, "NodeSet", "compute", "Degraded")["message"]
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("False", "ReferenceUnreadable")
+    assert "Controller 'slurm'" in world.conditions("NodeSet", "compute")["Degraded"]["message"]
 
 
 async def test_a_nodeset_without_a_controller_is_still_let_go(world: World) -> None:
@@ -310,8 +300,8 @@ async def test_the_last_configuration_stays_while_a_part_of_it_cannot_be_read(
     await world.run_for(60.0)
     assert world.stored("configmaps", "slurm-config")["data"] == before
     assert {"compute", "all"} <= set(world.slurm.partitions)
-    assert said(world, "Controller", "slurm", "Degraded") == ("True", "ReferenceUnreadable")
-    assert f"{kind} {name!r}" in condition(world, "Controller", "slurm", "Degraded")["message"]
+    assert world.verdicts("Controller", "slurm")["Degraded"] == ("True", "ReferenceUnreadable")
+    assert f"{kind} {name!r}" in world.conditions("Controller", "slurm")["Degraded"]["message"]
 
 
 async def test_an_unreadable_nodeset_keeps_its_share_of_what_workers_share(
@@ -339,7 +329,7 @@ async def test_a_worker_that_cannot_be_read_is_not_taken_for_gone(world: World) 
     cache.unreadable[NAMESPACE, "compute-1"] = "cannot be converted"
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
     await world.run_for(30.0)
-    assert said(world, "NodeSet", "compute") == ("False", "ReferenceUnreadable")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("False", "ReferenceUnreadable")
     assert set(world.pods()) == {"compute-0", "compute-1"}
 
 
@@ -357,9 +347,9 @@ async def test_two_nodesets_with_one_prefix_do_not_write_to_one_record_in_turns(
     await world.run()
     assert sorted(world.pods("older")) == ["older-0", "older-1"]
     assert sorted(world.pods("newer")) == ["newer-2"]
-    assert said(world, "NodeSet", "older") == ("True", "AllReady")
-    assert said(world, "NodeSet", "newer") == ("False", "DuplicateHostname")
-    message = condition(world, "NodeSet", "newer", "Degraded")["message"]
+    assert world.verdicts("NodeSet", "older")["Ready"] == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "newer")["Ready"] == ("False", "DuplicateHostname")
+    message = world.conditions("NodeSet", "newer")["Degraded"]["message"]
     assert all(each in message for each in ("host name w0", "1 more", "NodeSet older", "NodeSet newer"))
     assert json.loads(world.slurm.nodes["w0"].comment)["nodeSetName"] == "older"
     world.arm()
@@ -368,7 +358,7 @@ async def test_two_nodesets_with_one_prefix_do_not_write_to_one_record_in_turns(
     await world.delete("NodeSet", "older")
     await world.run()
     assert sorted(world.pods("newer")) == ["newer-0", "newer-1", "newer-2"]
-    assert said(world, "NodeSet", "newer") == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "newer")["Ready"] == ("True", "AllReady")
 
 
 async def test_who_has_a_pod_keeps_its_name_when_an_older_nodeset_grows_into_it(world: World) -> None:
@@ -385,8 +375,8 @@ async def test_who_has_a_pod_keeps_its_name_when_an_older_nodeset_grows_into_it(
     assert "older-10" not in world.pods("older")
     assert "older-11" in world.pods("older")
     assert json.loads(world.slurm.nodes["w10"].comment)["nodeSetName"] == "newer"
-    assert said(world, "NodeSet", "newer") == ("True", "AllReady")
-    assert said(world, "NodeSet", "older") == ("False", "DuplicateHostname")
+    assert world.verdicts("NodeSet", "newer")["Ready"] == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "older")["Ready"] == ("False", "DuplicateHostname")
     world.arm()
     await world.run_for(120.0)
     assert world.trace == []
@@ -401,12 +391,12 @@ async def test_two_kubernetes_nodes_of_one_short_name_get_one_worker(world: Worl
     assert pod["metadata"]["annotations"][labels.ASSIGNED_NODE] == "k9.rack1"
     status = world.custom("NodeSet", "compute")["status"]
     assert (status["desired"], status["readyReplicas"]) == (2, 1)
-    assert said(world, "NodeSet", "compute") == ("False", "DuplicateHostname")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("False", "DuplicateHostname")
     override = {"metadata": {"annotations": {labels.HOSTNAME_OVERRIDE: "k9b"}}}
     await world.ask("PATCH", "/api/v1/nodes/k9.rack2", override, "application/merge-patch+json")
     await world.run()
     assert set(world.slurm.nodes) == {"k9", "k9b"}
-    assert said(world, "NodeSet", "compute") == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("True", "AllReady")
 
 
 async def test_two_nodesets_of_daemon_mode_on_one_node_make_one_worker(world: World) -> None:
@@ -419,7 +409,7 @@ async def test_two_nodesets_of_daemon_mode_on_one_node_make_one_worker(world: Wo
     await world.create("NodeSet", "newer", daemon)
     await world.run()
     assert (len(world.pods("older")), len(world.pods("newer"))) == (3, 0)
-    assert said(world, "NodeSet", "newer") == ("False", "DuplicateHostname")
+    assert world.verdicts("NodeSet", "newer")["Ready"] == ("False", "DuplicateHostname")
 
 
 # T17: a delete is of the version that was judged
@@ -471,4 +461,4 @@ async def test_a_worker_that_changed_since_it_was_judged_is_judged_again_at_once
     assert set(world.pods()) == {"compute-0"}
     assert len(overtaken) == 3
     assert overtaken[-1] - overtaken[0] <= 2.5
-    assert said(world, "NodeSet", "compute") == ("True", "AllReady")
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("True", "AllReady")
