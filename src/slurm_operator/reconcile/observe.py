@@ -193,7 +193,8 @@ class Observer:
     def _remembered(self, item: RawObject, convert: Any, part: str = "data") -> Mapping[str, Any]:
         version, data = self._data.get(item.metadata.uid, ("", None))
         if data is None or version != item.metadata.resource_version:
-            data = convert(item.content().get(part) or {})
+            found = item.content().get(part)
+            data = convert(found if isinstance(found, dict) else {})
             self._data[item.metadata.uid] = (item.metadata.resource_version, data)
         return data
 
