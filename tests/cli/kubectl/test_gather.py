@@ -28,6 +28,7 @@ class Shell:
 
     async def run(self, namespace: str, pod: str, command: list[str], **options: Any) -> Ran:
         assert (namespace, pod, options["container"]) == ("ns", "slurm-controller-0", "slurmctld")
+        self.most_bytes = options["most_bytes"]
         self.commands.append(command)
         return self.answers[command[2]]
 
@@ -52,6 +53,14 @@ async def test_slurm_is_asked_for_json_and_every_job_is_found(version: str) -> N
     queue = json.loads((RECORDED / f"{version}.json").read_text())["queue"]
     assert sorted(found.jobs) == sorted(row[0] for row in queue)
     assert {job.state for job in found.jobs.values()} == {"PENDING", "RUNNING"}
+
+
+async def test_as_many_jobs_as_slurm_keeps_do_not_silence_it() -> None:
+    """10,000 is Slurm's own MaxJobCount: by submitting jobs, a user cannot hide them."""
+    shell = Shell(**recorded("26.05"))
+    await asked(shell)
+    indented = json.dumps(json.loads(shell.answers["jobs"].stdout.decode("utf-8", "surrogateescape")), indent=2)
+    assert shell.most_bytes > 2 * 10_000 * len(indented) / 24
 
 
 @pytest.mark.parametrize("version", ["24.11", "26.05"])

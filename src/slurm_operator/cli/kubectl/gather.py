@@ -60,7 +60,9 @@ READ: tuple[Resource[Any], ...] = (
 )
 T = TypeVar("T")
 LINES = 40
-SECONDS = 10.0
+# Slurm writes about 9 kB of JSON for a job, and keeps 10,000 jobs unless told otherwise: many jobs must not silence it.
+SECONDS = 20.0
+LARGEST_LIST_BYTES = 256 * 1024 * 1024
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
@@ -124,7 +126,14 @@ class SlurmSaysNo(Exception):
 
 async def scontrol(client: Client, facts: Facts, pod: Object, *words: str) -> bytes:
     """What scontrol prints in a controller's pod."""
-    ran = await client.run(facts.namespace, name_of(pod), ["scontrol", *words], container="slurmctld", seconds=SECONDS)
+    ran = await client.run(
+        facts.namespace,
+        name_of(pod),
+        ["scontrol", *words],
+        container="slurmctld",
+        seconds=SECONDS,
+        most_bytes=LARGEST_LIST_BYTES,
+    )
     if ran.code != 0:
         said = ran.stderr.decode(errors="replace").strip().splitlines()
         raise SlurmSaysNo(printable(said[-1]) if said else f"scontrol ended with code {ran.code}")
