@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.diagnose.said import said
 
 from slurm_operator.build import labels
-from slurm_operator.diagnose.facts import Facts, slurm_facts
+from slurm_operator.diagnose.facts import Facts
 from slurm_operator.diagnose.forecast import Effect, forecast
 
 Object = dict[str, Any]
 KEYS = {"slurmKeyRef": {"name": "a", "key": "b"}, "jwtKeyRef": {"name": "a", "key": "c"}}
 NODES = "NodeName=compute-0 State=ALLOCATED\nNodeName=compute-1 State=IDLE"
-JOBS = "JobId=7 JobState=RUNNING Partition=compute NodeList=compute-0 EndTime=2026-11-17T00:00:00"
+JOBS = "JobId=7 JobState=RUNNING Partition=compute NodeList=compute-0 EndTime=2026-11-17T00:00:00Z"
 
 
 def resource(kind: str, name: str, **spec: Any) -> Object:
@@ -39,7 +40,7 @@ def facts() -> Facts:
         "Partition": {"batch": PARTITION},
         "Pod": {name: worker(name) for name in ("compute-0", "compute-1")},
     }
-    return Facts("slurm", objects, {"slurm": slurm_facts(NODES, JOBS, "")})
+    return Facts("slurm", objects, {"slurm": said(NODES, JOBS, "")})
 
 
 def changed(raw: Object, **spec: Any) -> Object:
@@ -86,5 +87,5 @@ def test_a_scale_in_names_the_jobs_that_are_waited_for_and_their_end(facts: Fact
         "drain",
         "1 of 2 workers are drained and go once Slurm says that they are idle",
         ("7",),
-        "2026-11-17T00:00:00",
+        "2026-11-17T00:00:00Z",
     )

@@ -207,11 +207,11 @@ def test_no_value_is_told(wanted: Any, there: Any) -> None:
 )
 def test_what_we_did_not_apply_is_not_ours(entry: dict[str, str]) -> None:
     there = live({"data": {"a": "1"}}, {"f:data": {"f:a": {}}}, **entry)
-    assert found({"data": {"a": "1"}}, there) == [": not applied by us yet"]
+    assert found({"data": {"a": "1"}}, there) == ["not applied by us yet"]
 
 
 def test_an_object_without_managed_fields_is_not_ours() -> None:
-    assert found({}, {"metadata": {"managedFields": None}}) == [": not applied by us yet"]
+    assert found({}, {"metadata": {"managedFields": None}}) == ["not applied by us yet"]
 
 
 NAMES = st.sampled_from(["a", "b", "limits"])

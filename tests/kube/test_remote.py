@@ -107,6 +107,13 @@ async def test_a_command_is_a_list_of_words_and_its_output_comes_back(pod: PodSe
     ]
 
 
+async def test_a_caller_says_how_much_a_command_may_print(pod: PodServer, pod_client: Client) -> None:
+    pod.behaviour = says(b"\x01" + b"x" * 50, b"\x01" + b"x" * 50, SUCCESS)
+    assert (await pod_client.run("ns", "p", ["true"], most_bytes=100)).stdout == b"x" * 100
+    with pytest.raises(errors.BadAnswer, match="more than 99 bytes"):
+        await pod_client.run("ns", "p", ["true"], most_bytes=99)
+
+
 async def test_the_exit_code_is_the_commands_own(pod: PodServer, pod_client: Client) -> None:
     pod.behaviour = says(exit_code(7))
     assert (await pod_client.run("ns", "p", ["false"])).code == 7

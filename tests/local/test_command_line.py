@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from slurm_operator.cli.local import _next_steps
 from slurm_operator.cli.main import main
 from slurm_operator.local.home import Choices, Home
 
@@ -92,3 +93,16 @@ def test_the_rules_for_images_name_the_file_to_change(tmp_path: Path) -> None:
     assert code == 0
     assert said.startswith(f"# {tmp_path}/images.yaml")
     assert "*/slurmctld*:*" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "command"),
+    [
+        ("demo", None, "slurm-operator local status, slurm-operator local kubectl,"),
+        ("other", None, "slurm-operator local status --name=other, "),
+        ("demo", "/var/a b", "slurm-operator local status '--data=/var/a b', "),
+    ],
+)
+def test_what_comes_next_names_the_same_cluster(name: str, data: str | None, command: str) -> None:
+    """`local up` printed commands that asked for another cluster."""
+    assert _next_steps(name, Path(data) if data else None).startswith(command)

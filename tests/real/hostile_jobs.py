@@ -61,11 +61,34 @@ TEXTS: Mapping[str, bytes] = {
     "format": b"%n%s%x{0}{name!r}$(id)`id`<b>&amp;",
 }
 BAD = TEXTS["invalid-utf8"]
+# What reads as more fields, or as one more record, to whoever takes Slurm's `Key=Value` text at its word.
+FORGERIES: Mapping[str, bytes] = {
+    "fields": b"x JobId=802 JobState=RUNNING Reason=None Partition=compute",
+    "record": b"x\nJobId=803 JobName=y UserId=root(0) JobState=RUNNING Reason=None Partition=compute NodeList=n0",
+    "line-break": b"a\nb",
+    "carriage-return": b"x\r\nJobId=804 JobState=FAILED\r",
+    "own-state": b"x JobState=OUT_OF_MEMORY Reason=hacked EndTime=2000-01-01T00:00:00 UserId=root(0)",
+    "invented-state": b"JobState=PWNED Reason={Account}",
+    "node": b"x\nNodeName=n9 State=IDLE\nPartitionName=p9 State=UP",
+    "quotes": b"\"'`x JobId=805",
+    "json": TEXTS["json"],
+    "json-list": b'"}],"errors":[{"error_number":1}],"jobs":[{"job_id":806',
+    "escape-sequence": TEXTS["escape-sequence"],
+    "invalid-utf8": BAD + b" JobId=807 JobState=RUNNING",
+}
 
 
 def _names() -> Iterator[HostileJob]:
     for label, text in TEXTS.items():
         yield HostileJob(f"name-{label}", (b"--hold", b"-J" + text if text else b"--job-name=", b"--comment=" + text))
+
+
+def forged() -> Iterator[HostileJob]:
+    """Jobs whose every free text claims to be something else: each text twice, pending and running."""
+    for label, text in FORGERIES.items():
+        texts = (b"-J" + text, b"--comment=" + text, b"--extra=" + text, b"--wckey=" + text, b"-D/tmp/" + text)
+        yield HostileJob(f"forged-{label}", (b"--hold", *texts, b"-e/tmp/" + text))
+        yield HostileJob(f"forged-{label}-running", (*texts[:3], b"-t5"), End.COMPLETES)
 
 
 def _fields() -> Iterator[HostileJob]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from slurm_operator.local.home import Home
 
 F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_NAME = "demo"
 # `local kubectl get pods -w` is kubectl's business, down to its -h.
 PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
@@ -31,7 +33,7 @@ PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False, "
 def of_cluster(command: F) -> F:
     """Which cluster is meant."""
     command = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")(command)
-    return click.option("--name", default="demo", show_default=True, help="Name of the cluster.")(command)
+    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")(command)
 
 
 def for_people(command: F) -> F:
@@ -114,7 +116,15 @@ def up(
     if wait:
         with _watched() as seen:
             asyncio.run(cluster.wait_until_ready(home, seen, timeout))
-    click.echo(f"The cluster {name!r} is up. Go on with: slurm-operator local status, kubectl, shell, down", err=True)
+    click.echo(f"The cluster {name!r} is up. Go on with: {_next_steps(name, data)}", err=True)
+
+
+def _next_steps(name: str, data: Path | None) -> str:
+    """The commands that come next, each with the options that name this very cluster."""
+    options = [f"--name={name}"] if name != DEFAULT_NAME else []
+    options += [f"--data={data}"] if data is not None else []
+    verbs = ("status", "kubectl", "shell", "down")
+    return ", ".join(shlex.join(["slurm-operator", "local", verb, *options]) for verb in verbs)
 
 
 def _manifests(paths: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -1,24 +1,20 @@
 """What is known when a cause is looked for: one namespace of Kubernetes, and Slurm's own word, at one moment.
 
-Made by `cli/kubectl/gather.py`, and by tests by hand. Kubernetes objects stay dictionaries: what a walk looks at is
-spread over many kinds, and all of it may be missing.
+Made by `cli/kubectl/gather.py`, with Slurm's part by `scontrol.py`, and by tests by hand. Kubernetes objects stay
+dictionaries: what a walk looks at is spread over many kinds, and all of it may be missing.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from slurm_operator.api.text import printable_lines, whole_number
 from slurm_operator.build import labels
-from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
+from slurm_operator.slurm.hostlist import EMPTY, HostList
 
 Object = Mapping[str, Any]
-
-_FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z:/_]*)=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +40,7 @@ class SlurmJob:
     reason: str = ""
     partition: str = ""
     nodes: Collection[str] = EMPTY
+    # By scontrol's words for them.
     wants: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +51,6 @@ class SlurmPartition:
     name: str
     state: str
     nodes: Collection[str] = EMPTY
-    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,75 +164,6 @@ def host_of(pod: Object) -> str:
     return str(label_of(pod).get(labels.POD_HOSTNAME) or spec.get("hostname") or name_of(pod))
 
 
-# What scontrol prints
-
-
-def slurm_facts(nodes: str, jobs: str, partitions: str) -> Slurm:
-    """Slurm's word out of what `scontrol -o show …` printed."""
-    return Slurm(
-        nodes={node.name: node for node in map(_node, rows(nodes, "NodeName"))},
-        jobs={job.id: job for job in map(_job, rows(jobs, "JobId"))},
-        partitions={each.name: each for each in map(_partition, rows(partitions, "PartitionName"))},
-    )
-
-
-def rows(text: str, first: str) -> Iterator[dict[str, str]]:
-    """The fields of each line that begins with a certain one."""
-    # Names and comments are what users typed: nothing in them begins a line or moves a cursor.
-    for line in printable_lines(text).split("\n"):
-        if line.startswith(f"{first}="):
-            yield dict(pairs(line))
-
-
-def pairs(line: str) -> Iterable[tuple[str, str]]:
-    """`Key=value` pairs; a value may hold spaces."""
-    marks = list(_FIELD.finditer(line))
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        yield mark[1], line[mark.end() : following.start() if following else len(line)].strip()
-
-
-def _node(row: Mapping[str, str]) -> SlurmNode:
-    return SlurmNode(
-        name=row["NodeName"],
-        states=frozenset(row.get("State", "").replace("*", "+NOT_RESPONDING").upper().split("+")),
-        # The reason is followed by who gave it and when.
-        reason=row.get("Reason", "").partition(" [")[0],
-        partitions=tuple(name for name in row.get("Partitions", "").split(",") if name),
-        cpus=_number(row.get("CPUTot")),
-        cpus_used=_number(row.get("CPUAlloc")),
-    )
-
-
-def _job(row: Mapping[str, str]) -> SlurmJob:
-    return SlurmJob(
-        id=row["JobId"],
-        name=row.get("JobName", row.get("Name", "")),
-        user=row.get("UserId", "").partition("(")[0],
-        state=row.get("JobState", ""),
-        reason=row.get("Reason", ""),
-        partition=row.get("Partition", ""),
-        nodes=_hosts(row.get("NodeList", "")),
-        wants=dict(row),
-    )
-
-
-def _partition(row: Mapping[str, str]) -> SlurmPartition:
-    return SlurmPartition(row["PartitionName"], row.get("State", ""), _hosts(row.get("Nodes", "")), dict(row))
-
-
-def _hosts(text: str) -> Collection[str]:
-    if not text or text == "(null)":
-        return EMPTY
-    try:
-        return HostList(text)
-    except HostListError:
-        return (text,)
-
-
 def shown_hosts(hosts: Collection[str]) -> str:
     """Nodes in a sentence, as short as Slurm writes them."""
     return hosts.text if isinstance(hosts, HostList) else ", ".join(hosts)
-
-
-def _number(text: str | None) -> int:
-    return whole_number(text or "") or 0

@@ -5,6 +5,7 @@ In: facts and a job's number. Out: an answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from slurm_operator.api.text import whole_number
@@ -47,6 +48,7 @@ ENDINGS = {
     "PREEMPTED": "a job of higher priority took its place",
     "FAILED": "its script ended with code {ExitCode}",
 }
+_NAMED = re.compile(r"\{(\w+)\}")
 PARTITION_REASONS = frozenset({"PartitionDown", "PartitionInactive"})
 
 
@@ -128,6 +130,5 @@ def _plain(facts: Facts, job: SlurmJob, said: str, step: str) -> Cause:
 
 
 def _filled(text: str, job: SlurmJob) -> str:
-    for key, value in job.wants.items():
-        text = text.replace(f"{{{key}}}", value)
-    return text
+    # In one pass: an account may be named {QOS}.
+    return _NAMED.sub(lambda found: job.wants.get(found[1], found[0]), text)

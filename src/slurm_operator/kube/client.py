@@ -48,7 +48,7 @@ from slurm_operator.kube.errors import (
 from slurm_operator.kube.kubeconfig import Target
 from slurm_operator.kube.missing_right import MissingRight
 from slurm_operator.kube.objects import PODS, Resource, Scale, T
-from slurm_operator.kube.remote import Ran, run
+from slurm_operator.kube.remote import OUTPUT_LIMIT, Ran, run
 from slurm_operator.kube.requests import DeleteOptions, LogOptions, Repeat, Request, Selection, WriteOptions
 from slurm_operator.kube.timing import Backoff, Timing
 from slurm_operator.kube.transport import Answer, HttpTransport, Limits, Transport
@@ -222,11 +222,12 @@ class Client:
         container: str = "",
         stdin: bytes | None = None,
         seconds: float = 30.0,
+        most_bytes: int = OUTPUT_LIMIT,
     ) -> Ran:
         """Run a command in a container and wait for its end."""
         request = requests.run_in_pod(PODS, namespace, pod, command, container=container, stdin=stdin is not None)
         try:
-            return await run(self.transport, request, stdin, seconds)
+            return await run(self.transport, request, stdin, seconds, most_bytes)
         except Unauthorized:
             self.transport.refused()
             raise

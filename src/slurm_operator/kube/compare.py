@@ -48,7 +48,7 @@ class Difference:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
+        return f"{self.path}: {self.why}" if self.path else self.why
 
 
 def differences(

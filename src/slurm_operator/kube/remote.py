@@ -31,7 +31,9 @@ class Ran:
     code: int
 
 
-async def run(transport: Transport, request: Request, stdin: bytes | None, seconds: float) -> Ran:
+async def run(
+    transport: Transport, request: Request, stdin: bytes | None, seconds: float, most_bytes: int = OUTPUT_LIMIT
+) -> Ran:
     """Run a command, feed it, and collect what it says."""
     protocols = (V5, V4) if stdin is None else (V5,)
     try:
@@ -40,7 +42,7 @@ async def run(transport: Transport, request: Request, stdin: bytes | None, secon
                 raise BadAnswer(f"{request.what}: the server speaks {socket.protocol or 'no protocol'}")
             if stdin is not None:
                 await _feed(socket, stdin)
-            return await _collect(socket, request.what)
+            return await _collect(socket, request.what, most_bytes)
     except TimeoutError as error:
         raise TimedOut(f"{request.what}: not done within {seconds:g} s", sent=True) from error
 
@@ -51,15 +53,15 @@ async def _feed(socket: Socket, stdin: bytes) -> None:
     await socket.send(bytes([CLOSE, STDIN]))
 
 
-async def _collect(socket: Socket, what: str) -> Ran:
+async def _collect(socket: Socket, what: str, most_bytes: int) -> Ran:
     streams = {STDOUT: bytearray(), STDERR: bytearray(), RESULT: bytearray()}
     async for message in socket.messages():
         stream = streams.get(message[0]) if message else None
         if stream is None:
             continue
         stream += message[1:]
-        if len(stream) > OUTPUT_LIMIT:
-            raise BadAnswer(f"{what}: the command printed more than {OUTPUT_LIMIT} bytes")
+        if len(stream) > most_bytes:
+            raise BadAnswer(f"{what}: the command printed more than {most_bytes} bytes")
         if message[0] == RESULT:
             break
     code = _exit_code(bytes(streams[RESULT]), what)

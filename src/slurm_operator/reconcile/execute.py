@@ -18,7 +18,7 @@ from slurm_operator.errors import OperatorError
 from slurm_operator.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from slurm_operator.kube.events import Recorder
 from slurm_operator.kube.objects import KubeObject, RawObject, Resource
-from slurm_operator.kube.write import Effect, Look, Writer
+from slurm_operator.kube.write import Applied, Effect, Look, Writer
 from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import (
     Action,
@@ -190,7 +190,7 @@ class Executor:
         _demand_live(claimant, action.desired, live)
         applied = await self.writer.apply(action.desired, live)
         if applied.effect is not Effect.UNCHANGED:
-            log.info("%s: %s %s", action, applied.effect.value, ", ".join(map(str, applied.why[:3])))
+            log.info("%s: %s", action, _outcome(applied))
 
     async def _create(self, action: Create, claimant: Claimant) -> None:
         try:
@@ -291,6 +291,13 @@ def claimant_of(regarding: KubeObject, kind: str, stand_ins: frozenset[str] = fr
 
 def _demand(claimant: Claimant, kind: str, seen: Seen, *, deletes: bool = False) -> None:
     demand(claimant, kind, seen.name, judge(claimant, kind, seen), deletes=deletes)
+
+
+def _outcome(applied: Applied) -> str:
+    """What an apply did, for the log: what was created had no differences."""
+    if applied.effect is Effect.CREATED:
+        return str(applied.effect.value)
+    return f"{applied.effect.value}: {', '.join(map(str, applied.why[:3]))}"
 
 
 def _demand_live(claimant: Claimant, desired: Object, live: RawObject | None) -> None:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.real.hostile_jobs import GROUPS, End
-from tests.real.slurm import rootfs
+from tests.real.hostile_jobs import GROUPS, End, forged
+from tests.real.slurm import rootfs, scontrol
 from tests.real.slurm.cluster import Cluster, require_namespaces
 from tests.real.slurm.hostile import Submitted, queue, running, submit, submit_by_rest
 
+from slurm_operator.diagnose.scontrol import slurm_facts
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource
@@ -58,6 +59,15 @@ async def test_hostile_jobs_are_read_whole_and_hold_their_nodes(
         found = known.get(said.accepted.get(job.label, 0))
         if job.end is End.COMPLETES and found is not None and not found.states & {"PENDING"}:
             assert all(policy.occupies(found, node) for node in found.nodes), job.label
+
+
+async def test_scontrol_lists_the_jobs_of_squeue_whatever_they_claim_to_be(crowd: Cluster, client: SlurmClient) -> None:
+    """T1: what `kubectl slurm` reads holds every job and no other, with Slurm's own states."""
+    said = submit(crowd, tuple(forged()))
+    found = slurm_facts(**scontrol.answers(crowd))
+    seen = [[job.id, job.state] for job in found.jobs.values()]
+    assert sorted(seen) == [row[:2] for row in scontrol.queue(crowd)]
+    assert {str(number) for number in said.accepted.values()} <= set(found.jobs)
 
 
 async def test_what_only_json_can_say_is_read_whole(crowd: Cluster, client: SlurmClient) -> None:

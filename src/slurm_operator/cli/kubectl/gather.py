@@ -22,10 +22,10 @@ from slurm_operator.diagnose.facts import (
     host_of,
     label_of,
     name_of,
-    slurm_facts,
     spec_of,
     status_of,
 )
+from slurm_operator.diagnose.scontrol import LISTS, arguments, slurm_facts
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.objects import (
@@ -40,6 +40,7 @@ from slurm_operator.kube.objects import (
     Resource,
 )
 from slurm_operator.reconcile.resources import OURS
+from slurm_operator.slurm.errors import SlurmError
 
 EVENTS: Resource[RawObject] = Resource("", "v1", "events", "Event", RawObject)
 STORAGE_CLASSES: Resource[RawObject] = Resource(
@@ -58,9 +59,10 @@ READ: tuple[Resource[Any], ...] = (
     STORAGE_CLASSES,
 )
 T = TypeVar("T")
-SHOWN = ("nodes", "jobs", "partitions")
 LINES = 40
-SECONDS = 10.0
+# Slurm writes about 9 kB of JSON for a job, and keeps 10,000 jobs unless told otherwise: many jobs must not silence it.
+SECONDS = 20.0
+LARGEST_LIST_BYTES = 256 * 1024 * 1024
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
@@ -113,26 +115,29 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
     if not pods:
         return Silence("there is no slurmctld pod")
     try:
-        texts = await _together(*(scontrol(client, facts, pods[0], "-o", "show", what) for what in SHOWN))
-    except (KubeError, SlurmSaysNo) as error:
-        return Silence(str(error))
-    return slurm_facts(*texts)
+        return slurm_facts(*await _together(*(scontrol(client, facts, pods[0], *arguments(name)) for name in LISTS)))
+    except (KubeError, SlurmError, SlurmSaysNo) as error:
+        return Silence(printable(str(error)))
 
 
 class SlurmSaysNo(Exception):
     """A Slurm command failed."""
 
 
-async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -> str:
+async def scontrol(client: Client, facts: Facts, pod: Object, *words: str) -> bytes:
     """What scontrol prints in a controller's pod."""
     ran = await client.run(
-        facts.namespace, name_of(pod), ["scontrol", *arguments], container="slurmctld", seconds=SECONDS
+        facts.namespace,
+        name_of(pod),
+        ["scontrol", *words],
+        container="slurmctld",
+        seconds=SECONDS,
+        most_bytes=LARGEST_LIST_BYTES,
     )
-    text = ran.stdout.decode(errors="replace")
-    if ran.code != 0 and "No " not in text:
-        said = (ran.stderr or ran.stdout).decode(errors="replace").strip().splitlines()
+    if ran.code != 0:
+        said = ran.stderr.decode(errors="replace").strip().splitlines()
         raise SlurmSaysNo(printable(said[-1]) if said else f"scontrol ended with code {ran.code}")
-    return text
+    return ran.stdout
 
 
 async def _logs(

@@ -1,0 +1,180 @@
+"""What `scontrol show … --json` prints, as facts of a diagnosis.
+
+In: the three answers as bytes. Out: `Slurm`, with every record that Slurm has, or a SlurmError: a list of which one
+record cannot be read is no list. The `Key=Value` text of scontrol is not read: a job's name, comment or folder may hold
+spaces, line breaks and `JobId=`, so that a user could forge and hide jobs in it. Pure; called by
+`cli/kubectl/gather.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+
+from slurm_operator.api.text import printable
+from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, SlurmPartition
+from slurm_operator.plan.partition_fields import shown_time
+from slurm_operator.slurm import lenient, model, wire
+from slurm_operator.slurm.errors import SlurmBadAnswer
+from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
+from slurm_operator.slurm.policy import states_are_over
+
+LISTS = ("nodes", "jobs", "partitions")
+JSON = "application/json"
+UNKNOWN = "Unknown"
+NONE = "(none)"
+# A job has a base state and flags; scontrol and squeue show the first of these flags in the place of the state.
+SHOWN_FLAGS = ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED")
+
+
+class _Signal(lenient.Item, frozen=True):
+    id: wire.Number = wire.NOT_SET
+
+
+class _Exit(lenient.Item, frozen=True):
+    return_code: wire.Number = wire.NOT_SET
+    signal: _Signal = _Signal()
+
+
+class _Job(lenient.Item, frozen=True):
+    """A job without its id is unreadable; anything else may be odd, and the job is shown all the same."""
+
+    job_id: wire.Count
+    job_state: list[wire.State] = []
+    name: str = ""
+    user_name: str = ""
+    state_reason: str = ""
+    state_description: str = ""
+    partition: str = ""
+    nodes: str = ""
+    node_count: wire.Number = wire.NOT_SET
+    start_time: wire.Number = wire.NOT_SET
+    end_time: wire.Number = wire.NOT_SET
+    time_limit: wire.Number = wire.NOT_SET
+    dependency: str = ""
+    features: str = ""
+    licenses: str = ""
+    account: str = ""
+    qos: str = ""
+    exit_code: _Exit = _Exit()
+
+
+def arguments(name: str) -> tuple[str, ...]:
+    """What to ask scontrol for a list."""
+    return "show", name, "--json"
+
+
+def slurm_facts(nodes: bytes, jobs: bytes, partitions: bytes) -> Slurm:
+    """Slurm's word out of its three lists; raises a SlurmError where one is not whole."""
+    stream = wire.Streamed("jobs", _job)
+    _whole(wire.jobs(_reply("jobs", jobs, stream), _call("jobs")), "jobs")
+    return Slurm(
+        nodes={each.name: _node(each) for each in _nodes(nodes)},
+        jobs=_by_id(stream.found),
+        partitions={each.name: _partition(each) for each in _partitions(partitions)},
+    )
+
+
+def _nodes(body: bytes) -> tuple[model.Node, ...]:
+    return _whole(wire.nodes(_reply("nodes", body), _call("nodes")), "nodes").items
+
+
+def _partitions(body: bytes) -> tuple[model.Partition, ...]:
+    return _whole(wire.partitions(_reply("partitions", body), _call("partitions")), "partitions").items
+
+
+def _call(name: str) -> str:
+    return " ".join(("scontrol", *arguments(name)))
+
+
+def _reply(name: str, body: bytes, stream: wire.Streamed | None = None) -> wire.Reply:
+    reader = stream or wire.streamed(name)
+    if reader is None:
+        raise KeyError(name)
+    reader.feed(body, _call(name))
+    return wire.Reply(200, JSON, reader.close(_call(name)), streamed=reader)
+
+
+def _whole(answer: model.Answer[wire.T], name: str) -> model.Answer[wire.T]:
+    """A list that misses a record would say that there is none."""
+    if not answer.last_update:
+        # scontrol prints an empty list of jobs, and ends with 0, when slurmctld is down.
+        raise SlurmBadAnswer("slurmctld did not answer", call=_call(name))
+    if not answer.complete:
+        raise SlurmBadAnswer("the list is incomplete: not every record in it can be read", call=_call(name))
+    return answer
+
+
+def _node(node: model.Node) -> SlurmNode:
+    return SlurmNode(
+        name=node.name,
+        states=node.states,
+        reason=printable(node.reason),
+        partitions=node.partitions,
+        cpus=node.cpus,
+        cpus_used=node.alloc_cpus,
+    )
+
+
+def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
+    """Of several records under one id, the last one that is not over."""
+    return {job.id: job for job in sorted(jobs, key=lambda job: not states_are_over(frozenset({job.state})))}
+
+
+def _job(raw: wire.Bytes) -> SlurmJob:
+    job = lenient.decode(raw, _Job)
+    return SlurmJob(
+        id=str(job.job_id),
+        name=printable(job.name),
+        user=printable(job.user_name),
+        state=_state(job.job_state),
+        # The description is of Slurm's making, and says more: which nodes are missing, which limit was reached.
+        reason=printable(job.state_description) or printable(job.state_reason),
+        partition=printable(job.partition),
+        nodes=_hosts(job.nodes),
+        wants=_wants(job),
+    )
+
+
+def _state(states: Collection[str]) -> str:
+    shown = (flag for flag in SHOWN_FLAGS if flag in states)
+    return next(shown, next(iter(states), "UNKNOWN"))
+
+
+def _wants(job: _Job) -> Mapping[str, str]:
+    """What the sentences of `job.py` and `forecast.py` name, in the words of scontrol."""
+    return {
+        "NumNodes": str(job.node_count.seconds() or 1),
+        "StartTime": _time(job.start_time),
+        "EndTime": UNKNOWN if job.time_limit.infinite else _time(job.end_time),
+        "TimeLimit": _limit(job.time_limit),
+        "Dependency": printable(job.dependency) or NONE,
+        "Features": printable(job.features) or NONE,
+        "Licenses": printable(job.licenses) or NONE,
+        "Account": printable(job.account) or NONE,
+        "QOS": printable(job.qos) or NONE,
+        "ExitCode": f"{job.exit_code.return_code.seconds()}:{job.exit_code.signal.id.seconds()}",
+    }
+
+
+def _time(number: wire.Number) -> str:
+    seconds = number.seconds()
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else UNKNOWN
+
+
+def _limit(number: wire.Number) -> str:
+    limit = number.limit()
+    if isinstance(limit, int):
+        return shown_time(limit)
+    return limit or "its partition's limit"
+
+
+def _partition(found: model.Partition) -> SlurmPartition:
+    return SlurmPartition(found.name, "+".join(sorted(found.states)), _hosts(found.nodes))
+
+
+def _hosts(text: str) -> Collection[str]:
+    try:
+        return HostList(text) if text else EMPTY
+    except HostListError:
+        return (printable(text),)
