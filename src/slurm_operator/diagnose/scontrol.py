@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from slurm_operator.api.text import printable
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, SlurmPartition
 from slurm_operator.plan.partition_fields import shown_time
-from slurm_operator.slurm import lenient, model, wire
+from slurm_operator.slurm import lenient, model, shapes, wire
 from slurm_operator.slurm.errors import SlurmBadAnswer
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
 from slurm_operator.slurm.policy import states_are_over
@@ -28,29 +28,29 @@ SHOWN_FLAGS = ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUE_HO
 
 
 class _Signal(lenient.Item, frozen=True):
-    id: wire.Number = wire.NOT_SET
+    id: shapes.Number = shapes.NOT_SET
 
 
 class _Exit(lenient.Item, frozen=True):
-    return_code: wire.Number = wire.NOT_SET
+    return_code: shapes.Number = shapes.NOT_SET
     signal: _Signal = _Signal()
 
 
 class _Job(lenient.Item, frozen=True):
     """A job without its id is unreadable; anything else may be odd, and the job is shown all the same."""
 
-    job_id: wire.Count
-    job_state: list[wire.State] = []
+    job_id: shapes.Count
+    job_state: list[shapes.State] = []
     name: str = ""
     user_name: str = ""
     state_reason: str = ""
     state_description: str = ""
     partition: str = ""
     nodes: str = ""
-    node_count: wire.Number = wire.NOT_SET
-    start_time: wire.Number = wire.NOT_SET
-    end_time: wire.Number = wire.NOT_SET
-    time_limit: wire.Number = wire.NOT_SET
+    node_count: shapes.Number = shapes.NOT_SET
+    start_time: shapes.Number = shapes.NOT_SET
+    end_time: shapes.Number = shapes.NOT_SET
+    time_limit: shapes.Number = shapes.NOT_SET
     dependency: str = ""
     features: str = ""
     licenses: str = ""
@@ -157,12 +157,12 @@ def _wants(job: _Job) -> Mapping[str, str]:
     }
 
 
-def _time(number: wire.Number) -> str:
+def _time(number: shapes.Number) -> str:
     seconds = number.seconds()
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else UNKNOWN
 
 
-def _limit(number: wire.Number) -> str:
+def _limit(number: shapes.Number) -> str:
     limit = number.limit()
     if isinstance(limit, int):
         return shown_time(limit)
