@@ -10,6 +10,7 @@ from tests.admission.rules.test_reach import raw, refs
 
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules.privileged_worker import SHARED_MEMORY
+from slurm_operator.admission.rules.reach_table import Allowed
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
@@ -113,3 +114,61 @@ def test_the_operators_volumes_are_not_replaced() -> None:
     assert refused(spec, refs(frozenset())) == ["spec.template.spec.volumes[0].name"]
     claims = {"volumeClaimTemplates": [{"metadata": {"name": "slurm-etc"}}]}
     assert refused(claims, refs(frozenset())) == ["spec.volumeClaimTemplates[0].metadata.name"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (
+            {"slurmd": {"volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}]}},
+            "spec.slurmd.volumeDevices[0]",
+        ),
+        (
+            {"template": {"spec": {"shareProcessNamespace": True}}},
+            "spec.template.spec.shareProcessNamespace",
+        ),
+        (
+            {
+                "ssh": {
+                    "enabled": True,
+                    "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+                    "extraSshdConfig": "# who may come in\nX11Forwarding no\nAuthorizedKeysCommand /home/x",
+                }
+            },
+            "spec.ssh.extraSshdConfig",
+        ),
+        (
+            {"slurmd": {"image": "mine", "securityContext": {"$patch": "turn"}}},
+            "spec.slurmd.image",
+        ),
+    ],
+    ids=["a block device", "shared processes", "a command of sshd", "an overlay that cannot be merged"],
+)
+def test_ways_around_the_container_are_looked_at_too(spec: dict[str, Any], path: str) -> None:
+    assert path in refused(spec, refs(frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "text"),
+    [
+        (Allowed("unset"), "unset, `false`, `0`, empty"),
+        (Allowed("only", ("a", "b")), "unset, `a`, `b`"),
+        (Allowed("but", ("a",)), "any but `a`"),
+        (Allowed("worker", ("a",)), "`a`"),
+        (Allowed("worker"), "unset"),
+        (Allowed("any"), "any"),
+    ],
+    ids=["unset", "only these", "any but these", "of a worker", "of a worker, none", "any"],
+)
+def test_the_page_says_which_values_a_field_may_have(allowed: Allowed, text: str) -> None:
+    assert str(allowed) == text
+
+
+def test_a_sidecar_and_claims_of_a_privileged_worker_need_no_flag() -> None:
+    claim = {
+        "metadata": {"name": "scratch"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    sidecar = {"name": "exporter", "image": "docker.io/mine/exporter:1", "command": ["exporter"]}
+    spec = {"template": {"spec": {"containers": [sidecar]}}, "volumeClaimTemplates": [claim]}
+    assert refused(spec, refs(frozenset())) == []
