@@ -45,7 +45,7 @@ def test_the_first_item_is_found_that_a_walk_would_find(
         # Only the second keys of an item change while it is merged.
         if at < len(items) and new and isinstance(items[at], Mapping) and isinstance(new[0], dict):
             items[at] = {**new[0], **{name: value for name, value in items[at].items() if name == "k"}}
-            if "k" in items[at]:
+            if "k" in items[at] or not field.key:
                 index.put(at, items[at])
     for each in wanted:
         assert index.find(each) == plain_merge.position(items, each, same)
