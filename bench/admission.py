@@ -45,7 +45,7 @@ from slurm_operator.api.text import MOST_LINES
 from slurm_operator.api.validate import decode
 from slurm_operator.build.refs import Refs
 from slurm_operator.cli.serving import context
-from slurm_operator.cli.webhook import SWITCH_SECONDS
+from slurm_operator.cli.webhook import share_interpreter
 from slurm_operator.loop.health import serve
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -234,7 +234,7 @@ def floor() -> web.Application:
 
 async def serve_forever() -> None:
     """The server of the last part, in a process of its own: prints its port and its CA, ends with its input."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+    share_interpreter()
     pair, refs = issue(("localhost",), datetime.now(UTC)), controller_refs()
     server = await serve(admission_app(lambda _: refs), "127.0.0.1", 0, tls=context(pair.certificate, pair.key))
     sys.stdout.write(json.dumps({"port": server.port, "ca": pair.ca.decode()}) + "\n")
@@ -268,13 +268,14 @@ def flood(port: str, folder: str) -> None:
 def flooded() -> dict[str, Any]:
     """Small reviews of one namespace, first with nobody else there, then beside a flood from another."""
     small = [(path_of("Controller"), json.dumps(review(resource("Controller", {}))).encode())] * SMALL_REVIEWS
+    manifests = worst()
     slowest = sorted(alone().items(), key=lambda row: -row[1]["seconds"])
-    named = [name for name, _ in slowest if worst()[name]["kind"] == "NodeSet"][:3]
+    named = [name for name, _ in slowest if manifests[name]["kind"] == "NodeSet"][:3]
     with server_process() as server, TemporaryDirectory() as folder:
         quiet = asyncio.run(asking(server["port"], server["ca"], small, 1))
         Path(folder, "ca.pem").write_text(server["ca"])
         for at, name in enumerate(named):
-            body = json.dumps(review(worst()[name], "hostile"), separators=(",", ":")).encode()
+            body = json.dumps(review(manifests[name], "hostile"), separators=(",", ":")).encode()
             Path(folder, str(at)).write_bytes(body)
         command = [sys.executable, __file__, "--flood", str(server["port"]), folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
