@@ -14,6 +14,7 @@ from tests.real.slurm.hostile import Submitted, queue, running, submit, submit_b
 from slurm_operator.diagnose.scontrol import slurm_facts
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.model import Absent
 from slurm_operator.slurm.token import TokenSource
 
 pytestmark = pytest.mark.real_slurm
@@ -77,6 +78,6 @@ async def test_what_only_json_can_say_is_read_whole(crowd: Cluster, client: Slur
     await expect_whole(client, crowd, said)
 
 
-async def test_a_job_of_nobody_is_none(client: SlurmClient) -> None:
+async def test_a_job_of_nobody_is_absent(client: SlurmClient) -> None:
     """2017 is the only word for a job that is not there."""
-    assert await client.job(987_654) is None
+    assert await client.job(987_654) == Absent()
