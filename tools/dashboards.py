@@ -97,6 +97,14 @@ _WORK = (
         unit="ops",
     ),
     Panel(
+        "Faults by resource",
+        "Unexpected errors and reconciles that were cut off. The condition InternalError of the resource has the id.",
+        _one(
+            "sum by (kind, namespace, name) (increase(slurm_operator_reconcile_faults_total[15m]))",
+            "{{kind}} {{namespace}}/{{name}}",
+        ),
+    ),
+    Panel(
         "Time of a reconcile",
         "Half of them, and all but one of a hundred.",
         _latency("slurm_operator_reconcile_seconds", "kind"),
