@@ -19,6 +19,7 @@ from slurm_operator.build import labels
 from slurm_operator.plan import nodeset, workers
 from slurm_operator.reconcile import observe, token
 from slurm_operator.slurm import hostlist, lenient, policy, vanished, wire
+from slurm_operator.slurm.items import items
 from slurm_operator.slurm.model import Answer
 
 Plant = Callable[..., None]
@@ -67,8 +68,8 @@ def test_t1_bytes_that_are_no_text_are_found(plant: Plant) -> None:
 
 
 def _strict_list(answer: Any, found: Any, convert: Any, *_: Any) -> Any:
-    items = tuple(convert(raw) for raw in found)
-    return Answer(items, complete=True, last_update=answer.last_update.seconds())
+    read = tuple(convert(raw) for raw in items(found))
+    return Answer(read, complete=True, last_update=answer.last_update.seconds())
 
 
 def test_t2_a_time_limit_beyond_the_calendar_is_found(plant: Plant) -> None:
