@@ -79,7 +79,7 @@ class Operated:
             address = f"unix://{self.slurm.socket}"
             return SlurmClient(address, token, cluster=target.cluster_name, monotonic=clock.monotonic)
 
-        settings = Settings(leader_elect=False)
+        settings = Settings(leader_elect=False, worker_images=("example.org/",))
         operator = assemble(
             Client(InProcess(self.server)), settings, SystemClock(), Metrics(), Outside(connect=connect)
         )
