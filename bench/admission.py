@@ -44,8 +44,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.text import MOST_LINES
 from slurm_operator.api.validate import decode
 from slurm_operator.build.refs import Refs
-from slurm_operator.cli.serving import context
-from slurm_operator.cli.webhook import share_interpreter
+from slurm_operator.cli.serving import context, share_interpreter
 from slurm_operator.loop.health import serve
 
 ROOT = Path(__file__).resolve().parents[1]

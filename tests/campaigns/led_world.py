@@ -10,12 +10,12 @@ import logging
 import sys
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.campaigns.invariants import Judge
 from tests.campaigns.processes import FairWeather, Process, ProcessClock, ProcessLine, ProcessWire
-from tests.campaigns.rig import HORIZON, World
+from tests.campaigns.rig import HORIZON, SETTINGS, World
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.timing import Timing
@@ -23,7 +23,6 @@ from slurm_operator.loop.clock import settle
 from slurm_operator.loop.metrics import Metrics
 from slurm_operator.loop.run import Ending
 from slurm_operator.reconcile.operator import Outside, assemble
-from slurm_operator.settings import Settings
 from slurm_operator.slurm.client import SlurmClient
 
 LEASES = "leases.coordination.k8s.io"
@@ -90,9 +89,7 @@ class LedWorld(World):
         """One more operator with nothing in its memory."""
         process = Process(name, self, ProcessClock(self.clock, self.suspends))
         clock = process.clock
-        settings = Settings(
-            namespaces=(), restapi_address="http://{service}.{namespace}:{port}", leader_elect=self.elect
-        )
+        settings = replace(SETTINGS, leader_elect=self.elect)
         line = ProcessLine(process)
         outside = Outside(
             self._host_keys,

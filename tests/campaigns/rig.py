@@ -49,6 +49,11 @@ JWT_KEY = CANARY + b"-jwt-key-" + b"j" * 40
 CRDS = Path(__file__).parent.parent.parent / "deploy" / "crds"
 # Longer than any wait of the operator for something that does not show itself.
 HORIZON = 75.0
+SETTINGS = Settings(
+    restapi_address="http://{service}.{namespace}:{port}",
+    worker_images=(*TRUSTED, "example.org/"),
+    leader_elect=False,
+)
 GROUP = "slinky.slurm.net/v1beta1"
 # Slurm is asked twice before something goes for good: so many polls without news are points of their own.
 ALIKE = 2
@@ -249,10 +254,8 @@ class World:
     async def start_operator(self) -> None:
         """A new operator with nothing in its memory."""
         self.dead = False
-        images = (*TRUSTED, "example.org/")
-        settings = Settings(restapi_address="http://{service}.{namespace}:{port}", worker_images=images)
         outside = Outside(self._host_keys, lambda: f"id-{next(self._ids):08}", lambda: 0.5, self._connect)
-        self.operator = assemble(Client(self.wire), settings, self.clock, Metrics(), outside)
+        self.operator = assemble(Client(self.wire), SETTINGS, self.clock, Metrics(), outside)
         self.operator.writer.before = self._before
         self.operator.writer.after = self._after
         self.operator.sources.want(self.operator.source_names)

@@ -20,7 +20,14 @@ CLAIMS = [
     }
 ]
 NEW_KEY = base64.b64encode(CANARY + b"-new-key-" + b"n" * 40).decode()
+NEW_IMAGE = "example.org/slurmd:new"
 Scenario = Callable[[World], Awaitable[None]]
+
+
+def expect(world: World, happened: bool, what: str) -> None:
+    """A story that never happens is disturbed by nothing."""
+    if not happened:
+        world.judge.violation("I11", f"the story did not happen: {what}")
 
 
 async def small(world: World, replicas: int, **spec: Any) -> None:
@@ -53,6 +60,7 @@ async def workers_are_added(world: World) -> None:
     world.arm()
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 8}})
     await world.run()
+    expect(world, len(world.pods()) == 8, "eight workers")
 
 
 async def busy_workers_are_taken_away(world: World) -> None:
@@ -65,6 +73,7 @@ async def busy_workers_are_taken_away(world: World) -> None:
     world.arm()
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
     await world.run()
+    expect(world, len(world.pods()) == 2, "two workers")
 
 
 async def the_image_changes(world: World) -> None:
@@ -73,8 +82,10 @@ async def the_image_changes(world: World) -> None:
     for _ in range(2):
         world.slurm.submit(20.0)
     world.arm()
-    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": "example.org/slurmd:new"}}})
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": NEW_IMAGE}}})
     await world.run()
+    images = [pod["spec"]["containers"][0]["image"] for pod in world.pods().values()]
+    expect(world, images == [NEW_IMAGE] * 4, "four workers with the new image")
 
 
 async def the_nodeset_is_deleted(world: World) -> None:
@@ -84,6 +95,7 @@ async def the_nodeset_is_deleted(world: World) -> None:
     world.arm()
     await world.delete("NodeSet", "compute")
     await world.run(horizon=400.0)
+    expect(world, not world.pods(), "no worker is left")
 
 
 async def the_controller_is_deleted(world: World) -> None:
@@ -118,6 +130,8 @@ async def the_configuration_changes(world: World) -> None:
     await world.run_for(10.0)
     await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=302\n"}})
     await world.run()
+    published = next(each["data"] for each in world.stored("configmaps") if "slurm.conf" in each.get("data", {}))
+    expect(world, "MinJobAge=302" in published["slurm.conf"], "the last configuration")
 
 
 async def the_key_changes(world: World) -> None:

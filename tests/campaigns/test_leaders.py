@@ -20,7 +20,7 @@ from slurm_operator.loop import clock, leadership
 TODAY = dt.datetime.now(dt.UTC).timetuple().tm_yday
 # Every case once, a few points of each.
 EVERY = {"two-leaders": 60, "two-leaders-late": 60, "suspended": 60, "stuck-watch": 8, "storm": 70, "garbled": 20}
-SHORT = "S-in"
+SHORT = ("S-in", "S-roll")
 
 
 def some_of(step: int) -> Callable[[str], bool]:

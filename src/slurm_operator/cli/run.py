@@ -36,6 +36,7 @@ RESOLV_CONF = Path("/etc/resolv.conf")
 def run_operator(settings: Settings) -> int:
     """Run until asked to stop."""
     domain = cluster_domain(RESOLV_CONF.read_text()) if RESOLV_CONF.is_file() else settings.cluster_domain
+    serving.share_interpreter()
     try:
         ending = asyncio.run(_run(replace(settings, cluster_domain=domain)))
     except OperatorError as error:

@@ -6,8 +6,10 @@ In: settings. Out: listening servers, closed with the stack that they were put o
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import sys
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -25,6 +27,16 @@ from slurm_operator.kube.missing_right import MissingRight
 from slurm_operator.loop.health import Authorize, Watchdog, debug_app, metrics_app, serve
 from slurm_operator.loop.metrics import MISSING_RIGHT, Metrics
 from slurm_operator.settings import Settings
+
+# How long a thread may keep the interpreter from the event loop, which answers all others and the probes.
+SWITCH_SECONDS = 0.0005
+
+
+def share_interpreter() -> None:
+    """Let threads take turns quickly, and keep the garbage collector from walking all that was imported."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
 
 
 async def start(

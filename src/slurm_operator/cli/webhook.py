@@ -7,11 +7,9 @@ of theirs; it writes nothing but its own certificate.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import ssl
-import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -47,8 +45,6 @@ log = logging.getLogger(__name__)
 
 # How soon a certificate that somebody else renews is noticed.
 FOLLOW = 10.0
-# How long a review may keep the interpreter from the loop, which answers the others and the probes.
-SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +86,13 @@ def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certif
         if missing:
             log.error("%s has no %s: mount the Secret of the certificate there", certificates.folder, missing[0])
             return 1
-    share_interpreter()
+    serving.share_interpreter()
     try:
         asyncio.run(_run(settings, place, certificates))
     except (OperatorError, OSError, ssl.SSLError) as error:
         log.error("%s", error)  # noqa: TRY400  # for people: the traceback says nothing more
         return 1
     return 0
-
-
-def share_interpreter() -> None:
-    """Let threads take turns quickly, and keep the garbage collector from walking all that was imported."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
 
 
 async def _run(settings: Settings, place: tuple[str, int], certificates: Certificates) -> None:

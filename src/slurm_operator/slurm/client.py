@@ -11,7 +11,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +18,7 @@ import msgspec
 
 from slurm_operator.slurm import errors, requests, shapes, wire
 from slurm_operator.slurm.breaker import Breaker
+from slurm_operator.slurm.decoding import INLINE_BYTES, Decoder
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
     SlurmError,
@@ -67,10 +67,6 @@ PING = requests.read("ping")
 DIAG = requests.read("diag")
 RECONFIGURE = requests.reconfigure()
 PARTITION_STATES: tuple[PartitionState, ...] = ("UP", "DOWN", "DRAIN", "INACTIVE")
-# A larger response is decoded beside the event loop, which it would hold for long.
-INLINE_BYTES = 256 * 1024
-# Two at once, whoever they are of, and one of each cluster: a large cluster leaves room for another.
-DECODERS = ThreadPoolExecutor(2, thread_name_prefix="slurm-decode")
 NOT_FOUND_JOB = 2017
 ALREADY_DONE = 2021
 
@@ -123,8 +119,7 @@ class SlurmClient:
         self._transport = transport or Http(Endpoint.parse(address), tls=tls)
         self._token = token
         self._cluster = cluster
-        self._inline_bytes = inline_bytes
-        self._decoding = asyncio.Lock()
+        self._decoder = Decoder(monotonic, inline_bytes)
         self._seconds = seconds or Seconds()
         self._observe = observe
         self._monotonic = monotonic
@@ -414,11 +409,13 @@ class SlurmClient:
         return await self._exchange(sending, request, reader)
 
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
-        began, outcome = self._monotonic(), "ok"
+        if request.large:
+            await self._decoder.admit(request.path)
+        began, outcome, failure = self._monotonic(), "ok", None
         try:
             found = await self._decode(await self._received(sending, request), reader, request.label)
         except SlurmError as problem:
-            outcome = problem.reason
+            outcome, failure = problem.reason, problem
             if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
                 self._breaker.bad(problem.text)
             raise
@@ -430,6 +427,7 @@ class SlurmClient:
                 self._breaker.answered()
             return found
         finally:
+            self._decoder.close(request.path, failure)
             self._observe(Observation(request.label, outcome, self._monotonic() - began))
 
     async def _received(self, sending: Sending, request: Request) -> Reply:
@@ -439,7 +437,7 @@ class SlurmClient:
             return await self._patiently(sending, request)
 
         async def feed(piece: bytes) -> None:
-            await asyncio.get_running_loop().run_in_executor(DECODERS, streamed.feed, piece, request.label)
+            await self._decoder.feed(streamed.feed, piece, request.label)
 
         reply = await self._patiently(msgspec.structs.replace(sending, feed=feed), request)
         if not streamed.started:
@@ -448,10 +446,9 @@ class SlurmClient:
 
     async def _decode(self, reply: Reply, reader: Reader[T], label: str) -> T:
         expected = msgspec.structs.replace(reply, cluster=self._cluster)
-        if len(reply.body) <= self._inline_bytes:
+        if len(reply.body) <= self._decoder.inline_bytes:
             return reader(expected, label)
-        async with self._decoding:
-            return await asyncio.get_running_loop().run_in_executor(DECODERS, reader, expected, label)
+        return await self._decoder.run(reader, expected, label)
 
     async def _patiently(self, sending: Sending, request: Request) -> Reply:
         """Wait as long as slurmctld is alive: slurmrestd would wait ten seconds for one that died meanwhile."""

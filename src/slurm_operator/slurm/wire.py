@@ -27,8 +27,8 @@ T = TypeVar("T")
 E = TypeVar("E", bound=shapes.Envelope)
 Bytes = bytes | msgspec.Raw
 
-# Slurm itself stops at 65,536 nodes; at 5.5 kB each, more jobs than this do not fit into the budget of bytes.
-MOST_ITEMS = 100_000
+# At 2.5 kB for a node and 5.5 kB for a job, more than this do not fit into the budget of bytes.
+MOST_ITEMS = 30_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.

@@ -1,0 +1,123 @@
+"""What one cluster's long responses may cost: they wait for their turn, and one in vain is not asked for at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import pytest
+from aiohttp import web
+from tests.slurm.replay import Replay
+
+from slurm_operator.slurm import decoding
+from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.decoding import Decoder
+from slurm_operator.slurm.errors import SlurmBudgetExceeded, SlurmError, SlurmTimeout
+
+TOO_MUCH = SlurmBudgetExceeded("items", "more", 30_000, call="GET jobs")
+
+
+class Seconds:
+    """A time that the test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def time_() -> Seconds:
+    return Seconds()
+
+
+@pytest.fixture
+def decoder(time_: Seconds) -> Decoder:
+    return Decoder(time_)
+
+
+def busy(seconds: float) -> str:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return "done"
+
+
+async def admitted(decoder: Decoder, path: str = "jobs") -> bool:
+    """Whether a list may be asked for now."""
+    try:
+        await asyncio.wait_for(decoder.admit(path), 0.01)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_: Seconds) -> None:
+    assert await decoder.run(busy, 0.05) == "done"
+    decoder.close("jobs", None)
+    assert not await admitted(decoder, "nodes")
+    time_.seconds += 0.05 / decoding.SHARE - 0.1
+    assert not await admitted(decoder)
+    time_.seconds += 2.0
+    assert await admitted(decoder)
+
+
+async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seconds) -> None:
+    await decoder.feed(lambda _, __: None, bytes(5_000), "GET jobs")
+    decoder._spent_seconds = 3600.0
+    decoder.close("jobs", TOO_MUCH)
+    time_.seconds += decoding.LONGEST_PAUSE_SECONDS
+    assert await admitted(decoder, "nodes")
+    time_.seconds += decoding.LONGEST_REFUSAL_SECONDS
+    assert await admitted(decoder, "jobs")
+
+
+async def test_a_list_in_vain_is_not_asked_for_again_at_once_and_says_why(decoder: Decoder, time_: Seconds) -> None:
+    await decoder.run(busy, 0.02)
+    decoder.close("jobs", TOO_MUCH)
+    time_.seconds += 0.02 / decoding.SHARE + 0.05
+    for _ in range(3):
+        with pytest.raises(SlurmBudgetExceeded) as raised:
+            await decoder.admit("jobs")
+        assert raised.value is TOO_MUCH
+    assert await admitted(decoder, "nodes")
+    time_.seconds += 0.1 / decoding.WASTED_SHARE
+    assert await admitted(decoder, "jobs")
+
+
+@pytest.mark.parametrize("problem", [None, SlurmTimeout("no answer", call="GET jobs")])
+async def test_a_response_that_cost_nothing_delays_nobody(decoder: Decoder, problem: SlurmError | None) -> None:
+    decoder.close("jobs", problem)
+    assert await admitted(decoder)
+
+
+async def test_a_cluster_with_too_many_jobs_is_asked_seldom(replay: Replay, client: SlurmClient) -> None:
+    asked = 0
+
+    def too_many(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        body = b'{"jobs":[' + b'{"job_id":1,"job_state":["RUNNING"],"nodes":"a"},' * 40_000 + b"0]}"
+        return web.Response(body=body, content_type="application/json")
+
+    replay.on_call("GET /jobs", too_many)
+    messages = set()
+    for _ in range(20):
+        with pytest.raises(SlurmBudgetExceeded) as raised:
+            await client.all_jobs()
+        messages.add(str(raised.value))
+    assert asked == 1
+    assert len(messages) == 1
+
+
+def test_the_operator_lets_threads_take_turns_quickly() -> None:
+    from slurm_operator.cli import serving
+
+    before = sys.getswitchinterval()
+    try:
+        serving.share_interpreter()
+        assert sys.getswitchinterval() < before
+    finally:
+        sys.setswitchinterval(before)
