@@ -273,7 +273,7 @@ def _use(found: Any) -> None:
     msgspec.json.encode(found, enc_hook=str)
     items = found.items if isinstance(found, Answer) else (found,)
     jobs = [each for each in items if isinstance(each, Job)]
-    policy.deadlines(jobs, frozenset({"n0", "n1"}))
+    policy.deadlines(policy.jobs_by_node(jobs, frozenset({"n0", "n1"})))
     for each in items:
         if isinstance(each, Node):
             policy.state_text(each), policy.is_drained(each), policy.drain_is_ours(each.reason)

@@ -169,7 +169,10 @@ def test_the_deadline_is_the_end_of_the_last_job(jobs: list[Job], end: Limit) ->
 
 
 def test_a_job_over_many_nodes_gives_each_its_deadline() -> None:
-    assert policy.deadlines([job("RUNNING", nodes=("a", "b", "c"))], {"a", "b", "d"}) == {"a": 1600, "b": 1600}
+    assert policy.deadlines(policy.jobs_by_node([job("RUNNING", nodes=("a", "b", "c"))], {"a", "b", "d"})) == {
+        "a": 1600,
+        "b": 1600,
+    }
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,7 @@ def test_only_a_job_that_is_known_to_be_over_lets_its_node_go(states: tuple[str,
     """T16: an empty list of states is a subset of any."""
     held = job(*states)
     assert policy.occupies(held, "n0") is holds
-    assert ("n0" in policy.deadlines([held], {"n0"})) is holds
+    assert ("n0" in policy.deadlines(policy.jobs_by_node([held], {"n0"}))) is holds
     free = policy.may_remove(Known(node("IDLE", "DRAIN")), [held])
     assert isinstance(free, No) is holds
 

@@ -67,7 +67,7 @@ async def test_every_text_of_a_hostile_job_can_be_written_anywhere(
 async def test_every_deadline_of_a_hostile_job_has_a_text(client: SlurmClient, replay: Replay, name: str) -> None:
     """T2: a limit that ends in the year 10192 is an end like any other."""
     found = await recorded_jobs(client, replay, name)
-    ends = policy.deadlines(found, {node for job in found for node in job.nodes})
+    ends = policy.deadlines(policy.jobs_by_node(found, {node for job in found for node in job.nodes}))
     assert ends, "some of them run"
     for node, end in ends.items():
         worker = Worker(Pod(), 0, node, Absent(), policy.Yes(), end)

@@ -172,20 +172,17 @@ def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) 
     by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
     known = list(pods)
     hostnames = {hostname_of(cr, pod) for pod in known}
-    ends: Mapping[str, Limit] = policy.deadlines(slurm.jobs, hostnames) if not isinstance(slurm.jobs, Unknown) else {}
+    on_nodes = jobs_by_node(slurm.jobs, hostnames)
+    ends = policy.deadlines(on_nodes)
     result = [_worker(cr, pod, slurm, by_name, ends) for pod in known]
-    on_nodes, in_bulk = jobs_by_node(slurm.jobs, hostnames), lost_in_bulk(result, now)
+    in_bulk = lost_in_bulk(result, now)
     judged = (_judged(worker, slurm.about(worker.hostname, on_nodes), in_bulk, now) for worker in result)
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
 
 def jobs_by_node(jobs: Iterable[Job] | Unknown, names: Set[str]) -> dict[str, list[Job]]:
     """The jobs that name each of these nodes."""
-    result: dict[str, list[Job]] = {}
-    for job in () if isinstance(jobs, Unknown) else jobs:
-        for name in job.nodes.within(names):
-            result.setdefault(name, []).append(job)
-    return result
+    return {} if isinstance(jobs, Unknown) else policy.jobs_by_node(jobs, names)
 
 
 def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node], ends: Mapping[str, Limit]) -> Worker:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -289,10 +289,22 @@ def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] 
         return None
     if isinstance(now.nodes, Unknown) or isinstance(now.jobs, Unknown):
         return None
-    nodes = {node.name for node in set(before.nodes.items) ^ set(now.nodes.items)}
-    jobs = set(before.jobs) ^ set(now.jobs)
+    nodes = {node.name for node in _differing(before.nodes.items, now.nodes.items, lambda node: node.name)}
+    lists = {job.nodes for job in _differing(before.jobs, now.jobs, lambda job: job.job_id)}
     known = {node.name for node in (*before.nodes.items, *now.nodes.items)}
-    return frozenset(nodes.union(*(job.nodes.within(known) for job in jobs)))
+    return frozenset(nodes.union(*(hosts.within(known) for hosts in lists)))
+
+
+def _differing(before: Iterable[A], now: Iterable[A], key: Callable[[A], Hashable]) -> Iterator[A]:
+    """What stands in one list and not in the other. Records are compared, not hashed, which costs far more."""
+    left = {key(each): each for each in before}
+    for each in now:
+        other = left.pop(key(each), None)
+        if other is None:
+            yield each
+        elif other != each:
+            yield from (other, each)
+    yield from left.values()
 
 
 def unknown(error: SlurmError) -> Unknown:

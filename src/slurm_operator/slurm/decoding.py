@@ -23,12 +23,12 @@ T = TypeVar("T")
 INLINE_BYTES = 256 * 1024
 # Two at once, whoever they are of, and one of each cluster: a large cluster leaves room for another.
 DECODERS = ThreadPoolExecutor(2, thread_name_prefix="slurm-decode")
-# A decoder rests after each piece as long as that took, times this.
-REST_RATIO = 1.0
+# A decoder rests after each piece so many times as long as that took.
+REST_RATIO = 3.0
 # The event loop has received these bytes before a decoder sees them.
 RECEIVE_SECONDS_PER_BYTE = 2e-9
 # The share of one processor that a cluster's long responses may take, and those that could not be used.
-SHARE = 0.2
+SHARE = 0.05
 WASTED_SHARE = 0.02
 LONGEST_PAUSE_SECONDS = 10.0
 LONGEST_REFUSAL_SECONDS = 60.0
@@ -57,16 +57,17 @@ class Decoder:
 
     async def feed(self, work: Callable[[bytes, str], None], piece: bytes, label: str) -> None:
         """Decode a piece of a response that is on its way."""
-        self._spent_seconds += len(piece) * RECEIVE_SECONDS_PER_BYTE
-        await self.run(work, piece, label)
+        await self._in_thread(lambda: work(piece, label), len(piece) * RECEIVE_SECONDS_PER_BYTE)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do a piece of work in a thread, and rest."""
+        return await self._in_thread(lambda: work(*args, **kwargs))
 
+    async def _in_thread(self, work: Callable[[], T], spent_before_seconds: float = 0.0) -> T:
         def timed() -> T:
-            began = time.thread_time()
+            began = time.thread_time() - spent_before_seconds
             try:
-                return work(*args, **kwargs)
+                return work()
             finally:
                 seconds = time.thread_time() - began
                 self._spent_seconds += seconds

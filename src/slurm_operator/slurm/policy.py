@@ -7,7 +7,7 @@ known is not removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -124,20 +124,28 @@ def state_text(node: Node) -> str:
     return "+".join(sorted(node.states, key=lambda s: (s not in base, s))) or "no state"
 
 
-def deadlines(jobs: Iterable[Job], names: Set[str]) -> dict[str, Limit]:
-    """For each of these nodes that a job holds, when the last of its jobs must be over (UNLIMITED: no end)."""
-    latest: dict[str, Limit] = {}
+def jobs_by_node(jobs: Iterable[Job], names: Set[str]) -> dict[str, list[Job]]:
+    """The jobs that name each of these nodes."""
+    result: dict[str, list[Job]] = {}
     for job in jobs:
-        if holds_nodes(job):
-            end = _end(job)
-            for node in job.nodes.within(names):
-                latest[node] = _later(latest.get(node), end)
+        for name in job.nodes.within(names):
+            result.setdefault(name, []).append(job)
+    return result
+
+
+def deadlines(on_nodes: Mapping[str, Iterable[Job]]) -> dict[str, Limit]:
+    """For each node that one of its jobs holds, when the last of them must be over (UNLIMITED: no end)."""
+    latest: dict[str, Limit] = {}
+    for name, jobs in on_nodes.items():
+        for job in jobs:
+            if holds_nodes(job):
+                latest[name] = _later(latest.get(name), _end(job))
     return latest
 
 
 def deadline(node: str, jobs: Iterable[Job]) -> Limit:
     """When the last job on that node must be over; None when it has none."""
-    return deadlines(jobs, {node}).get(node)
+    return deadlines(jobs_by_node(jobs, {node})).get(node)
 
 
 def _end(job: Job) -> Limit:

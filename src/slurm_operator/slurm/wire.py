@@ -35,6 +35,10 @@ MOST_NAMES = 5_000_000
 LONGEST_TEXT = 256
 
 
+class _TooManyItems(ValueError):
+    """A list has more than MOST_ITEMS."""
+
+
 class Streamed:
     """The items of a list that is read while it comes; what cannot be read is counted."""
 
@@ -50,8 +54,6 @@ class Streamed:
         self.started = True
         with _as_slurm_errors(call):
             self._stream.feed(piece)
-        if self.count > MOST_ITEMS:
-            raise SlurmBudgetExceeded("items", f"{self.count:,} and more", MOST_ITEMS, call=call)
 
     def close(self, call: str) -> bytes:
         """The body without the items."""
@@ -61,7 +63,7 @@ class Streamed:
     def _take(self, item: bytes) -> None:
         self.count += 1
         if self.count > MOST_ITEMS:
-            return
+            raise _TooManyItems
         item = lenient.as_utf8(item)
         try:
             self.found.append(self._converted(item))
@@ -80,6 +82,8 @@ def _as_slurm_errors(call: str) -> Iterator[None]:
     """What is wrong with a list, by its meaning."""
     try:
         yield
+    except _TooManyItems:
+        raise SlurmBudgetExceeded("items", "more", MOST_ITEMS, call=call) from None
     except ItemTooLarge:
         raise SlurmBudgetExceeded("bytes of one item", "more", LARGEST_ITEM_BYTES, call=call) from None
     except RecursionError:
@@ -315,11 +319,9 @@ def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> 
     with _as_slurm_errors(call):
         for count, raw in enumerate(items(array), start=1):
             if count > MOST_ITEMS:
-                break
+                raise _TooManyItems
             with suppress(*lenient.UNREADABLE, HostListError):
                 found.append(convert(raw))
-    if count > MOST_ITEMS:
-        raise SlurmBudgetExceeded("items", f"{count:,} and more", MOST_ITEMS, call=call)
     return found, count
 
 
@@ -360,6 +362,16 @@ def _set_of(states: tuple[str, ...]) -> frozenset[str]:
     return frozenset(states)
 
 
+def _hosts(text: str) -> HostList:
+    return _short_hosts(text) if len(text) <= LONGEST_TEXT else HostList(text)
+
+
+@lru_cache(maxsize=1024)
+def _short_hosts(text: str) -> HostList:
+    """A thousand jobs on one node share it."""
+    return HostList(text)
+
+
 def _job(raw: Bytes) -> model.Job:
     j = lenient.decode(raw, shapes.Job)
     states = _set_of(tuple(j.job_state))
@@ -372,7 +384,7 @@ def _job(raw: Bytes) -> model.Job:
         qos=j.qos,
         states=states,
         state_reason=j.state_reason,
-        nodes=EMPTY if states_are_over(states) else HostList(msgspec.json.decode(j.nodes, type=shapes.HostText)),
+        nodes=EMPTY if states_are_over(states) else _hosts(msgspec.json.decode(j.nodes, type=shapes.HostText)),
         start_time=j.start_time.seconds(),
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),

@@ -44,7 +44,7 @@ async def test_a_job_over_many_nodes_holds_each_of_them(client: SlurmClient, slu
     assert isinstance(seen, KnownJob)
     job = seen.job
     assert set(job.nodes) == {"n0", "n1", "n2"}
-    assert set(policy.deadlines([job], {"n0", "n1", "n2", "n3"})) == {"n0", "n1", "n2"}
+    assert set(policy.deadlines(policy.jobs_by_node([job], {"n0", "n1", "n2", "n3"}))) == {"n0", "n1", "n2"}
 
 
 async def test_a_job_for_no_partition_is_refused(client: SlurmClient) -> None:
