@@ -51,7 +51,7 @@ class Decoder:
         until, problem = self._refused.pop(path, (float("-inf"), None))
         if problem is not None and self._monotonic() < until:
             self._refused[path] = until, problem
-            raise problem.with_traceback(None)
+            raise problem.again()
         if (pause := self._next_at - self._monotonic()) > 0:
             await asyncio.sleep(pause)
 
@@ -84,4 +84,4 @@ class Decoder:
         now = self._monotonic()
         self._next_at = now + min(spent / SHARE, LONGEST_PAUSE_SECONDS)
         if problem is not None:
-            self._refused[path] = now + min(spent / WASTED_SHARE, LONGEST_REFUSAL_SECONDS), problem
+            self._refused[path] = now + min(spent / WASTED_SHARE, LONGEST_REFUSAL_SECONDS), problem.again()

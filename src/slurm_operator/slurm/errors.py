@@ -23,7 +23,7 @@ Raised by `transport.py` and `client.py`.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from slurm_operator.api.text import printable
 from slurm_operator.errors import OperatorError, Retryable, Terminal
@@ -45,6 +45,13 @@ class SlurmError(OperatorError):
         self.call = call
         self.status = status
         self.number = number
+
+    def again(self) -> Self:
+        """The same failure once more, without the frames of the first, which hold what had been read."""
+        twin = type(self).__new__(type(self))
+        twin.args = self.args
+        twin.__dict__.update(self.__dict__)
+        return twin
 
 
 class SlurmUnreachable(SlurmError, Retryable):
