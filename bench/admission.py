@@ -36,6 +36,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from kube_runtime.loop.health import serve
 from slurm_operator.admission.certificates import issue
 from slurm_operator.admission.review import answer
 from slurm_operator.admission.server import admission_app, path_of
@@ -45,7 +46,6 @@ from slurm_operator.api.text import MOST_LINES
 from slurm_operator.api.validate import decode
 from slurm_operator.build.refs import Refs
 from slurm_operator.cli.serving import context, share_interpreter
-from slurm_operator.loop.health import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 REVIEWS = 10_000

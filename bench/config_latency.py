@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.objects import CONFIG_MAPS, PODS, SECRETS, RawObject, Resource
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError, NotFound
+from kube_runtime.client.objects import CONFIG_MAPS, PODS, SECRETS, RawObject, Resource
 from slurm_operator.local.home import DEFAULT_NAME, Home
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.client import SlurmClient

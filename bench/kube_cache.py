@@ -235,11 +235,11 @@ def rss_mb() -> float:
 
 async def run_own(url: str, events: int) -> None:
     """The cache of this project, with two indexes and a listener."""
-    from slurm_operator.kube.cache import Cache
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.credentials import Fixed
-    from slurm_operator.kube.kubeconfig import Target
-    from slurm_operator.kube.objects import PODS, Pod
+    from kube_runtime.client.cache import Cache
+    from kube_runtime.client.client import Client
+    from kube_runtime.client.credentials import Fixed
+    from kube_runtime.client.kubeconfig import Target
+    from kube_runtime.client.objects import PODS, Pod
 
     def by_node(item: Pod) -> Iterator[str]:
         yield item.spec.node_name

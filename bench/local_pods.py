@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.decode import Changed
-from slurm_operator.kube.objects import CONFIG_MAPS, PODS, RawObject
+from kube_local.node.paths import Paths
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.decode import Changed
+from kube_runtime.client.objects import CONFIG_MAPS, PODS, RawObject
 from slurm_operator.local import machine
 from slurm_operator.local.home import Home
 from slurm_operator.local.image import rules, store
-from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.supervisor import supervisor_pid
 from slurm_operator.reconcile.resources import OURS
 

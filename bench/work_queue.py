@@ -39,8 +39,8 @@ def floor() -> None:
 
 def adds() -> None:
     """The same adds into the real queue."""
-    from slurm_operator.loop.clock import VirtualClock
-    from slurm_operator.loop.queue import Queue
+    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.loop.queue import Queue
 
     queue: Queue[int] = Queue(VirtualClock())
     for number in range(ADDS):
@@ -49,8 +49,8 @@ def adds() -> None:
 
 def turns() -> None:
     """Every key taken and done as soon as it is added: no merging to gain from."""
-    from slurm_operator.loop.clock import VirtualClock
-    from slurm_operator.loop.queue import Queue
+    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.loop.queue import Queue
 
     queue: Queue[int] = Queue(VirtualClock())
     for number in range(ADDS):
@@ -62,9 +62,9 @@ def turns() -> None:
 
 async def reconciles() -> int:
     """How often a controller works when the adds come during its work."""
-    from slurm_operator.loop.clock import VirtualClock
-    from slurm_operator.loop.controller import Controller, Result
-    from slurm_operator.loop.queue import Key
+    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.loop.controller import Controller, Result
+    from kube_runtime.loop.queue import Key
 
     clock, count = VirtualClock(), 0
 

@@ -1,6 +1,6 @@
 """Write what the charts have that is said elsewhere: schemas, reference pages, CRDs, rights, versions.
 
-In: each chart's values.yaml with its comments, `deploy/crds`, `slurm_operator.kube.rights` and the package's version.
+In: each chart's values.yaml with its comments, `deploy/crds`, `kube_runtime.client.rights` and the package's version.
 Out: values.schema.json, docs/reference/values-*.md, the templates of the CRDs chart, files/rights-*.yaml, dashboards
 out of `tools/dashboards.py`, versions in Chart.yaml. Run by `make golden`; a test fails when a file is stale.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from slurm_operator.errors import OperatorError
+from kube_runtime.errors import OperatorError
 from slurm_operator.local import machine
 from slurm_operator.local.home import Home
 from slurm_operator.local.image.progress import show

@@ -25,7 +25,7 @@ from typing import Any
 
 RELEASE = "v1.37.0"
 GO_RELEASE = "v0.37.0"
-DEFAULT_OUTPUT = Path(__file__).parent.parent / "src/slurm_operator/local/apiserver/definitions.json.gz"
+DEFAULT_OUTPUT = Path(__file__).parent.parent / "src/kube_local/apiserver/definitions.json.gz"
 SERVED = (
     "io.k8s.api.core.v1.",
     "io.k8s.api.apps.v1.",

@@ -1,4 +1,4 @@
-"""Write the protobuf field numbers of the built-in kinds: src/slurm_operator/local/apiserver/protobuf_fields.json.gz.
+"""Write the protobuf field numbers of the built-in kinds: src/kube_local/apiserver/protobuf_fields.json.gz.
 
 In: the folders of the Go modules k8s.io/api and k8s.io/apimachinery (as in a Go module cache). Out: for each message
 its fields by number: JSON name, type, and flags (r: list, m: map, i: its fields belong to the parent,
@@ -19,7 +19,7 @@ GROUPS = (
     *("admissionregistration", "apps", "authentication", "authorization", "autoscaling", "batch", "coordination"),
     *("core", "discovery", "events", "networking", "node", "policy", "rbac", "scheduling", "storage"),
 )
-OUTPUT = Path(__file__).parents[1] / "src/slurm_operator/local/apiserver/protobuf_fields.json.gz"
+OUTPUT = Path(__file__).parents[1] / "src/kube_local/apiserver/protobuf_fields.json.gz"
 META = ("pkg/apis/meta/v1", "pkg/runtime", "pkg/util/intstr", "pkg/api/resource")
 SCALARS = frozenset({"string", "bool", "int32", "int64", "uint32", "uint64", "double", "bytes"})
 

@@ -1,4 +1,4 @@
-"""Make rules of Roles out of `slurm_operator.kube.rights`.
+"""Make rules of Roles out of `kube_runtime.client.rights`.
 
 In: rights. Out: rules by scope, as the chart's templates read them. Used by `tools/charts.py`.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from slurm_operator.kube import rights
-from slurm_operator.kube.rights import Right
+from kube_runtime.client.rights import Right
+from slurm_operator import rights
 
-ABOUT = "# Written by tools/charts.py out of slurm_operator.kube.rights; change that, then run `make golden`.\n"
+ABOUT = "# Written by tools/charts.py out of kube_runtime.client.rights; change that, then run `make golden`.\n"
 ROLES = {
     "operator": rights.OPERATOR,
     "webhook": rights.WEBHOOK,

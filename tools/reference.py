@@ -33,7 +33,7 @@ from slurm_operator.api.token import Token, TokenSpec
 from slurm_operator.build import labels, names
 from slurm_operator.cli.kubectl.main import main as plugin
 from slurm_operator.cli.main import main
-from slurm_operator.loop.metrics import catalogue
+from slurm_operator.metrics import catalogue
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"

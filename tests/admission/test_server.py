@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from kube_runtime.loop.health import Server, serve
 from slurm_operator.admission.lanes import SMALL_BYTES, Lane
 from slurm_operator.admission.server import LARGEST, Lanes, admission_app, path_of
 from slurm_operator.build.refs import Refs
-from slurm_operator.loop.health import Server, serve
 
 TOKEN: dict[str, Any] = {
     "apiVersion": "slinky.slurm.net/v1beta1",

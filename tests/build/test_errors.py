@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kube_runtime.errors import Retryable, Terminal
 from slurm_operator.build.errors import BuildError, InvalidSpec, MissingReference
-from slurm_operator.errors import Retryable, Terminal
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import merge_keys as generator
 
+from kube_runtime.errors import Terminal
 from slurm_operator.build import overlay
 from slurm_operator.build.merge_keys import MERGE_KEYS
 from slurm_operator.build.overlay import (
@@ -19,7 +20,6 @@ from slurm_operator.build.overlay import (
     merge_pod_spec,
     merge_service_spec,
 )
-from slurm_operator.errors import Terminal
 
 POD = "io.k8s.api.core.v1.PodSpec"
 TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.build.resources import accounting, controller, nodeset, partition, refs
 
+from kube_runtime.errors import Retryable, Terminal
 from slurm_operator.api.meta import ControllerRef
 from slurm_operator.api.problem import Path
 from slurm_operator.build.errors import BuildError, InvalidSpec, MissingReference
 from slurm_operator.build.refs import Refs
-from slurm_operator.errors import Retryable, Terminal
 
 
 @pytest.mark.parametrize("namespace", [None, "", "hpc"], ids=["none", "empty", "its own"])

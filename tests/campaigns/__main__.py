@@ -16,6 +16,7 @@ from typing import Protocol
 
 from tests.campaigns import hostile_answers, hostile_manifests, leaders
 from tests.campaigns.campaign import CAMPAIGNS, Outcome, Result, lines, replay, run, sampled
+from tests.campaigns.rig import LOGGERS
 from tests.campaigns.scenarios import SCENARIOS
 
 # Campaigns with a program of their own: they run when they are asked for by name.
@@ -50,7 +51,8 @@ def main() -> int:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     # The judge hears the log in any case.
-    logging.getLogger("slurm_operator").propagate = given.verbose
+    for logger in LOGGERS:
+        logger.propagate = given.verbose
     if given.point:
         outcome = _replayed(given.point)
         print(f"{outcome.point}: {outcome.what or 'undisturbed'}")

@@ -23,17 +23,17 @@ from typing import Any
 import msgspec
 from tests.campaigns.campaign import Outcome, Result, Wants
 
+from kube_local.apiserver import ApiServer
+from kube_local.apiserver.store import Store, StoreUnusable
+from kube_local.node import host, network, records
+from kube_local.node.errors import MountFailed
+from kube_local.node.records import ContainerRecord, PodRecord
+from kube_runtime.key_pair import load_pair
 from slurm_operator.admission import certificates
-from slurm_operator.key_pair import load_pair
 from slurm_operator.local import supervisor
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.local.apiserver.store import Store, StoreUnusable
 from slurm_operator.local.home import write_whole
 from slurm_operator.local.image import apt, store
 from slurm_operator.local.image.download import Item
-from slurm_operator.local.node import host, network, records
-from slurm_operator.local.node.errors import MountFailed
-from slurm_operator.local.node.records import ContainerRecord, PodRecord
 
 CASES = ("full-disk", "spoilt-files")
 SMALL_BYTES = 2 * 1024 * 1024

@@ -21,7 +21,7 @@ from tests.campaigns.hostile_points import OutOfTime, at_most, peak_bytes, trace
 from tests.campaigns.hostile_values import VALUES, HostileValue, Path, hollow, paths, repeated, shown
 from tests.campaigns.slurm_model import VERSIONS, SlurmModel
 
-from slurm_operator.loop.clock import VirtualClock
+from kube_runtime.loop.clock import VirtualClock
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmError

@@ -18,9 +18,9 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import KEYS, REF
 from tests.campaigns.slurm_model import Line, SlurmModel
 
+from kube_runtime.loop.clock import Clock, settle
+from kube_runtime.loop.controller import Controller
 from slurm_operator.build import labels, nodeset
-from slurm_operator.loop.clock import Clock, settle
-from slurm_operator.loop.controller import Controller
 from slurm_operator.reconcile.clusters import Target
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource

@@ -11,9 +11,9 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+from kube_runtime.client.requests import Request
+from kube_runtime.client.write import Write
 from slurm_operator.build import labels
-from slurm_operator.kube.requests import Request
-from slurm_operator.kube.write import Write
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.policy import drain_is_ours
 from slurm_operator.slurm.transport import Sending

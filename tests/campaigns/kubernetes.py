@@ -19,9 +19,9 @@ from typing import Any
 from tests.campaigns.sidecar import Sidecar
 from tests.campaigns.slurm_model import SlurmModel
 
+from kube_local.apiserver import ApiServer
+from kube_runtime.loop.clock import VirtualClock
 from slurm_operator.build import labels, nodeset
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.loop.clock import VirtualClock
 
 WORKER = {"app.kubernetes.io/name": "slurmd"}
 KEY_HASH = labels.SLURM_KEY_HASH

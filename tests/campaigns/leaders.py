@@ -26,7 +26,7 @@ from tests.campaigns.rig import Disturbance
 from tests.campaigns.scenarios import SCENARIOS
 from tests.campaigns.weather import Garbled, Storm, Stuck, Suspended, TwoLeaders
 
-from slurm_operator.loop.clock import settle
+from kube_runtime.loop.clock import settle
 
 CAMPAIGN = "R9"
 

@@ -17,11 +17,11 @@ from tests.campaigns.invariants import Judge
 from tests.campaigns.processes import FairWeather, Process, ProcessClock, ProcessLine, ProcessWire
 from tests.campaigns.rig import HORIZON, SETTINGS, World
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.timing import Timing
-from slurm_operator.loop.clock import settle
-from slurm_operator.loop.metrics import Metrics
-from slurm_operator.loop.run import Ending
+from kube_runtime.client.client import Client
+from kube_runtime.client.timing import Timing
+from kube_runtime.loop.clock import settle
+from kube_runtime.loop.run import Ending
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.operator import Outside, assemble
 from slurm_operator.slurm.client import SlurmClient
 
@@ -105,7 +105,7 @@ class LedWorld(World):
             ),
         )
         client = Client(ProcessWire(process), Timing(clock.monotonic, clock.now, clock.sleep, lambda: 0.5))
-        process.operator = assemble(client, settings, clock, Metrics(), outside)
+        process.operator = assemble(client, settings, clock, OperatorMetrics(), outside)
         process.operator.writer.before = self._before
         process.operator.writer.after = self._after
         # In a context of its own: it may be begun in the middle of another one's reconcile.

@@ -24,11 +24,11 @@ from tests.campaigns.rig import GROUP, definitions
 from tests.campaigns.sidecar import Sidecar
 from tests.campaigns.slurm_model import SlurmModel, is_write, recorded
 
+from kube_local.apiserver import ApiServer
+from kube_local.apiserver.store import Change
+from kube_runtime.loop import closing
+from kube_runtime.loop.clock import SystemClock
 from slurm_operator.build import labels, nodeset
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.local.apiserver.store import Change
-from slurm_operator.loop import closing
-from slurm_operator.loop.clock import SystemClock
 from slurm_operator.plan.token import read
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply

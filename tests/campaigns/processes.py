@@ -15,14 +15,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.campaigns.slurm_model import is_write
-from tests.kube.in_process import InProcessAnswer
+from tests.kube_runtime.client.in_process import InProcessAnswer
 
-from slurm_operator.kube.errors import Unreachable
-from slurm_operator.kube.requests import Request
-from slurm_operator.kube.transport import Answer, Socket
-from slurm_operator.local.apiserver.request import Response
-from slurm_operator.loop.clock import Timer, VirtualClock
-from slurm_operator.loop.run import Ending
+from kube_local.apiserver.request import Response
+from kube_runtime.client.errors import Unreachable
+from kube_runtime.client.requests import Request
+from kube_runtime.client.transport import Answer, Socket
+from kube_runtime.loop.clock import Timer, VirtualClock
+from kube_runtime.loop.run import Ending
 from slurm_operator.reconcile.operator import Operator
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply

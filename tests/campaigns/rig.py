@@ -22,18 +22,18 @@ import yaml
 from tests.campaigns.invariants import Judge
 from tests.campaigns.kubernetes import Cluster
 from tests.campaigns.slurm_model import Line, SlurmModel, is_write
-from tests.kube.in_process import InProcess, InProcessAnswer
+from tests.kube_runtime.client.in_process import InProcess, InProcessAnswer
 
+from kube_local.apiserver import ApiServer
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import Unreachable
+from kube_runtime.client.requests import Request
+from kube_runtime.client.transport import Answer
+from kube_runtime.client.write import Write
+from kube_runtime.loop.clock import Clock, VirtualClock, settle
+from kube_runtime.loop.run import NeverQuietError, run_until_quiet
 from slurm_operator.build.images import TRUSTED
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import Unreachable
-from slurm_operator.kube.requests import Request
-from slurm_operator.kube.transport import Answer
-from slurm_operator.kube.write import Write
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.loop.clock import Clock, VirtualClock, settle
-from slurm_operator.loop.metrics import Metrics
-from slurm_operator.loop.run import NeverQuietError, run_until_quiet
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import Target
 from slurm_operator.reconcile.operator import Operator, Outside, assemble
 from slurm_operator.settings import Settings
@@ -49,6 +49,7 @@ JWT_KEY = CANARY + b"-jwt-key-" + b"j" * 40
 CRDS = Path(__file__).parent.parent.parent / "deploy" / "crds"
 # Longer than any wait of the operator for something that does not show itself.
 HORIZON = 75.0
+LOGGERS = tuple(map(logging.getLogger, ("slurm_operator", "kube_runtime", "kube_local")))
 SETTINGS = Settings(
     restapi_address="http://{service}.{namespace}:{port}",
     worker_images=(*TRUSTED, "example.org/"),
@@ -172,9 +173,11 @@ class World:
         for number in range(3):
             await self.ask("POST", "/api/v1/nodes", {"metadata": {"name": f"k{number}"}})
         self.cluster.start()
-        logging.getLogger("slurm_operator").addHandler(self._log)
+        for logger in LOGGERS:
+            logger.addHandler(self._log)
         # Whoever runs it may want silence; the judge must hear.
-        logging.getLogger("slurm_operator").setLevel(logging.INFO)
+        for logger in LOGGERS:
+            logger.setLevel(logging.INFO)
         await self.start_operator()
 
     async def serve_monitors(self) -> None:
@@ -188,7 +191,8 @@ class World:
 
     async def close(self) -> None:
         """The end of the world."""
-        logging.getLogger("slurm_operator").removeHandler(self._log)
+        for logger in LOGGERS:
+            logger.removeHandler(self._log)
         await self.stop_operator()
         await self.cluster.stop()
         self.server.store.close()
@@ -255,7 +259,7 @@ class World:
         """A new operator with nothing in its memory."""
         self.dead = False
         outside = Outside(self._host_keys, lambda: f"id-{next(self._ids):08}", lambda: 0.5, self._connect)
-        self.operator = assemble(Client(self.wire), SETTINGS, self.clock, Metrics(), outside)
+        self.operator = assemble(Client(self.wire), SETTINGS, self.clock, OperatorMetrics(), outside)
         self.operator.writer.before = self._before
         self.operator.writer.after = self._after
         self.operator.sources.want(self.operator.source_names)

@@ -14,9 +14,9 @@ from typing import Any
 
 from tests.campaigns.slurm_model import SlurmModel
 
+from kube_local.apiserver import ApiServer
 from slurm_operator.build import labels
 from slurm_operator.build.controller import NOTE, PROTOCOL
-from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.plan.config import content_hash
 
 # A key that the linter knows, with a value that only a trial would find wrong.

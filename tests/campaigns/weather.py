@@ -15,9 +15,9 @@ from tests.campaigns.led_world import LedWorld
 from tests.campaigns.processes import FairWeather, Process, is_kube_write, plural_of
 from tests.campaigns.slurm_model import is_write
 
-from slurm_operator.kube.errors import TimedOut, Unreachable
-from slurm_operator.kube.requests import Request
-from slurm_operator.local.apiserver.request import Response
+from kube_local.apiserver.request import Response
+from kube_runtime.client.errors import TimedOut, Unreachable
+from kube_runtime.client.requests import Request
 from slurm_operator.slurm.policy import drain_is_ours
 from slurm_operator.slurm.transport import Sending
 

@@ -13,7 +13,7 @@ from tests.charts.rendering import cases, golden, golden_of
 from slurm_operator.cli.check import check
 from slurm_operator.cli.render import render
 from slurm_operator.cli.world import load
-from slurm_operator.kube.rights import GROUP
+from slurm_operator.rights import GROUP
 
 Json = dict[str, Any]
 SLURM = [case for chart, case in cases() if chart == "slurm"]

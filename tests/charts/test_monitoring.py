@@ -12,10 +12,10 @@ from tests.charts.promql import read
 from tests.charts.rendering import CHARTS, HERE, ROOT
 from tests.docs.pages import Page
 
+from kube_runtime.loop.controller import Outcome
 from slurm_operator.admission.review import Answer
 from slurm_operator.api.kinds import KINDS
-from slurm_operator.loop.controller import Outcome
-from slurm_operator.loop.metrics import catalogue
+from slurm_operator.metrics import catalogue
 from slurm_operator.reconcile.measured import STATES
 
 FILES = CHARTS / "slurm-operator" / "files"

@@ -8,8 +8,8 @@ import pytest
 from tests.charts import traced
 from tools import rbac
 
-from slurm_operator.kube import rights
-from slurm_operator.kube.rights import Right
+from kube_runtime.client.rights import Right
+from slurm_operator import rights
 from slurm_operator.reconcile.resources import OURS
 
 # Given for a way of acting that no scenario here takes.
@@ -28,8 +28,8 @@ def test_the_operator_has_exactly_the_rights_that_it_uses() -> None:
             used.setdefault(right, why)
     shipped = given(rights.OPERATOR)
     missing = {right: why for right, why in used.items() if right not in shipped}
-    assert missing == {}, "add it to src/slurm_operator/kube/rights.py, then run: make golden"
-    assert shipped - set(used) == set(NOT_PLAYED), "take it from src/slurm_operator/kube/rights.py"
+    assert missing == {}, "add it to src/kube_runtime/client/rights.py, then run: make golden"
+    assert shipped - set(used) == set(NOT_PLAYED), "take it from src/kube_runtime/client/rights.py"
 
 
 # Without the right to make these, who is to say so?
@@ -77,8 +77,8 @@ def test_a_right_is_given_once(role: str) -> None:
 
 
 def test_a_request_takes_the_right_that_kubernetes_would_ask_for() -> None:
-    from slurm_operator.kube import requests
-    from slurm_operator.kube.objects import CONFIG_MAPS, PODS
+    from kube_runtime.client import requests
+    from kube_runtime.client.objects import CONFIG_MAPS, PODS
 
     body = {"metadata": {"name": "a"}}
     apply = requests.apply(CONFIG_MAPS, "n", "a", body, field_manager="m")

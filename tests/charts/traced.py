@@ -18,16 +18,13 @@ from unittest.mock import patch
 from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, SCENARIOS
 
-from slurm_operator.admission.rotation import CONFIGURATIONS, Rotation
-from slurm_operator.api.meta import API_VERSION
-from slurm_operator.cli import webhook as admission
-from slurm_operator.kube import access_review, rights
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import Forbidden, KubeError
-from slurm_operator.kube.events import Recorder
-from slurm_operator.kube.lease import LeaseObject
-from slurm_operator.kube.objects import CLAIMS as PERSISTENT_CLAIMS
-from slurm_operator.kube.objects import (
+from kube_runtime.client import access_review
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import Forbidden, KubeError
+from kube_runtime.client.events import Recorder
+from kube_runtime.client.lease import LeaseObject
+from kube_runtime.client.objects import CLAIMS as PERSISTENT_CLAIMS
+from kube_runtime.client.objects import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
@@ -36,10 +33,14 @@ from slurm_operator.kube.objects import (
     SERVICES,
     STATEFUL_SETS,
 )
-from slurm_operator.kube.requests import APPLY, Request, path_of
-from slurm_operator.kube.write import Writer
-from slurm_operator.loop.clock import VirtualClock, settle
-from slurm_operator.loop.leadership import LeaseRecord
+from kube_runtime.client.requests import APPLY, Request, path_of
+from kube_runtime.client.write import Writer
+from kube_runtime.loop.clock import VirtualClock, settle
+from kube_runtime.loop.leadership import LeaseRecord
+from slurm_operator.admission.rotation import CONFIGURATIONS, Rotation
+from slurm_operator.api.meta import API_VERSION
+from slurm_operator.cli import webhook as admission
+from slurm_operator.program import NAME
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.settings import Settings
@@ -166,7 +167,7 @@ async def an_event_outlives_the_operator(world: World) -> None:
 
 async def leadership_is_taken_and_kept(world: World) -> None:
     """The Lease: looked for, made, renewed."""
-    lease = LeaseObject(Client(world.wire), NAMESPACE, rights.LEASE, LeaseRecord)
+    lease = LeaseObject(Client(world.wire), NAMESPACE, NAME, LeaseRecord)
     assert await lease.get() is None
     made = await lease.create(LeaseRecord("a", 15, None, None, 0))
     await lease.update(replace(made, holder="b"))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kube_local.apiserver import ApiServer
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.objects import CRDS
 from slurm_operator import __version__
 from slurm_operator.api.crd import definitions
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import CRDS
-from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.reconcile.resources import OURS
 
 CONTROLLER = {

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from kube_local.apiserver import ApiServer
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError
+from kube_runtime.client.objects import CRDS, SECRETS
 from slurm_operator.admission.rotation import CONFIGURATIONS, PUBLISHED
 from slurm_operator.admission.server import path_of
 from slurm_operator.api.crd import definitions
 from slurm_operator.api.kinds import KINDS
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.objects import CRDS, SECRETS
-from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.reconcile.resources import OURS
 
 NAME = "slurm-operator-webhook"

@@ -18,9 +18,9 @@ import click
 import yaml
 from tests.docs.pages import ROOT
 
+from kube_local.apiserver.registry import builtin_kinds
 from slurm_operator.cli.kubectl.main import main as kubectl_slurm
 from slurm_operator.cli.main import main as slurm_operator
-from slurm_operator.local.apiserver.registry import builtin_kinds
 
 # What a reader replaces with something of their own.
 OWN = re.compile(r"my-.*|NAME|HOSTS|KIND|-|[\w-]+\.(conf|key)")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from kube_local.apiserver import ApiServer
+from kube_local.node.paths import Paths
+from kube_runtime.client.errors import NotFound
+from kube_runtime.client.objects import NAMESPACES, PODS, SECRETS
 from slurm_operator.cli.local_view import as_text
-from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import NAMESPACES, PODS, SECRETS
 from slurm_operator.local import cluster
-from slurm_operator.local.apiserver import ApiServer
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
-from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.parts import answers, client_of, forget_stopped
 from slurm_operator.reconcile.resources import OURS
 

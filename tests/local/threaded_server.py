@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from slurm_operator.local.apiserver import ApiServer
+from kube_local.apiserver import ApiServer
 
 
 class Served:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kube_runtime.client import objects
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, revision
 from slurm_operator.build.refs import Refs
-from slurm_operator.kube import objects
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SlurmWorld
 from slurm_operator.slurm.hostlist import HostList

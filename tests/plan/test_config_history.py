@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import convert, json
 
+from kube_runtime.client.objects import ObjectMeta, RawObject
 from slurm_operator.api.controller import Controller
-from slurm_operator.kube.objects import ObjectMeta, RawObject
 from slurm_operator.plan import config_history
 from slurm_operator.plan.actions import Create, Delete
 from slurm_operator.plan.config_history import InForce, changes, manager_of, plan_history, read, summary

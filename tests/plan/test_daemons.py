@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.api.times import parse_seconds
-from slurm_operator.kube.objects import ObjectMeta, Pod, PodStatus
+from kube_runtime.client.objects import ObjectMeta, Pod, PodStatus
+from kube_runtime.times import parse_seconds
 from slurm_operator.plan.daemons import Census, of_nodes, of_pods
 from slurm_operator.slurm.model import Node
 

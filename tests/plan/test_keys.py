@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kube_runtime.client.objects import RawObject, decode_hook
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
@@ -15,7 +16,6 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import hashes, labels
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.kube.objects import RawObject, decode_hook
 from slurm_operator.plan import keys
 from slurm_operator.plan.actions import Delete, Drain, PatchMetadata, Undrain
 from slurm_operator.plan.nodeset import plan_nodeset

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kube_runtime.client import objects
 from slurm_operator.build import labels, nodeset
-from slurm_operator.kube import objects
 from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Undrain, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
 from slurm_operator.plan.registration import read_pod_info

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kube_runtime.client.objects import ObjectMeta, RawObject, decode_hook
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import FIELD_MANAGER, ObjectMeta, RawObject, decode_hook
 from slurm_operator.plan.ownership import Claimant, Foreign, NameTaken, Right, demand, judge, judge_live
+from slurm_operator.program import FIELD_MANAGER
 
 OURS = "slinky.slurm.net/v1beta1"
 NODESET = Claimant("NodeSet", "ns", "w", "uid-w")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kube_runtime.client.objects import RawObject, decode_hook
 from slurm_operator.build import labels
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import RawObject, decode_hook
 from slurm_operator.plan.objects import identity
 from slurm_operator.plan.takeover import kept
 

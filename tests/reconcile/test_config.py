@@ -9,9 +9,9 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, NEW_KEY, REF, small
 from tests.campaigns.sidecar import REFUSED
 
-from slurm_operator.kube import requests
-from slurm_operator.kube.objects import PODS
-from slurm_operator.kube.requests import LogOptions
+from kube_runtime.client import requests
+from kube_runtime.client.objects import PODS
+from kube_runtime.client.requests import LogOptions
 from slurm_operator.reconcile.config import LOG_TAIL_BYTES, reader
 
 

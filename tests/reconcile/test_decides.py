@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kube_runtime.client.objects import ObjectMeta
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.actions import (
     Action,
     Apply,

@@ -9,8 +9,8 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
-from slurm_operator.kube.errors import Forbidden
-from slurm_operator.kube.requests import Request
+from kube_runtime.client.errors import Forbidden
+from kube_runtime.client.requests import Request
 
 
 def refuse(world: World, plural: str) -> Callable[[], None]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.kube.compare import Difference
-from slurm_operator.kube.write import Applied, Effect
+from kube_runtime.client.compare import Difference
+from kube_runtime.client.write import Applied, Effect
 from slurm_operator.reconcile.execute import _outcome
 
 NOT_LOOKED_AT: Any = None

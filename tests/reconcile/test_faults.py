@@ -10,7 +10,7 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
 
-from slurm_operator.loop.run import NeverQuietError
+from kube_runtime.loop.run import NeverQuietError
 from slurm_operator.reconcile import nodeset
 
 

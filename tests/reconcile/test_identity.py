@@ -9,8 +9,8 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
+from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
-from slurm_operator.loop.queue import Key
 from slurm_operator.reconcile.clusters import expected_name
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 

@@ -10,8 +10,8 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
 from tests.reconcile.test_partition import SHORT, condition, conf, deaf, shape, with_partition
 
-from slurm_operator.loop.controller import SHORTEST_REQUEUE, Controller, Result
-from slurm_operator.loop.queue import Key
+from kube_runtime.loop.controller import SHORTEST_REQUEUE, Controller, Result
+from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.partition_notes import MOST_REVERTS, PATIENCE_SECONDS, WINDOW_SECONDS
 from slurm_operator.slurm.errors import SlurmRejected
 from slurm_operator.slurm.transport import Sending

@@ -11,10 +11,10 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
 from tests.campaigns.sidecar import REFUSED
 
-from slurm_operator.kube.client import Call
-from slurm_operator.kube.objects import PODS, ObjectMeta, RawObject
-from slurm_operator.kube.requests import discovery, get, list_page
-from slurm_operator.loop.metrics import Metrics
+from kube_runtime.client.client import Call
+from kube_runtime.client.objects import PODS, ObjectMeta, RawObject
+from kube_runtime.client.requests import discovery, get, list_page
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.measured import (
     came_into_force,
     condition_times,
@@ -38,7 +38,7 @@ def condition(type_: str, status: str, reason: str) -> dict[str, str]:
     return {"type": type_, "status": status, "reason": reason, "message": "m", "lastTransitionTime": time}
 
 
-def scraped(metrics: Metrics, name: str) -> list[Sample]:
+def scraped(metrics: OperatorMetrics, name: str) -> list[Sample]:
     families = text_string_to_metric_families(metrics.text().decode())
     return [(each.name, each.labels, each.value) for family in families for each in family.samples if each.name == name]
 
@@ -111,7 +111,7 @@ def test_what_came_into_force_is_told_once(before: Any, now: Any, told: list[tup
 
 
 def test_calls_are_counted_without_names_of_objects() -> None:
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     report, observe = kube_calls(metrics), slurm_calls(metrics)
     report(Call(get(PODS, "slurm", "compute-0"), 200, 0.1))
     report(Call(list_page(PODS), 403, 0.1))
@@ -128,7 +128,7 @@ def test_calls_are_counted_without_names_of_objects() -> None:
 
 async def test_a_scrape_tells_how_a_cluster_is_and_how_long_its_configuration_took(world: World) -> None:
     await small(world, 2)
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     assert world.operator is not None
     measure(metrics, world.operator.observer, lambda: True)
     await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})
@@ -149,7 +149,7 @@ async def test_a_scrape_tells_how_a_cluster_is_and_how_long_its_configuration_to
 
 async def test_a_standby_times_nothing(world: World) -> None:
     await small(world, 1)
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     assert world.operator is not None
     measure(metrics, world.operator.observer, lambda: False)
     await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})

@@ -7,7 +7,7 @@ from typing import Any
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF
 
-from slurm_operator.loop.clock import settle
+from kube_runtime.loop.clock import settle
 
 METRICS = {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True}}}
 MONITORS = "servicemonitors.monitoring.coreos.com"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slurm_operator.loop.queue import Key
+from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.status_pace import StatusPace
 
 KEY = Key("ns", "compute")

@@ -16,13 +16,14 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.metrics import MOST_FAULT_PLACES
 from slurm_operator.admission import rules
 from slurm_operator.admission.lanes import SMALL_BYTES
 from slurm_operator.admission.server import Bodies
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.metrics import MOST_FAULT_PLACES, Metrics
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.model import Absent, Answer, Node
@@ -267,7 +268,7 @@ async def test_bodies_on_their_way_to_the_webhook_are_bounded_in_bytes_and_time(
 
 
 def test_faults_of_ever_new_names_do_not_fill_the_metrics() -> None:
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     for number in range(MOST_FAULT_PLACES + 50):
         metrics.reconcile_fault("NodeSet", "ns", f"n{number}")
     text = metrics.exposition().decode() if hasattr(metrics, "exposition") else ""

@@ -11,10 +11,10 @@ import pytest
 from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 
+from kube_runtime.client.write import Write
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import controller, labels, nodeset
-from slurm_operator.kube.write import Write
 from slurm_operator.plan.actions import Apply, Create, Plan
 from slurm_operator.plan.ownership import NameTaken
 from slurm_operator.reconcile import observe

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from tests.slurm.replay import VERSIONS, Replay
 
-from slurm_operator.errors import Retryable
+from kube_runtime.errors import Retryable
 from slurm_operator.slurm import requests
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.slurm.replay import RECORDED, VERSIONS, Replay
 
-from slurm_operator.kube.objects import Pod
+from kube_runtime.client.objects import Pod
 from slurm_operator.plan.nodeset import deadline_text
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from slurm_operator import pki
+from kube_runtime import pki
 
 LIFE = timedelta(days=90)
 RENEW_BEFORE = timedelta(days=30)

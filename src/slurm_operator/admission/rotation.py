@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from kube_runtime.client.errors import AlreadyExists, Conflict, NotFound
+from kube_runtime.client.objects import SECRETS, RawObject, Resource
+from kube_runtime.client.write import Writer
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import Clock
 from slurm_operator.admission import certificates
 from slurm_operator.admission.certificates import Held, Hold, Publish, Published, Rest
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
-from slurm_operator.kube.objects import SECRETS, RawObject, Resource
-from slurm_operator.kube.write import Writer
-from slurm_operator.loop.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ and the operator refuse the same. Kubernetes itself bounds an object (1.5 MB) an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Iterable
 
+from kube_runtime.nesting import inner, is_nested_deeper
+from kube_runtime.quantity import LONGEST_NUMBER
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 
@@ -18,7 +19,6 @@ MOST_ENTRIES = 4096
 LONGEST_TEXT = 65_536
 # The most that Kubernetes lets all annotations of an object have together.
 LONGEST_ENTRY = 262_144
-LONGEST_NUMBER = 64
 DEEPEST = 64
 # Mappings, lists and plain values in the containers, pod specs, service specs and claims of one resource. A large one
 # has some hundreds; each costs about fifteen microseconds to check and merge.
@@ -64,31 +64,15 @@ def depth_problem(value: object) -> FieldProblem | None:
     return FieldProblem((), f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed")
 
 
-def is_nested_deeper(value: object, levels: int) -> bool:
-    """Whether a value holds mappings or lists below so many levels; found without recursion."""
-    level = [value]
-    for _ in range(levels):
-        level = [inner for each in level for inner in _inner(each) if isinstance(inner, dict | list | tuple)]
-        if not level:
-            return False
-    return True
-
-
 def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:
     """The first of these parts, if there is one, with which they hold too many values together."""
     count = 0
     for path, part in parts:
         level = [part]
         while level:
-            count += sum(len(_inner(each)) for each in level)
+            count += sum(len(inner(each)) for each in level)
             if count > MOST_EMBEDDED_VALUES:
                 message = f"makes the resource hold more than {MOST_EMBEDDED_VALUES} values"
                 return FieldProblem(path, f"{message} of containers, pods, services and claims; write fewer")
-            level = [inner for each in level for inner in _inner(each)]
+            level = [inner for each in level for inner in inner(each)]
     return None
-
-
-def _inner(value: Any) -> Collection[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()

@@ -13,7 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from slurm_operator.api.bounds import LONGEST_NUMBER, size_problem
+from kube_runtime.quantity import LONGEST_NUMBER
+from slurm_operator.api.bounds import size_problem
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import INT_OR_STRING, structural

@@ -19,7 +19,6 @@ LONGEST_TEXT = LONGEST_FILE
 MOST_LINES = 25_000
 LONGEST_REASON = 256
 LONGEST_CLUSTER_NAME = 40
-LONGEST_SHOWN = 300
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 _LINE_BREAK = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -34,7 +33,6 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_DIGITS = re.compile(r"[0-9]{1,18}")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -158,26 +156,6 @@ def user_name(text: str) -> str | None:
     if not _USER.fullmatch(text) or len(text) > 256:
         return f"{shown(text)} is no user name"
     return None
-
-
-def whole_number(text: str) -> int | None:
-    """The number that plain digits write; None for anything else, and for what no counter of ours can hold."""
-    return int(text) if _DIGITS.fullmatch(text) else None
-
-
-def printable(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
-    # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
-    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
-    line = " ".join(plain.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def printable_lines(text: str) -> str:
-    """Foreign text of many lines to show on a terminal: its lines and tabs stay, nothing else acts."""
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 
 def reason(text: str) -> str:

@@ -8,8 +8,8 @@ BuildError
 
 from __future__ import annotations
 
+from kube_runtime.errors import OperatorError, Retryable, Terminal
 from slurm_operator.api.problem import FieldProblem, Path, format_path
-from slurm_operator.errors import OperatorError, Retryable, Terminal
 
 
 class BuildError(OperatorError):

@@ -7,8 +7,8 @@ host's network, the names are those of Kubernetes nodes, of which nothing is kno
 
 from __future__ import annotations
 
+from kube_runtime.text import whole_number
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.text import whole_number
 from slurm_operator.build import names
 
 # As many digits as an ordinal can have, with its padding.

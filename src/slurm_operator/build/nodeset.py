@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from kube_runtime import quantity
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import INT32_MAX
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
 from slurm_operator.api.problem import Path
 from slurm_operator.build import claims as claims_
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, quantity, services, sshd
+from slurm_operator.build import hashes, images, labels, metadata, names, pods, services, sshd
 from slurm_operator.build.controller import manages_cgroups
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.loginset import SSH_VOLUME, SSSD_FILE, SSSD_VOLUME

@@ -27,10 +27,10 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from kube_runtime.errors import Terminal
 from slurm_operator.api.problem import Path, format_path, shown
 from slurm_operator.build.item_index import ItemIndex, frozen
 from slurm_operator.build.merge_keys import MERGE_KEYS, Field
-from slurm_operator.errors import Terminal
 
 Json = dict[str, Any]
 ListRule = Callable[[list[Any], list[Any], Path], list[Any]]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kube_runtime.text import whole_number
 from slurm_operator.api import text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import ALL, Partition, PartitionSpec
@@ -235,7 +236,7 @@ def _adopted(attribute: str, found: str) -> object:
         return None if found in ("", ALL) else found.split(",")
     if found in ("", "NONE"):
         return None
-    number = text.whole_number(found)
+    number = whole_number(found)
     return found if number is None else number
 
 

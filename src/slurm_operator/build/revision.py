@@ -8,21 +8,18 @@ StatefulSets are hashed the same way.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from kube_runtime import quantity
+from kube_runtime.go_hash import fnv32, go_json, safe_encode
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, metadata, names, quantity
+from slurm_operator.build import labels, metadata, names
 from slurm_operator.build.metadata import Object
 
 REPLACE = {"$patch": "replace"}
-ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-
-_FNV_OFFSET = 0x811C9DC5
-_FNV_PRIME = 0x01000193
 # Go keeps a zero behind a pointer; only these plain fields are left out when they are zero.
 _PLAIN = frozenset(
     {
@@ -166,24 +163,3 @@ def _vanishes(key: str, value: Any) -> bool:
     if value == {}:
         return key in _MAPS
     return key in _PLAIN and value in (0, False)
-
-
-def go_json(value: Any) -> str:
-    """Compact JSON with sorted keys and Go's escapes."""
-    text = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
-
-
-def fnv32(data_: bytes) -> int:
-    """FNV-1, 32 bits."""
-    result = _FNV_OFFSET
-    for byte in data_:
-        result = ((result * _FNV_PRIME) & 0xFFFFFFFF) ^ byte
-    return result
-
-
-def safe_encode(text: str) -> str:
-    """Text in letters that cannot form words."""
-    return "".join(ALPHABET[ord(sign) % len(ALPHABET)] for sign in text)

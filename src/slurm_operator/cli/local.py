@@ -41,7 +41,7 @@ def for_people(command: F) -> F:
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        from slurm_operator.errors import OperatorError
+        from kube_runtime.errors import OperatorError
 
         try:
             return command(*arguments, **options)

@@ -153,8 +153,8 @@ def run(**given: Any) -> None:
 
     Each flag can be set in the environment as SLURM_OPERATOR_<FLAG>, or in the file of --config.
     """
+    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.run import run_operator
-    from slurm_operator.loop.logs import setup_logging
     from slurm_operator.settings import Settings
 
     setup_logging(flags.level(given["log_level"]), given["log_format"])
@@ -201,8 +201,8 @@ def webhook(**given: Any) -> None:
 
     Without --cert-dir it makes its own certificate, renews it with overlap, and publishes its CA.
     """
+    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.webhook import Certificates, run_webhook
-    from slurm_operator.loop.logs import setup_logging
     from slurm_operator.settings import Settings
 
     setup_logging(flags.level(given["log_level"]), given["log_format"])

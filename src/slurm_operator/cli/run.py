@@ -13,17 +13,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.missing_right import MissingRight
+from kube_runtime.client.rights import Scope
+from kube_runtime.client.self_review import needed
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import SystemClock
+from kube_runtime.loop.health import health_app, stuck_workers
+from kube_runtime.loop.run import Ending
+from slurm_operator import rights
 from slurm_operator.cli import serving
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube import kubeconfig, rights
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.missing_right import MissingRight
-from slurm_operator.kube.rights import Scope
-from slurm_operator.kube.self_review import needed
-from slurm_operator.loop.clock import SystemClock
-from slurm_operator.loop.health import health_app, stuck_workers
-from slurm_operator.loop.metrics import Metrics
-from slurm_operator.loop.run import Ending
+from slurm_operator.metrics import OperatorMetrics
+from slurm_operator.program import USER_AGENT
 from slurm_operator.reconcile.clusters import over_http
 from slurm_operator.reconcile.measured import kube_calls, slurm_calls
 from slurm_operator.reconcile.operator import Operator, Outside, assemble
@@ -47,11 +49,11 @@ def run_operator(settings: Settings) -> int:
 
 
 async def _run(settings: Settings) -> Ending:
-    clock, metrics = SystemClock(), Metrics()
+    clock, metrics = SystemClock(), OperatorMetrics()
     target = kubeconfig.find(path=settings.kubeconfig, context=settings.context)
     settings = replace(settings, leader_elect_namespace=settings.leader_elect_namespace or target.namespace)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client.to(target))
+        client = await stack.enter_async_context(Client.to(target, user_agent=USER_AGENT))
         client.report = kube_calls(metrics)
         connect = partial(over_http, observe=slurm_calls(metrics))
         operator = assemble(client, settings, clock, metrics, Outside(connect=connect))
@@ -70,7 +72,7 @@ def _rights(settings: Settings) -> Iterator[MissingRight]:
     return needed(rights.OPERATOR, scopes, settings.namespaces, settings.leader_elect_namespace)
 
 
-async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, metrics: Metrics) -> None:
+async def _serve(stack: AsyncExitStack, settings: Settings, operator: Operator, metrics: OperatorMetrics) -> None:
     elector = operator.elector
     health = health_app(
         healthy={"workers": stuck_workers(operator.controllers.values(), operator.clock)},

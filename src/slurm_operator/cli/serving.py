@@ -17,15 +17,16 @@ from typing import Any
 
 from aiohttp import web
 
+from kube_runtime.client import self_review
+from kube_runtime.client.access_review import may_get
+from kube_runtime.client.client import Call, Client
+from kube_runtime.client.denials import Denials
+from kube_runtime.client.missing_right import MissingRight
+from kube_runtime.key_pair import load_pair
+from kube_runtime.loop.health import Authorize, Watchdog, debug_app, metrics_app, serve
+from kube_runtime.loop.metrics import MISSING_RIGHT
 from slurm_operator.admission import certificates
-from slurm_operator.key_pair import load_pair
-from slurm_operator.kube import self_review
-from slurm_operator.kube.access_review import may_get
-from slurm_operator.kube.client import Call, Client
-from slurm_operator.kube.denials import Denials
-from slurm_operator.kube.missing_right import MissingRight
-from slurm_operator.loop.health import Authorize, Watchdog, debug_app, metrics_app, serve
-from slurm_operator.loop.metrics import MISSING_RIGHT, Metrics
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.settings import Settings
 
 # How long a thread may keep the interpreter from the event loop, which answers all others and the probes.
@@ -40,7 +41,7 @@ def share_interpreter() -> None:
 
 
 async def start(
-    stack: AsyncExitStack, settings: Settings, health: web.Application, metrics: Metrics, client: Client
+    stack: AsyncExitStack, settings: Settings, health: web.Application, metrics: OperatorMetrics, client: Client
 ) -> None:
     """Start every server that is turned on."""
     if settings.health[1]:
@@ -53,12 +54,14 @@ async def start(
         await _listen(stack, debug_app(), settings.profile)
 
 
-def watch_loop(stack: AsyncExitStack, metrics: Metrics) -> None:
+def watch_loop(stack: AsyncExitStack, metrics: OperatorMetrics) -> None:
     """Log and count what holds the event loop up, until the stack closes."""
     _beside(stack, Watchdog(metrics=metrics).run(), "watchdog")
 
 
-def watch_rights(stack: AsyncExitStack, client: Client, metrics: Metrics, wanted: Iterable[MissingRight]) -> None:
+def watch_rights(
+    stack: AsyncExitStack, client: Client, metrics: OperatorMetrics, wanted: Iterable[MissingRight]
+) -> None:
     """Log and count rights that are missing: those that are wanted, and those that somebody was refused."""
     denials, before = Denials(), client.report
 

@@ -18,24 +18,27 @@ from typing import Any
 
 import msgspec
 
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.cache import Cache
+from kube_runtime.client.client import Client
+from kube_runtime.client.missing_right import MissingRight
+from kube_runtime.client.objects import CLAIMS, CONFIG_MAPS, RawObject
+from kube_runtime.client.rights import Scope
+from kube_runtime.client.self_review import needed
+from kube_runtime.client.write import Writer
+from kube_runtime.errors import OperatorError
+from kube_runtime.key_pair import load_pair
+from kube_runtime.loop.clock import Clock, SystemClock
+from kube_runtime.loop.health import health_app, serve
+from kube_runtime.loop.metrics import Sample
+from slurm_operator import rights
 from slurm_operator.admission.certificates import Held, expiry, hosts_of
 from slurm_operator.admission.rotation import Rotation
 from slurm_operator.admission.server import admission_app
 from slurm_operator.cli import serving
 from slurm_operator.cli.run import RESOLV_CONF
-from slurm_operator.errors import OperatorError
-from slurm_operator.key_pair import load_pair
-from slurm_operator.kube import kubeconfig, rights
-from slurm_operator.kube.cache import Cache
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.missing_right import MissingRight
-from slurm_operator.kube.objects import CLAIMS, CONFIG_MAPS, RawObject
-from slurm_operator.kube.rights import Scope
-from slurm_operator.kube.self_review import needed
-from slurm_operator.kube.write import Writer
-from slurm_operator.loop.clock import Clock, SystemClock
-from slurm_operator.loop.health import health_app, serve
-from slurm_operator.loop.metrics import CERTIFICATE_EXPIRY, Metrics, Sample
+from slurm_operator.metrics import CERTIFICATE_EXPIRY, OperatorMetrics
+from slurm_operator.program import FIELD_MANAGER, USER_AGENT
 from slurm_operator.reconcile.measured import kube_calls
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.resources import OURS
@@ -96,12 +99,12 @@ def run_webhook(settings: Settings, place: tuple[str, int], certificates: Certif
 
 
 async def _run(settings: Settings, place: tuple[str, int], certificates: Certificates) -> None:
-    clock, metrics, stop = SystemClock(), Metrics(), _asked_to_stop()
+    clock, metrics, stop = SystemClock(), OperatorMetrics(), _asked_to_stop()
     target = kubeconfig.find(path=settings.kubeconfig, context=settings.context)
     domain = cluster_domain(RESOLV_CONF.read_text()) if RESOLV_CONF.is_file() else settings.cluster_domain
     chosen = replace(certificates, namespace=certificates.namespace or target.namespace)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client.to(target))
+        client = await stack.enter_async_context(Client.to(target, user_agent=USER_AGENT))
         client.report = kube_calls(metrics)
         serving.watch_loop(stack, metrics)
         serving.watch_rights(stack, client, metrics, _rights(settings, chosen))
@@ -156,7 +159,7 @@ async def _serve(
     observer: Observer,
     client: Client,
     ready: asyncio.Event,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
 ) -> None:
     def uncertified() -> str | None:
         return None if ready.is_set() else "there is no certificate yet"
@@ -213,7 +216,7 @@ async def _certify(served: Served, chosen: Certificates, domain: str, client: Cl
         served.take(held.certificate, held.key)
 
     hosts = (*hosts_of(chosen.service, chosen.namespace, domain), *chosen.hosts)
-    writer = Writer(client)
+    writer = Writer(client, field_manager=FIELD_MANAGER)
     await Rotation(writer, clock, chosen.namespace, chosen.secret, chosen.configuration, hosts, take).run()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from slurm_operator.api.text import whole_number
+from kube_runtime.text import whole_number
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen

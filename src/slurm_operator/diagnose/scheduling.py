@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from kube_runtime.client.objects import Node, NodeSpec
 from slurm_operator.diagnose.facts import Facts, Object, spec_of
-from slurm_operator.kube.objects import Node, NodeSpec
 from slurm_operator.plan import placement
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
-from slurm_operator.api.text import printable
+from kube_runtime.text import printable
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, SlurmPartition
 from slurm_operator.plan.partition_fields import shown_time
 from slurm_operator.slurm import lenient, model, shapes, wire

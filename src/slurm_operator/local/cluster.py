@@ -15,13 +15,12 @@ from typing import Any
 
 import msgspec
 
-from slurm_operator.api.crd import definitions
-from slurm_operator.api.meta import API_VERSION
-from slurm_operator.build import images, labels
-from slurm_operator.kube import requests
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.objects import (
+from kube_local.node import network
+from kube_local.node.paths import Paths
+from kube_runtime.client import requests
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError, NotFound
+from kube_runtime.client.objects import (
     CLAIMS,
     DEPLOYMENTS,
     NAMESPACES,
@@ -33,13 +32,14 @@ from slurm_operator.kube.objects import (
     by_kind,
     resource_of,
 )
-from slurm_operator.kube.write import Effect, Writer
+from kube_runtime.client.write import Effect, Writer
+from slurm_operator.api.crd import definitions
+from slurm_operator.api.meta import API_VERSION
+from slurm_operator.build import images, labels
 from slurm_operator.local import machine, stopping, supervisor
 from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalError
 from slurm_operator.local.image import build, recipe, rules, store
 from slurm_operator.local.image.progress import Progress, Report
-from slurm_operator.local.node import network
-from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.parts import answers, client_of
 from slurm_operator.local.readiness import State, state, states, trouble
 from slurm_operator.local.supervisor import PartRecord

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
-from slurm_operator.errors import Terminal
+from kube_runtime.errors import Terminal
 from slurm_operator.local.image import recipe
 
 DEFAULT_NAME = "demo"

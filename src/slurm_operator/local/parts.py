@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.objects import NAMESPACES, PODS
+from kube_local.node import host, network
+from kube_local.node.paths import Paths
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError
+from kube_runtime.client.objects import NAMESPACES, PODS
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.logs import setup_logging
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
-from slurm_operator.local.node import host, network
-from slurm_operator.local.node.paths import Paths
-from slurm_operator.loop.logs import setup_logging
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ NAME_SERVICE = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
 
 async def apiserver(home: Home, choices: Choices) -> None:
     """The API server on its port."""
-    from slurm_operator.local.apiserver import ApiServer  # noqa: PLC0415 - each process loads its own part only
-    from slurm_operator.local.node.proxy import NodePodAccess  # noqa: PLC0415
+    from kube_local.apiserver import ApiServer  # noqa: PLC0415 - each process loads its own part only
+    from kube_local.node.proxy import NodePodAccess  # noqa: PLC0415
 
     server = ApiServer(str(home.store), certificates_folder=home.certificates)
     server.plug_in(NodePodAccess(home.data))
@@ -59,8 +59,8 @@ async def apiserver(home: Home, choices: Choices) -> None:
 
 async def controllers(home: Home, _: Choices) -> None:
     """StatefulSets, Deployments, Services, claims, the scheduler, and names."""
-    from slurm_operator.local.controllers.run import run  # noqa: PLC0415
-    from slurm_operator.local.controllers.settings import Settings  # noqa: PLC0415
+    from kube_local.controllers.run import run  # noqa: PLC0415
+    from kube_local.controllers.settings import Settings  # noqa: PLC0415
 
     known = network.load(home.data)
     async with await connected(home) as client:
@@ -69,7 +69,7 @@ async def controllers(home: Home, _: Choices) -> None:
 
 async def node(home: Home, choices: Choices) -> None:
     """The node agent."""
-    from slurm_operator.local.node.agent import NodeSettings, run  # noqa: PLC0415
+    from kube_local.node.agent import NodeSettings, run  # noqa: PLC0415
 
     async with await connected(home) as client:
         await forget_stopped(client, home)
@@ -159,9 +159,9 @@ def _is_ready(condition: dict[str, Any]) -> bool:
 
 
 def _images(home: Home, choices: Choices) -> Callable[[str], Any]:
+    from kube_local.node.errors import ImageMissing  # noqa: PLC0415
     from slurm_operator.local.image import rules  # noqa: PLC0415
     from slurm_operator.local.image.errors import ImageError  # noqa: PLC0415
-    from slurm_operator.local.node.errors import ImageMissing  # noqa: PLC0415
 
     cache = Path(choices.cache)
 

@@ -11,10 +11,10 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from kube_local.node import cleanup, host, records
+from kube_local.node.paths import Paths
 from slurm_operator.local.home import Home
 from slurm_operator.local.machine import which
-from slurm_operator.local.node import cleanup, host, records
-from slurm_operator.local.node.paths import Paths
 
 GRACE_SECONDS = 10.0
 AT_ONCE = 16

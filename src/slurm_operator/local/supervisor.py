@@ -22,8 +22,8 @@ from typing import IO
 
 import msgspec
 
+from kube_local.node import host
 from slurm_operator.local.home import PARTS, SUPERVISOR, Home, LocalError, write_whole
-from slurm_operator.local.node import host
 
 log = logging.getLogger(__name__)
 

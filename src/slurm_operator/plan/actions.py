@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kube_runtime.client.objects import RawObject
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.ownership import Seen
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 

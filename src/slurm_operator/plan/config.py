@@ -19,9 +19,9 @@ from hashlib import sha256
 
 import msgspec
 
-from slurm_operator.api.text import printable
+from kube_runtime.client.objects import ObjectMeta
+from kube_runtime.text import printable
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
-from slurm_operator.kube.objects import ObjectMeta
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.text import printable, whole_number
 from slurm_operator.api.controller import Controller
-from slurm_operator.api.text import printable, whole_number
 from slurm_operator.build import labels
 from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.actions import Action, Create, Delete
 
 KEY = ("apps/v1", "ControllerRevision")

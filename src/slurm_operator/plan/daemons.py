@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slurm_operator.api.times import parse_seconds
-from slurm_operator.kube.objects import Pod
+from kube_runtime.client.objects import Pod
+from kube_runtime.times import parse_seconds
 from slurm_operator.slurm.model import Node
 
 # Clocks of nodes differ a little, and Slurm counts whole seconds.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kube_runtime.client.objects import Node as KubeNode
 from slurm_operator.api import text
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import Node as KubeNode
 from slurm_operator.plan.actions import Action, Drain, Undrain
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.client.objects import Pod, RawObject
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
@@ -21,7 +22,6 @@ from slurm_operator.api.meta import Resource
 from slurm_operator.build import hashes, labels
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.kube.objects import Pod, RawObject
 from slurm_operator.plan.objects import Identity, identity
 
 # As many characters of a hash as people are asked to type.

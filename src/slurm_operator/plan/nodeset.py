@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from kube_runtime.client.objects import Pod, RawObject
+from kube_runtime.times import time_text
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
-from slurm_operator.api.times import time_text
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import Pod, RawObject
 from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
 from slurm_operator.plan.actions import (
     Action,

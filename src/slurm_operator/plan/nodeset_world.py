@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from kube_runtime.client.objects import Node, Pod, RawObject
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, nodeset
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.refs import Refs
-from slurm_operator.kube.objects import Node, Pod, RawObject
 from slurm_operator.plan import duplicates, placement
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kube_runtime.client.objects import RawObject
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.actions import Apply, Delete, Plan
 
 Identity = tuple[str, str, str, str]

@@ -30,10 +30,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.errors import Retryable
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
-from slurm_operator.errors import Retryable
-from slurm_operator.kube.objects import FIELD_MANAGER, RawObject
+from slurm_operator.program import FIELD_MANAGER
 
 # When a name that was taken is looked at again: nobody tells us that it is free.
 LOOK_AGAIN_SECONDS = 10.0

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from slurm_operator.api.text import whole_number
+from kube_runtime.text import whole_number
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.conf_values import to_int
 from slurm_operator.slurm.model import UNLIMITED, Limit, Partition

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slurm_operator.kube.objects import Node, Taint
+from kube_runtime.client.objects import Node, Taint
 
 BLOCKING = ("NoSchedule", "NoExecute")
 

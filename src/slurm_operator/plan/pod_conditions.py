@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from slurm_operator.api.times import time_text
+from kube_runtime.times import time_text
 from slurm_operator.plan.actions import Action, PatchPodConditions
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, REGISTERED, Worker
 from slurm_operator.slurm.model import Known, Node, Unknown

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.times import parse_time
 from slurm_operator.build import labels, names
 from slurm_operator.build.token import duration
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from kube_runtime.client.objects import RawObject
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, metadata, names, revision
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
 from slurm_operator.plan.ownership import is_controlled_by, is_orphan
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from kube_runtime.text import whole_number
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.text import whole_number
 from slurm_operator.build import names
 from slurm_operator.plan.workers import UPDATE, Worker, in_deletion_order
 

@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kube_runtime.client.objects import RawObject
 from slurm_operator.build import hashes, labels
 from slurm_operator.build.metadata import Object
-from slurm_operator.kube.objects import RawObject
 from slurm_operator.plan.objects import Identity, identity
 
 WORKLOADS = frozenset({"StatefulSet", "Deployment"})

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from kube_runtime.client.objects import Pod
+from kube_runtime.text import whole_number
+from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.text import whole_number
-from slurm_operator.api.times import parse_time
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import Pod
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Answer, Job, Known, Limit, Node, NodeView, Reservation, Unknown, view
 from slurm_operator.slurm.requests import Feature

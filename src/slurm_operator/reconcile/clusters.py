@@ -15,11 +15,11 @@ from typing import TypeVar
 
 import msgspec
 
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
 from slurm_operator.reconcile.partition_notes import PartitionNotes

@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kube_runtime.client.errors import Forbidden, KubeError
+from kube_runtime.client.objects import Pod
+from kube_runtime.loop.clock import Clock
+from kube_runtime.text import whole_number
+from kube_runtime.times import parse_seconds, time_text
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.api.text import whole_number
-from slurm_operator.api.times import parse_seconds, time_text
 from slurm_operator.build import controller, images, labels, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
-from slurm_operator.kube.errors import Forbidden, KubeError
-from slurm_operator.kube.objects import Pod
-from slurm_operator.loop.clock import Clock
 from slurm_operator.plan import daemons
 from slurm_operator.plan.actions import Action, PatchMetadata
 from slurm_operator.plan.config import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_runtime.times import parse_seconds
 from slurm_operator.api.controller import Controller
-from slurm_operator.api.times import parse_seconds
 from slurm_operator.build import names
 from slurm_operator.build.config_revision import Inputs, inputs
 from slurm_operator.plan.actions import Action

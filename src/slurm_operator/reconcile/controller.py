@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kube_runtime.client.errors import Forbidden
+from kube_runtime.loop.clock import Clock
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.kube.errors import Forbidden
-from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.objects import Identity
 from slurm_operator.reconcile.clusters import Clusters
 from slurm_operator.reconcile.config import Configurations, Logs

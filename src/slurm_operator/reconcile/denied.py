@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kube_runtime.client.errors import Forbidden
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import Result
+from kube_runtime.loop.queue import Key
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.kube.errors import Forbidden
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Result
-from slurm_operator.loop.queue import Key
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.report import say_unreconciled

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
+from kube_runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from kube_runtime.client.events import Recorder
+from kube_runtime.client.objects import KubeObject, RawObject, Resource
+from kube_runtime.client.write import Applied, Effect, Look, Writer
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.queue import Key
 from slurm_operator.build.metadata import Object
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
-from slurm_operator.kube.events import Recorder
-from slurm_operator.kube.objects import KubeObject, RawObject, Resource
-from slurm_operator.kube.write import Applied, Effect, Look, Writer
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import (
     Action,
     Apply,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Fault
-from slurm_operator.loop.queue import Key
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import Fault
+from kube_runtime.loop.queue import Key
 from slurm_operator.plan.actions import Plan, Tell
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer

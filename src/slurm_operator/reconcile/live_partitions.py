@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TypeVar
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.loop.clock import Clock
 from slurm_operator.api.partition import Partition as PartitionResource
 from slurm_operator.build.slurm_conf import SlurmConf
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.actions import DeletePartition, PartitionAction, Plan, Reconfigure, SetPartition
 from slurm_operator.plan.partition import (
     REVERT,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kube_runtime.loop.clock import Clock
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build import labels, loginset, names
-from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.actions import Action, Create
 from slurm_operator.plan.objects import Identity
 from slurm_operator.reconcile.execute import Executor

@@ -11,11 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
+from kube_runtime.client.client import Call
+from kube_runtime.client.objects import RawObject
+from kube_runtime.loop.metrics import Sample
+from kube_runtime.times import parse_seconds
 from slurm_operator.api.kinds import KINDS
-from slurm_operator.api.times import parse_seconds
-from slurm_operator.kube.client import Call
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.metrics import CONDITION, CONDITION_CHANGED, WORKERS, Metrics, Sample
+from slurm_operator.metrics import CONDITION, CONDITION_CHANGED, WORKERS, OperatorMetrics
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.slurm.client import Observation
 
@@ -72,7 +73,7 @@ class _Changing(msgspec.Struct, frozen=True):
     status: _Applied = _Applied()
 
 
-def kube_calls(metrics: Metrics) -> Callable[[Call], None]:
+def kube_calls(metrics: OperatorMetrics) -> Callable[[Call], None]:
     """For `Client.report`."""
 
     def report(call: Call) -> None:
@@ -83,7 +84,7 @@ def kube_calls(metrics: Metrics) -> Callable[[Call], None]:
     return report
 
 
-def slurm_calls(metrics: Metrics) -> Callable[[Observation], None]:
+def slurm_calls(metrics: OperatorMetrics) -> Callable[[Observation], None]:
     """For a SlurmClient's `observe`."""
 
     def observe(seen: Observation) -> None:
@@ -93,7 +94,7 @@ def slurm_calls(metrics: Metrics) -> Callable[[Observation], None]:
     return observe
 
 
-def measure(metrics: Metrics, observer: Observer, leading: Callable[[], bool]) -> None:
+def measure(metrics: OperatorMetrics, observer: Observer, leading: Callable[[], bool]) -> None:
     """Show what the caches know, and time what comes into force; a standby times nothing twice."""
     metrics.watch_leadership(leading)
     metrics.watch(CONDITION, lambda: conditions(_resources(observer)))
@@ -138,7 +139,9 @@ def workers(nodesets: Iterable[RawObject]) -> Iterator[Sample]:
                 yield (item.metadata.namespace, item.metadata.name, state), float(status.get(field) or 0)
 
 
-def _timed(metrics: Metrics, leading: Callable[[], bool]) -> Callable[[RawObject | None, RawObject | None], None]:
+def _timed(
+    metrics: OperatorMetrics, leading: Callable[[], bool]
+) -> Callable[[RawObject | None, RawObject | None], None]:
     def changed(old: RawObject | None, new: RawObject | None) -> None:
         # What was there before this process is not its work.
         if old is not None and new is not None and leading():

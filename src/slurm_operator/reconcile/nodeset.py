@@ -7,21 +7,21 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from kube_runtime.client.objects import Pod, RawObject
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import Result
+from kube_runtime.loop.queue import Key
+from kube_runtime.times import parse_time
 from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.api.times import parse_time
 from slurm_operator.build import claims, labels, names
 from slurm_operator.build.errors import BuildError, UnreadableReference
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.objects import Pod, RawObject
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Result
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival

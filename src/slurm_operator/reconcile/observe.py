@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kube_runtime.client.cache import Cache
+from kube_runtime.client.objects import Node, Pod, RawObject
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import Resource
@@ -22,8 +24,6 @@ from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import images, labels, names
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
-from slurm_operator.kube.cache import Cache
-from slurm_operator.kube.objects import Node, Pod, RawObject
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import is_controlled_by
 

@@ -12,24 +12,25 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.client.cache import Cache
+from kube_runtime.client.client import Client
+from kube_runtime.client.events import Recorder
+from kube_runtime.client.lease import LeaseObject
+from kube_runtime.client.objects import NODES, PODS, Node, Pod, RawObject, Resource
+from kube_runtime.client.timing import Timing
+from kube_runtime.client.write import Writer
+from kube_runtime.loop.clock import Clock, check_deadline
+from kube_runtime.loop.controller import Controller
+from kube_runtime.loop.leadership import Elector, LeaseRecord
+from kube_runtime.loop.queue import Key
+from kube_runtime.loop.run import Ending, run
+from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
-from slurm_operator.kube.cache import Cache
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.events import Recorder
-from slurm_operator.kube.lease import LeaseObject
-from slurm_operator.kube.objects import NODES, PODS, Node, Pod, RawObject, Resource
-from slurm_operator.kube.timing import Timing
-from slurm_operator.kube.write import Writer
-from slurm_operator.loop.clock import Clock, check_deadline
-from slurm_operator.loop.controller import Controller
-from slurm_operator.loop.leadership import Elector, LeaseRecord
-from slurm_operator.loop.metrics import Metrics
-from slurm_operator.loop.queue import Key
-from slurm_operator.loop.run import Ending, run
-from slurm_operator.loop.watches import SourceSet, Watch, to_itself, to_owner
+from slurm_operator.metrics import OperatorMetrics
+from slurm_operator.program import EVENT_CONTROLLER, FIELD_MANAGER, NAME
 from slurm_operator.reconcile import accounting, config, controller, host_keys, loginset, restapi
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.denied import Guarded
@@ -47,7 +48,6 @@ from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_changed, spec_changed
 from slurm_operator.settings import Settings
 
-LEASE = "slurm-operator"
 PODS_OF_INTEREST = f"{labels.NAME} in ({labels.CONTROLLER.daemon},{labels.WORKER.daemon})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 
@@ -95,7 +95,7 @@ class Operator:
 
 
 def assemble(
-    client: Client, settings: Settings, clock: Clock, metrics: Metrics, outside: Outside = OUTSIDE
+    client: Client, settings: Settings, clock: Clock, metrics: OperatorMetrics, outside: Outside = OUTSIDE
 ) -> Operator:
     """Put an operator together; nothing runs yet."""
     timing = Timing(clock.monotonic, clock.now, clock.sleep, outside.random)
@@ -103,9 +103,9 @@ def assemble(
     elector = _elector(client, settings, clock, outside)
     measure(metrics, observer, lambda: elector is None or elector.is_leader)
     fence = _fence(elector)
-    writer = Writer(client, resources=ALL, fence=fence, wrote=_expecting(observer))
+    writer = Writer(client, ALL, FIELD_MANAGER, fence=fence, wrote=_expecting(observer))
     pace = StatusPace(clock.monotonic)
-    executor = Executor(writer, Recorder(writer, instance=f"{LEASE}-{outside.new_id()[:8]}", timing=timing), pace)
+    executor = Executor(writer, Recorder(writer, f"{NAME}-{outside.new_id()[:8]}", EVENT_CONTROLLER, timing), pace)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
     reconcilers: dict[str, Any] = {
         "Controller": controller.reconcile(observer, executor, clock, clusters, config.reader(client)),
@@ -168,8 +168,8 @@ def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
 def _elector(client: Client, settings: Settings, clock: Clock, outside: Outside) -> Elector | None:
     if not settings.leader_elect:
         return None
-    store = LeaseObject(client, settings.leader_elect_namespace or "default", LEASE, LeaseRecord)
-    return Elector(store, f"{LEASE}-{outside.new_id()}", clock=clock)
+    store = LeaseObject(client, settings.leader_elect_namespace or "default", NAME, LeaseRecord)
+    return Elector(store, f"{NAME}-{outside.new_id()}", clock=clock)
 
 
 def _cluster_of(observer: Observer, kind: str) -> Callable[[Key], Hashable]:

@@ -10,6 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import Result
+from kube_runtime.loop.queue import Key
 from slurm_operator.admission import rules
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.meta import Resource
@@ -18,11 +23,6 @@ from slurm_operator.build import names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Result
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan import keys, takeover
 from slurm_operator.plan.actions import Action, Plan
 from slurm_operator.plan.config_history import KEY as HISTORY

@@ -12,23 +12,23 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import SHORTEST_REQUEUE, Result
+from kube_runtime.loop.queue import Key
+from kube_runtime.times import time_text
 from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import FieldProblem, errors
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.api.times import time_text
 from slurm_operator.build import labels, names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.partition import Verdict
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import SHORTEST_REQUEUE, Result
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import PatchMetadata, Plan
 from slurm_operator.plan.partition import Declared, blocking_jobs, declared, plan_partitions
 from slurm_operator.plan.partition_fields import differences

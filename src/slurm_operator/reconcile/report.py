@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.loop.clock import Clock
+from kube_runtime.times import time_text
 from slurm_operator.api.meta import API_VERSION, Condition
-from slurm_operator.api.times import time_text
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.clock import Clock
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.status.conditions import Statement, conditions
 

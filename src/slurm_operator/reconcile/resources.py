@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_operator.api.kinds import KINDS
-from slurm_operator.api.meta import GROUP, VERSION
-from slurm_operator.kube.objects import (
+from kube_runtime.client.objects import (
     BUILT_IN,
     CLAIMS,
     CONFIG_MAPS,
@@ -22,6 +20,8 @@ from slurm_operator.kube.objects import (
     RawObject,
     Resource,
 )
+from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.meta import GROUP, VERSION
 
 OURS: dict[str, Resource[RawObject]] = {
     kind.name: Resource(GROUP, VERSION, kind.plural, kind.name, RawObject) for kind in KINDS

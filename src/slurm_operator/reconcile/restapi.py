@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kube_runtime.loop.clock import Clock
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import names, restapi
-from slurm_operator.loop.clock import Clock
 from slurm_operator.plan.objects import Identity
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.watches import SourceSet
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.watches import SourceSet
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.resources import OPTIONAL
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slurm_operator.loop.queue import Key
+from kube_runtime.loop.queue import Key
 
 APART = 1.0
 # How long it is remembered which version a status was written over.

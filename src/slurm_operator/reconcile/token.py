@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.errors import OperatorError
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import Result
+from kube_runtime.loop.queue import Key
+from kube_runtime.times import time_text
 from slurm_operator.admission import rules
 from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import errors
-from slurm_operator.api.times import time_text
 from slurm_operator.api.token import Token
 from slurm_operator.build import names, token
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.errors import OperatorError
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.clock import Clock
-from slurm_operator.loop.controller import Result
-from slurm_operator.loop.queue import Key
 from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Plan
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, Foreign, NameTaken, judge_live, taken
 from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kube_runtime.client.objects import RawObject
+from kube_runtime.loop.queue import Key
 from slurm_operator.build import labels
-from slurm_operator.kube.objects import RawObject
-from slurm_operator.loop.queue import Key
 from slurm_operator.reconcile.observe import Observer
 
 KeysOf = Callable[[Any], Iterable[Key]]

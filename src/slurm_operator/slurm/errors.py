@@ -25,8 +25,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Self
 
-from slurm_operator.api.text import printable
-from slurm_operator.errors import OperatorError, Retryable, Terminal
+from kube_runtime.errors import OperatorError, Retryable, Terminal
+from kube_runtime.text import printable
 
 LONGEST_TEXT = 300
 # Of a longer text nothing further is looked at.

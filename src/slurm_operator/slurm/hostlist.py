@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from slurm_operator.errors import Terminal
+from kube_runtime.errors import Terminal
 
 MAX_NAMES = 100_000
 # A parsed range takes forty times the memory of its text: a list with more of them is parsed again when asked.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
-from slurm_operator.api.text import printable
+from kube_runtime.text import printable
 from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from slurm_operator.fence import last_check
+from kube_runtime.fence import last_check
 from slurm_operator.slurm import connection
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,

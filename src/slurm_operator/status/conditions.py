@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kube_runtime.text import printable
 from slurm_operator.api.meta import Condition
-from slurm_operator.api.text import printable
 
 READY = "Ready"
 PROGRESSING = "Progressing"

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from kube_runtime.times import parse_seconds, time_text
 from slurm_operator.api.controller import ConfigStatus
-from slurm_operator.api.times import parse_seconds, time_text
 from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding

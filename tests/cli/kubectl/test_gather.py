@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kube_runtime.client.client import Client
+from kube_runtime.client.remote import Ran
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.gather import ask
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.remote import Ran
 
 RECORDED = Path(__file__).parents[2] / "diagnose" / "recorded"
 POD = {"metadata": {"name": "slurm-controller-0", "labels": labels.of_pod(labels.CONTROLLER, "slurm")}}

@@ -25,11 +25,11 @@ from tests.campaigns.go_operator import GoOperator, written_by_go
 from tests.real.kube.cluster import Cluster
 from tests.real.kube.fake_nodes import fake_nodes
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Call, Client
-from slurm_operator.kube.write import Write
-from slurm_operator.loop.clock import SystemClock
-from slurm_operator.loop.metrics import Metrics
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Call, Client
+from kube_runtime.client.write import Write
+from kube_runtime.loop.clock import SystemClock
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.operator import Operator, assemble
 from slurm_operator.settings import Settings
 
@@ -234,7 +234,7 @@ async def running(place: Place, **settings: Any) -> AsyncIterator[Running]:
     chosen = Settings(**{"namespaces": (place.name,), "restapi_address": "http://127.0.0.1:9", **settings})
     target = kubeconfig.find(path=str(place.cluster.kubeconfig_path))
     async with Client.to(target) as client:
-        operator = assemble(client, chosen, SystemClock(), Metrics())
+        operator = assemble(client, chosen, SystemClock(), OperatorMetrics())
         result = Running(operator)
         client.report, operator.writer.after = result.count, result.note
         task = asyncio.create_task(operator.run())

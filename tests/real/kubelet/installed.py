@@ -19,9 +19,9 @@ import aiohttp
 import yaml
 from tests.real.kube.cluster import Cluster
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import PODS
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.objects import PODS
 from slurm_operator.reconcile.resources import OURS
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -31,7 +31,7 @@ from tests.real.kube.cluster import Cluster, ClusterError, is_ready, write_kubec
 from tests.real.kubelet import settings, tools
 from tests.real.kubelet.settings import NODE, SERVICES, Plan
 
-from slurm_operator.local.node import host, network
+from kube_local.node import host, network
 
 ROOT = Path(__file__).resolve().parents[3]
 BOOT = Path(__file__).with_name("boot.sh")

@@ -10,14 +10,14 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.cache import Cache
-from slurm_operator.kube.client import Client
-from slurm_operator.local.controllers.objects import SERVICES, SLICES, EndpointSlice, Service
-from slurm_operator.local.controllers.world import BY_SERVICE, by_service
-from slurm_operator.local.dns.records import Records
-from slurm_operator.local.dns.server import DnsServer
-from slurm_operator.local.dns.wire import Answer, Kind, Query, addresses
+from kube_local.controllers.objects import SERVICES, SLICES, EndpointSlice, Service
+from kube_local.controllers.world import BY_SERVICE, by_service
+from kube_local.dns.records import Records
+from kube_local.dns.server import DnsServer
+from kube_local.dns.wire import Answer, Kind, Query, addresses
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.cache import Cache
+from kube_runtime.client.client import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.real.kubelet.installed import OPERATOR, RAW, SLURM, Installed, until
 
-from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import PODS
+from kube_runtime.client.errors import NotFound
+from kube_runtime.client.objects import PODS
 
 pytestmark = [
     pytest.mark.real_kube,

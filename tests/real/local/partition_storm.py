@@ -23,10 +23,10 @@ from typing import Any
 
 from tests.real.local.e2e.cluster import REST, LocalCluster
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import Conflict, NotFound
-from slurm_operator.kube.write import Writer
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import Conflict, NotFound
+from kube_runtime.client.write import Writer
 from slurm_operator.reconcile.resources import ALL, OURS
 
 NAMESPACE = "slurm"

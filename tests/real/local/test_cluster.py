@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from kube_local.node.paths import Paths
 from slurm_operator.local.home import PARTS, Home
-from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.supervisor import read_parts, supervisor_pid
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"

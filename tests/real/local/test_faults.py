@@ -22,12 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_operator.errors import OperatorError
+from kube_local.node import host
+from kube_local.node.paths import Paths
+from kube_runtime.errors import OperatorError
 from slurm_operator.local import machine as requirements
 from slurm_operator.local.image import apt, build, recipe, store
 from slurm_operator.local.image.progress import Lines
-from slurm_operator.local.node import host
-from slurm_operator.local.node.paths import Paths
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"
 pytestmark = [

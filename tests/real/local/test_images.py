@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_operator.errors import OperatorError
+from kube_runtime.errors import OperatorError
 from slurm_operator.local.image import rules, store
 from slurm_operator.local.image.build import build
 from slurm_operator.local.image.progress import Lines

@@ -23,11 +23,11 @@ from statistics import median
 import pytest
 from tests.real.local.e2e.cluster import CannotRun, LocalCluster
 
+from kube_local.node import host, records
+from kube_local.node.paths import Paths
 from slurm_operator.local import cluster as local_cluster
 from slurm_operator.local.home import PARTS, LocalError
 from slurm_operator.local.image.recipe import DEFAULT_VERSION
-from slurm_operator.local.node import host, records
-from slurm_operator.local.node.paths import Paths
 from slurm_operator.local.supervisor import read_parts
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"

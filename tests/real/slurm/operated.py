@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.campaigns.rig import GROUP, definitions
-from tests.kube.in_process import InProcess
+from tests.kube_runtime.client.in_process import InProcess
 from tests.real.slurm.cluster import Cluster
 
-from slurm_operator.kube.client import Client
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.loop.clock import Clock, SystemClock
-from slurm_operator.loop.metrics import Metrics
+from kube_local.apiserver import ApiServer
+from kube_runtime.client.client import Client
+from kube_runtime.loop.clock import Clock, SystemClock
+from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import Target
 from slurm_operator.reconcile.operator import Outside, assemble
 from slurm_operator.settings import Settings
@@ -81,7 +81,7 @@ class Operated:
 
         settings = Settings(leader_elect=False, worker_images=("example.org/",))
         operator = assemble(
-            Client(InProcess(self.server)), settings, SystemClock(), Metrics(), Outside(connect=connect)
+            Client(InProcess(self.server)), settings, SystemClock(), OperatorMetrics(), Outside(connect=connect)
         )
         self._tasks.append(asyncio.create_task(operator.run()))
 

@@ -17,7 +17,7 @@ import pytest
 from tests.campaigns.slurm_model import VERSIONS, SlurmModel
 from tests.real.slurm.cluster import NODES, Cluster, eventually, wait_for
 
-from slurm_operator.loop.clock import SystemClock
+from kube_runtime.loop.clock import SystemClock
 from slurm_operator.slurm import requests
 from slurm_operator.slurm.requests import NodeChange, Request, ReservationChange
 from slurm_operator.slurm.token import mint

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.client.client import Client
+from kube_runtime.client.objects import NODES, PODS, RawObject, Resource
+from kube_runtime.client.write import Writer
 from slurm_operator.build import labels
 from slurm_operator.build.partition import adoption
 from slurm_operator.diagnose.facts import Object, condition_of, host_of, status_of
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import NODES, PODS, RawObject, Resource
-from slurm_operator.kube.write import Writer
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.slurm import hostlist
 

@@ -18,10 +18,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kube_runtime.client.client import Client
     from slurm_operator.cli.kubectl.change import Changes
     from slurm_operator.diagnose.cause import Answer
     from slurm_operator.diagnose.facts import Facts
-    from slurm_operator.kube.client import Client
 
 R = TypeVar("R")
 A = TypeVar("A", bound="Answer")
@@ -53,8 +53,8 @@ class Where:
 
 def answered(work: Coroutine[Any, Any, R]) -> R:
     """What a coroutine comes to; an error of ours is a sentence that says what to do."""
-    from slurm_operator.errors import OperatorError
-    from slurm_operator.kube.errors import NotFound, Unauthorized, Unreachable
+    from kube_runtime.client.errors import NotFound, Unauthorized, Unreachable
+    from kube_runtime.errors import OperatorError
 
     try:
         return asyncio.run(work)
@@ -92,11 +92,12 @@ def command(
 @asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[tuple[Client, str]]:
     """A client, and the namespace that is meant."""
-    from slurm_operator.kube import kubeconfig
-    from slurm_operator.kube.client import Client
+    from kube_runtime.client import kubeconfig
+    from kube_runtime.client.client import Client
+    from slurm_operator.program import USER_AGENT
 
     target = kubeconfig.find(path=where.kubeconfig, context=where.context)
-    async with Client.to(target) as client:
+    async with Client.to(target, user_agent=USER_AGENT) as client:
         yield client, where.namespace or target.namespace or "default"
 
 

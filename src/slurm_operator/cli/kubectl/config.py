@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_operator.api.text import printable, printable_lines
+from kube_runtime.text import printable, printable_lines
 from slurm_operator.cli.kubectl.command import OUTPUT, WAIT, Where, changing, command, connected, facts_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,20 @@ from collections.abc import Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from slurm_operator.api.text import printable, printable_lines
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import KubeError
+from kube_runtime.client.objects import (
+    CLAIMS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    SERVICES,
+    STATEFUL_SETS,
+    RawObject,
+    Resource,
+)
+from kube_runtime.text import printable, printable_lines
 from slurm_operator.build import labels
 from slurm_operator.diagnose.facts import (
     Facts,
@@ -26,19 +39,6 @@ from slurm_operator.diagnose.facts import (
     status_of,
 )
 from slurm_operator.diagnose.scontrol import LISTS, arguments, slurm_facts
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.objects import (
-    CLAIMS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    SERVICES,
-    STATEFUL_SETS,
-    RawObject,
-    Resource,
-)
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.errors import SlurmError
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import click
 
-from slurm_operator.api.text import whole_number
+from kube_runtime.client.client import Client
+from kube_runtime.client.objects import CONFIG_MAPS, CONTROLLER_REVISIONS
+from kube_runtime.text import whole_number
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl import configuration
 from slurm_operator.cli.kubectl.configuration import Configuration
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, status_of
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.objects import CONFIG_MAPS, CONTROLLER_REVISIONS
 from slurm_operator.plan.config_history import Revision, is_revision, number_of, read
 from slurm_operator.reconcile.resources import OURS
 

@@ -72,7 +72,7 @@ async def uncordon(where: Where, machine: str) -> None:
 
 
 async def _cordon_node(where: Where, machine: str, on: bool, reason: str) -> None:
-    from slurm_operator.kube.errors import NotFound
+    from kube_runtime.client.errors import NotFound
 
     async with changing(where) as changes:
         try:

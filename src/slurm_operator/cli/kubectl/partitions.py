@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_operator.api.text import printable
+from kube_runtime.text import printable
 from slurm_operator.cli.kubectl.command import OUTPUT, WAIT, Where, changing, command, facts_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def signed(sign: str, hosts: str) -> str:
 @asynccontextmanager
 async def named(partition_name: str, namespace: str, by_hand: str = "") -> AsyncIterator[None]:
     """Say of a Partition that is not there what can be done instead."""
-    from slurm_operator.kube.errors import NotFound
+    from kube_runtime.client.errors import NotFound
 
     try:
         yield

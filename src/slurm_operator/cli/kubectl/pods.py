@@ -66,8 +66,8 @@ def token(where: Where, user: str, lifetime: int) -> None:
 
 async def _running(where: Where, *components: Component) -> tuple[str, str]:
     """A pod that runs of the first of these daemons that has one, and its container."""
+    from kube_runtime.client.objects import PODS
     from slurm_operator.build import labels
-    from slurm_operator.kube.objects import PODS
 
     async with connected(where) as (client, namespace):
         for component in components:

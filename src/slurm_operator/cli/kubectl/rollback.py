@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.client.objects import CONFIG_MAPS, Resource
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
@@ -22,7 +23,6 @@ from slurm_operator.build.config_revision import file_hash, inputs
 from slurm_operator.build.refs import Refs
 from slurm_operator.cli.kubectl.change import HELM_RELEASE, LOOK, Changes, Done
 from slurm_operator.diagnose.facts import Object, condition_of, status_of
-from slurm_operator.kube.objects import CONFIG_MAPS, Resource
 from slurm_operator.plan.config_history import Revision, changes
 from slurm_operator.reconcile.resources import OURS
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import yaml
 
-from slurm_operator.api.text import printable
+from kube_runtime.text import printable
 from slurm_operator.diagnose.cause import Answer, Cause, Fine
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from slurm_operator.errors import Retryable, Terminal
+from kube_runtime.errors import Retryable, Terminal
 
 
 class ImageError(Terminal):

@@ -82,7 +82,7 @@ async def reference_server(folder: Path) -> AsyncIterator[Address]:
 @asynccontextmanager
 async def embedded_server() -> AsyncIterator[Address]:
     """The embedded API server over HTTPS, in memory."""
-    from slurm_operator.local.apiserver import ApiServer
+    from kube_local.apiserver import ApiServer
 
     server = ApiServer(store=":memory:")
     await server.start()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.errors import OperatorError
+from kube_runtime.errors import OperatorError
 from slurm_operator.local import machine
 from slurm_operator.local.home import PARTS, SUPERVISOR, Home
 from slurm_operator.local.image import build, store

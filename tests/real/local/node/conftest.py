@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.real.local.node.rig import Api, Cluster
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import PODS
-from slurm_operator.local.node.cleanup import remove_everything
+from kube_local.node.cleanup import remove_everything
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import NotFound
+from kube_runtime.client.objects import PODS
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.decode import Changed, Deleted
-from slurm_operator.kube.objects import EVENTS, PODS, SECRETS
-from slurm_operator.local.node import records
-from slurm_operator.local.node.paths import Paths
-from slurm_operator.local.node.records import ContainerRecord
+from kube_local.node import records
+from kube_local.node.paths import Paths
+from kube_local.node.records import ContainerRecord
+from kube_runtime.client.client import Client
+from kube_runtime.client.decode import Changed, Deleted
+from kube_runtime.client.objects import EVENTS, PODS, SECRETS
 
 MISSING = [program for program in ("runc", "conmon", "ip", "busybox") if shutil.which(program) is None]
 NEEDS = [
@@ -40,8 +40,8 @@ NEEDS = [
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from slurm_operator.local.apiserver import ApiServer
-from slurm_operator.local.node.proxy import NodePodAccess
+from kube_local.apiserver import ApiServer
+from kube_local.node.proxy import NodePodAccess
 
 async def main(data, port):
     server = ApiServer(str(data / "cluster.db"), certificates_folder=data / "pki")
@@ -59,10 +59,10 @@ AGENT = """
 import asyncio, logging, sys
 from pathlib import Path
 from types import SimpleNamespace
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.local.node.agent import NodeSettings, run
-from slurm_operator.local.node.errors import ImageMissing
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_local.node.agent import NodeSettings, run
+from kube_local.node.errors import ImageMissing
 
 def images(name):
     if name.startswith("missing"):

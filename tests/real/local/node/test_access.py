@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from tests.real.local.node.rig import NEEDS, STAY, Api, Cluster, has_phase, sh, state
 
-from slurm_operator.kube import kubeconfig
+from kube_runtime.client import kubeconfig
 
 pytestmark = NEEDS
 

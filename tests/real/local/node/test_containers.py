@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.real.local.node.rig import NEEDS, STAY, Api, condition, has_phase, host_folder, is_ready, sh, state
 
-from slurm_operator.kube.objects import CONFIG_MAPS, SECRETS
-from slurm_operator.local.node import host
+from kube_local.node import host
+from kube_runtime.client.objects import CONFIG_MAPS, SECRETS
 
 pytestmark = NEEDS
 

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from tests.real.local.node.rig import NEEDS, STAY, Api, Cluster, is_ready, sh, state
 
-from slurm_operator.kube import kubeconfig
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.objects import PODS
-from slurm_operator.local.node import host, records
-from slurm_operator.local.node.cleanup import remove_everything
-from slurm_operator.local.node.paths import Paths
-from slurm_operator.local.node.records import ContainerRecord, PodRecord
+from kube_local.node import host, records
+from kube_local.node.cleanup import remove_everything
+from kube_local.node.paths import Paths
+from kube_local.node.records import ContainerRecord, PodRecord
+from kube_runtime.client import kubeconfig
+from kube_runtime.client.client import Client
+from kube_runtime.client.errors import NotFound
+from kube_runtime.client.objects import PODS
 
 pytestmark = NEEDS
 

@@ -8,8 +8,8 @@ import asyncio
 import aiohttp
 from tests.real.local.node.rig import NEEDS, STAY, Api, sh
 
-from slurm_operator.kube.objects import NODES
-from slurm_operator.local.node.paths import Paths
+from kube_local.node.paths import Paths
+from kube_runtime.client.objects import NODES
 
 pytestmark = NEEDS
 

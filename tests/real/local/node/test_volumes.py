@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.real.local.node.rig import NEEDS, STAY, Api, is_ready, sh
 
-from slurm_operator.kube.objects import CLAIMS, CONFIG_MAPS, PODS, SECRETS
-from slurm_operator.local.node.fetch import PERSISTENT_VOLUMES
-from slurm_operator.local.node.paths import Paths
+from kube_local.node.fetch import PERSISTENT_VOLUMES
+from kube_local.node.paths import Paths
+from kube_runtime.client.objects import CLAIMS, CONFIG_MAPS, PODS, SECRETS
 
 pytestmark = NEEDS
 

@@ -1,0 +1,210 @@
+"""Which records a name has: Services and pods of the cluster, nothing else.
+
+    <service>.<namespace>.svc.<domain>              addresses of its ready pods, also for a ClusterIP Service
+    <hostname>.<service>.<namespace>.svc.<domain>   one pod that names the Service as its subdomain
+    <a-b-c-d>.<service>.<namespace>.svc.<domain>    one pod by its address
+    _<port>._<protocol>.<service>...                SRV
+    <d>.<c>.<b>.<a>.in-addr.arpa                    PTR of a pod behind a Service
+
+Everything else is NXDOMAIN at once: there is no upstream to ask. Read by `server`; the caches are live.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kube_local.controllers.objects import EndpointSlice, Json, Service
+from kube_local.dns.wire import Answer, Code, Kind, Query, Record, addresses
+
+BY_SERVICE = "service"
+_NO = Answer(Code.NO_SUCH_NAME)
+_REVERSE = ".in-addr.arpa"
+
+
+class ServiceCache(Protocol):
+    """What is read of the cache of Services."""
+
+    def get(self, namespace: str, name: str) -> Service | None: ...
+    def items(self) -> tuple[Service, ...]: ...
+
+
+class SliceCache(Protocol):
+    """What is read of the cache of EndpointSlices, and how its changes are heard of."""
+
+    def by_index(self, name: str, value: str) -> tuple[EndpointSlice, ...]: ...
+    def on_change(self, listener: Callable[[Any, Any], None]) -> None: ...
+
+
+def _shuffled(values: Sequence[str]) -> list[str]:
+    return random.sample(list(values), len(values))
+
+
+@dataclass(slots=True)
+class Records:
+    """Answers questions; see the module's opening."""
+
+    services: ServiceCache
+    slices: SliceCache
+    domain: str = "cluster.local"
+    # Clients take the first address: another one each time spreads them.
+    shuffled: Callable[[Sequence[str]], list[str]] = _shuffled
+    _names: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slices.on_change(self._note)
+
+    def _note(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        """Keep the names of addresses, for PTR."""
+        for one in endpoints_of(old):
+            held = self._names.get(_address(one), {})
+            held.pop(_slice_key(old), None)
+            if not held:
+                self._names.pop(_address(one), None)
+        for one in endpoints_of(new):
+            name = f"{_host(one)}.{_service_of(new)}.svc.{self.domain}"
+            self._names.setdefault(_address(one), {})[_slice_key(new)] = name
+
+    def answer(self, query: Query) -> Answer:
+        """The records of a name, of the kind that was asked for."""
+        if query.opcode != 0:
+            return Answer(Code.NOT_IMPLEMENTED)
+        if query.name.endswith(_REVERSE):
+            return self._reverse(query)
+        if query.name != self.domain and not query.name.endswith(f".{self.domain}"):
+            return _NO
+        labels = query.name.removesuffix(self.domain).rstrip(".").split(".")
+        found = self._forward(query, [label for label in labels if label])
+        return Answer(found.code, found.records, found.additional, zone=self.domain)
+
+    def _forward(self, query: Query, labels: list[str]) -> Answer:
+        match labels:
+            case [] | ["svc"]:
+                return Answer()
+            case [namespace, "svc"]:
+                known = any(one.metadata.namespace == namespace for one in self.services.items())
+                return Answer() if known else _NO
+            case [name, namespace, "svc"]:
+                return self._service(query, namespace, name)
+            case [host, name, namespace, "svc"]:
+                return self._host(query, namespace, name, host)
+            case [port, protocol, name, namespace, "svc"] if port.startswith("_") and protocol.startswith("_"):
+                return self._ports(query, namespace, name, port[1:], protocol[1:])
+        return _NO
+
+    # --- Services -----------------------------------------------------------------------------------------------------
+
+    def _service(self, query: Query, namespace: str, name: str) -> Answer:
+        service = self.services.get(namespace, name)
+        if service is None:
+            return _NO
+        if service.spec.type == "ExternalName":
+            return self._alias(query, service.spec.external_name)
+        if query.kind == Kind.SRV:
+            return self._ports(query, namespace, name, "", "")
+        found = dict.fromkeys(_address(one) for one in self._ready(namespace, name))
+        return Answer(records=self._wanted(query, list(found)))
+
+    def _alias(self, query: Query, target: str) -> Answer:
+        target = target.rstrip(".").lower()
+        alias = Record(query.name, Kind.CNAME, target)
+        ours = target.endswith(f".{self.domain}") and target != query.name
+        found = self.answer(Query(query.id, target, query.kind, target)) if ours else Answer()
+        return Answer(records=(alias, *found.records))
+
+    def _host(self, query: Query, namespace: str, name: str, host: str) -> Answer:
+        if self.services.get(namespace, name) is None:
+            return _NO
+        found = [_address(one) for one in self._ready(namespace, name) if host in (_host(one), _dashed(_address(one)))]
+        return Answer(records=self._wanted(query, found)) if found else _NO
+
+    def _wanted(self, query: Query, found: Sequence[str]) -> tuple[Record, ...]:
+        """No addresses of another family: an empty answer, which is not the same as no such name."""
+        return addresses(query.name, self.shuffled(found)) if query.kind in (Kind.A, Kind.ANY) else ()
+
+    def _ports(self, query: Query, namespace: str, name: str, port: str, protocol: str) -> Answer:
+        if self.services.get(namespace, name) is None:
+            return _NO
+        records, additional = [], {}
+        for slice_ in self._slices(namespace, name):
+            for one in (one for one in endpoints_of(slice_) if is_ready(one)):
+                target = f"{_host(one)}.{name}.{namespace}.svc.{self.domain}"
+                for number in _numbers(slice_, port, protocol):
+                    records.append(Record(query.name, Kind.SRV, f"0 100 {number} {target}"))
+                    additional[target] = Record(target, Kind.A, _address(one))
+        if not records:
+            return Answer() if not port else _NO
+        wanted = query.kind in (Kind.SRV, Kind.ANY)
+        return Answer(records=tuple(records), additional=tuple(additional.values())) if wanted else Answer()
+
+    def _slices(self, namespace: str, name: str) -> tuple[EndpointSlice, ...]:
+        return self.slices.by_index(BY_SERVICE, f"{namespace}/{name}")
+
+    def _ready(self, namespace: str, name: str) -> Iterator[Json]:
+        for slice_ in self._slices(namespace, name):
+            yield from (one for one in endpoints_of(slice_) if is_ready(one))
+
+    # --- addresses ----------------------------------------------------------------------------------------------------
+
+    def _reverse(self, query: Query) -> Answer:
+        parts = query.name.removesuffix(_REVERSE).split(".")
+        names = self._names.get(".".join(reversed(parts)))
+        if not names:
+            return _NO
+        # The name of a pod with a host name is worth more than one made of its address.
+        best = sorted(set(names.values()), key=lambda name: (name[:1].isdigit(), name))
+        wanted = query.kind in (Kind.PTR, Kind.ANY)
+        records = tuple(Record(query.name, Kind.PTR, name) for name in best[:1]) if wanted else ()
+        return Answer(records=records, zone="in-addr.arpa")
+
+
+def endpoints_of(slice_: EndpointSlice | None) -> Iterator[Json]:
+    """The endpoints of a slice that have an address of version 4."""
+    for one in (slice_.endpoints if slice_ else None) or ():
+        if _is_address(_address(one)):
+            yield one
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_ready(one: Json) -> bool:
+    """Not said is as good as ready."""
+    return (one.get("conditions") or {}).get("ready") is not False
+
+
+def _address(one: Json) -> str:
+    return str((one.get("addresses") or [""])[0])
+
+
+def _dashed(address: str) -> str:
+    return address.replace(".", "-")
+
+
+def _host(one: Json) -> str:
+    return str(one.get("hostname") or _dashed(_address(one))).lower()
+
+
+def _numbers(slice_: EndpointSlice, name: str, protocol: str) -> Iterator[int]:
+    for one in slice_.ports or ():
+        same = str(one.get("name") or "").lower() == name and str(one.get("protocol") or "").lower() == protocol
+        if same or not name:
+            yield int(one.get("port") or 0)
+
+
+def _slice_key(slice_: EndpointSlice | None) -> str:
+    return f"{slice_.metadata.namespace}/{slice_.metadata.name}" if slice_ else ""
+
+
+def _service_of(slice_: EndpointSlice | None) -> str:
+    if slice_ is None:
+        return ""
+    return f"{slice_.metadata.labels.get('kubernetes.io/service-name', '')}.{slice_.metadata.namespace}"

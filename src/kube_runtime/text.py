@@ -1,0 +1,32 @@
+"""Foreign text, made safe to show or to count with.
+
+In: text that somebody else wrote: an API server, Slurm, a user. Out: one line, lines, or a number; nothing raises.
+Called wherever such text becomes a message, a condition or a number.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_SHOWN = 300
+_DIGITS = re.compile(r"[0-9]{1,18}")
+
+
+def whole_number(text: str) -> int | None:
+    """The number that plain digits write; None for anything else, and for what no counter of ours can hold."""
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+def printable(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
+    # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
+    line = " ".join(plain.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def printable_lines(text: str) -> str:
+    """Foreign text of many lines to show on a terminal: its lines and tabs stay, nothing else acts."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
