@@ -19,11 +19,12 @@ def deployment(cr: Any, **more: Any) -> Object:
 
 
 def test_host_keys_are_wrapped_once_and_for_all() -> None:
-    secret = build.host_keys(loginset("x"), {name: name.encode() for name in build.HOST_KEY_FILES})
+    secret = build.host_key_secret(loginset("x"))
     assert secret["immutable"] is True
     assert secret["metadata"]["name"] == "x-ssh-host-keys"
-    assert secret["data"] == {name: b64encode(name.encode()).decode() for name in build.HOST_KEY_FILES}
-    assert len(secret["data"]) == 6
+    data = build.host_key_data(loginset("x"), {name: name.encode() for name in build.HOST_KEY_FILES})
+    assert data == {name: b64encode(name.encode()).decode() for name in build.HOST_KEY_FILES}
+    assert len(data) == 6
 
 
 @pytest.mark.parametrize(
@@ -70,4 +71,4 @@ def test_a_secret_that_lacks_a_host_key_is_named() -> None:
     with pytest.raises(MissingReference, match=r"'x-ssh-host-keys' lacks ssh_host_ecdsa_key, ssh_host_ecdsa_key\.pub"):
         build.objects(loginset("x"), refs(controller(), secrets={"x-ssh-host-keys": held}))
     with pytest.raises(MissingReference, match="lacks ssh_host_ecdsa_key"):
-        build.host_keys(loginset("x"), held)
+        build.host_key_data(loginset("x"), held)

@@ -296,7 +296,7 @@ class World:
         now = int(self.clock.now().timestamp())
         return mint(JWT_KEY, user="slurm", now=now, life=60, token_id="test")
 
-    def _host_keys(self) -> dict[str, bytes]:
+    async def _host_keys(self) -> dict[str, bytes]:
         self.judge.host_keys_drawn()
         kinds = ("rsa", "ecdsa", "ed25519")
         private = {f"ssh_host_{kind}_key": CANARY + b"-host" for kind in kinds}

@@ -194,6 +194,14 @@ class SlurmModel:
         self.jobs.pop(job_id, None)
         self.touch("jobs")
 
+    def cancel_pending(self, job_id: int) -> None:
+        """Its user gives up waiting."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.state == "PENDING":
+            job.state = "CANCELLED"
+            self.touch("jobs")
+            self.clock.call_later(MIN_JOB_AGE, functools.partial(self._forget, job_id))
+
     def suspend(self, job_id: int) -> None:
         """A job that holds its node, which then looks idle."""
         self.jobs[job_id].state = "SUSPENDED"

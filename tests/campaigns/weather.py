@@ -5,6 +5,7 @@ Each `Weather` asks `world.disturbance` whether this is its point; see `leaders.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -20,6 +21,9 @@ from kube_runtime.client.errors import TimedOut, Unreachable
 from kube_runtime.client.requests import Request
 from slurm_operator.slurm.policy import drain_is_ours
 from slurm_operator.slurm.transport import Sending
+
+# After so long a user cancels a job that does not start.
+PATIENT_SECONDS = 60.0
 
 
 class _Sleep(FairWeather):
@@ -86,7 +90,9 @@ class Suspended(_Sleep):
                 resumed += 1
         slurm.touch("nodes")
         for _ in range(resumed):
-            slurm.submit(30.0)
+            job_id = slurm.submit(30.0)
+            # A NodeSet that is being deleted waits for whoever waits for it.
+            self.world.clock.call_later(PATIENT_SECONDS, functools.partial(slurm.cancel_pending, job_id))
         slurm.schedule()
 
 

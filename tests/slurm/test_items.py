@@ -129,3 +129,31 @@ def test_an_endless_item_or_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         stream = Taken().stream()
         with pytest.raises(ItemTooLarge):
             stream.feed(body)
+
+
+def test_an_item_that_comes_in_many_pieces_is_not_read_from_its_beginning_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads, whole = 0, ListStream._read
+
+    def counted(stream: ListStream) -> None:
+        nonlocal reads
+        reads += 1
+        whole(stream)
+
+    monkeypatch.setattr(ListStream, "_read", counted)
+    found: list[bytes] = []
+    stream = ListStream("jobs", found.append)
+    body = b'{"jobs": ["' + b"x" * 1_000_000 + b'"]}'
+    for at in range(0, len(body), 1000):
+        stream.feed(body[at : at + 1000])
+    assert stream.close() == b'{"jobs":[]}'
+    assert len(found) == 1
+    assert reads < 20
+
+
+def test_white_space_without_end_is_not_kept() -> None:
+    stream = ListStream("jobs", lambda _: None)
+    for _ in range(100):
+        stream.feed(b" \n\t\r" * 250_000)
+    assert len(stream._buffer) == 0

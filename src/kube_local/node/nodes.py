@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kube_local import __version__
+
 PODS_PER_NODE = 110
 LEASE_SECONDS = 40
 LEASE_NAMESPACE = "kube-node-lease"

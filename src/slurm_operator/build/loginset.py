@@ -58,17 +58,21 @@ def ssh_config(cr: LoginSet) -> Object:
     }
 
 
-def host_keys(cr: LoginSet, keys: Mapping[str, bytes]) -> Object:
-    """The Secret with the ssh host keys; made once and never changed."""
-    _check_host_keys(cr, keys)
+def host_key_secret(cr: LoginSet) -> Object:
+    """The Secret for the ssh host keys, still without them; made once and never changed."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": metadata.child(cr, names.ssh_host_keys(cr), labels.of(labels.LOGIN, cr.name)),
         "immutable": True,
         "type": "Opaque",
-        "data": {name: b64encode(keys[name]).decode() for name in HOST_KEY_FILES},
     }
+
+
+def host_key_data(cr: LoginSet, keys: Mapping[str, bytes]) -> dict[str, str]:
+    """The content of that Secret."""
+    _check_host_keys(cr, keys)
+    return {name: b64encode(keys[name]).decode() for name in HOST_KEY_FILES}
 
 
 def _check_host_keys(cr: LoginSet, keys: Collection[str]) -> None:

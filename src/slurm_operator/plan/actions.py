@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kube_runtime.client.objects import RawObject
+from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.ownership import Seen
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
@@ -34,6 +35,16 @@ class Create:
 
     def __str__(self) -> str:
         return f"create {title(self.desired)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateHostKeys:
+    """Draw ssh host keys for a LoginSet, once it is sure that it has none: a cache may be behind."""
+
+    loginset: LoginSet = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"create ssh host keys of LoginSet {self.loginset.namespace}/{self.loginset.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +232,7 @@ class Tell:
 
 PartitionAction = SetPartition | DeletePartition | Reconfigure
 SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation | PartitionAction
-Action = Apply | Create | Delete | PatchMetadata | PatchSpec | PatchPodConditions | SlurmAction | Tell
+Action = Apply | Create | CreateHostKeys | Delete | PatchMetadata | PatchSpec | PatchPodConditions | SlurmAction | Tell
 
 
 @dataclass(frozen=True, slots=True)

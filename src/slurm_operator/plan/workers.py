@@ -180,7 +180,7 @@ def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) 
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
 
-def jobs_by_node(jobs: Iterable[Job] | Unknown, names: Set[str]) -> dict[str, list[Job]]:
+def jobs_by_node(jobs: Sequence[Job] | Unknown, names: Set[str]) -> dict[str, list[Job]]:
     """The jobs that name each of these nodes."""
     return {} if isinstance(jobs, Unknown) else policy.jobs_by_node(jobs, names)
 

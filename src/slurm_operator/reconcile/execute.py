@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
@@ -19,11 +19,13 @@ from kube_runtime.client.objects import KubeObject, RawObject, Resource
 from kube_runtime.client.write import Applied, Effect, Look, Writer
 from kube_runtime.errors import OperatorError
 from kube_runtime.loop.queue import Key
+from slurm_operator.build import loginset
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.actions import (
     Action,
     Apply,
     Create,
+    CreateHostKeys,
     Delete,
     DeleteNode,
     DeletePartition,
@@ -42,6 +44,7 @@ from slurm_operator.plan.actions import (
     UpdateNode,
 )
 from slurm_operator.plan.ownership import CLAIM, Claimant, Seen, demand, judge, judge_live
+from slurm_operator.reconcile import host_keys
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
@@ -55,6 +58,7 @@ REFUSED = 5.0
 LINES = 10
 # Stands for the version of an object that somebody else has changed since it was judged.
 OVERTAKEN = "overtaken"
+DrawHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
 BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
 
 
@@ -98,6 +102,7 @@ class Executor:
     writer: Writer
     recorder: Recorder
     pace: StatusPace
+    draw_host_keys: DrawHostKeys = host_keys.draw
 
     async def execute(
         self,
@@ -167,6 +172,8 @@ class Executor:
         match action:
             case Create():
                 await self._create(action, claimant)
+            case CreateHostKeys():
+                await self._create_host_keys(action, claimant)
             case Delete():
                 await self._delete(action, work)
             case PatchMetadata():
@@ -204,6 +211,15 @@ class Executor:
             if live is None:
                 raise
             _demand_live(claimant, action.desired, live)
+
+    async def _create_host_keys(self, action: CreateHostKeys, claimant: Claimant) -> None:
+        desired = loginset.host_key_secret(action.loginset)
+        live = await self._find(desired)
+        if live is None:
+            keys = loginset.host_key_data(action.loginset, await self.draw_host_keys())
+            await self._create(Create({**desired, "data": keys}), claimant)
+        else:
+            _demand_live(claimant, desired, live)
 
     async def _find(self, desired: Object) -> RawObject | None:
         metadata = desired["metadata"]

@@ -1,19 +1,28 @@
 """ssh host keys, drawn.
 
-Out: private keys in OpenSSH's form and their public lines. Called once in a LoginSet's life,
-by `reconcile/loginset.py`.
+Out: private keys in OpenSSH's form and their public lines. Called once in a LoginSet's life, by `reconcile/execute.py`.
+A large RSA key takes a second of a processor: they are drawn beside the event loop, one set at a time, so that whoever
+makes many LoginSets delays nobody else.
 """
 
 from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 RSA_BITS = 4096
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="host-keys")
 
 
-def draw() -> dict[str, bytes]:
+async def draw() -> dict[str, bytes]:
     """A new set of host keys: RSA, ECDSA and Ed25519."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, _draw)
+
+
+def _draw() -> dict[str, bytes]:
     keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey] = {
         "rsa": rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS),
         "ecdsa": ec.generate_private_key(ec.SECP256R1()),

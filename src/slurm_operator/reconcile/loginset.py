@@ -5,31 +5,27 @@ The ssh host keys are drawn once: while their Secret is there, whatever it holds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kube_runtime.loop.clock import Clock
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build import labels, loginset, names
-from slurm_operator.plan.actions import Action, Create
+from slurm_operator.plan.actions import Action, CreateHostKeys
 from slurm_operator.plan.objects import Identity
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import Owned, Report, World
 from slurm_operator.status import workload
 
-HostKeys = Callable[[], Mapping[str, bytes]]
+
+def reconcile(observer: Observer, executor: Executor, clock: Clock) -> Owned[LoginSet]:
+    """The reconcile function of LoginSets."""
+    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, _once, always=_selector)
 
 
-def reconcile(observer: Observer, executor: Executor, clock: Clock, draw: HostKeys) -> Owned[LoginSet]:
-    """The reconcile function of LoginSets; `draw` makes a new set of host keys."""
-
-    def once(world: World[LoginSet]) -> tuple[Action, ...]:
-        if names.ssh_host_keys(world.cr) in world.refs.secrets:
-            return ()
-        return (Create(loginset.host_keys(world.cr, draw())),)
-
-    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, once, always=_selector)
+def _once(world: World[LoginSet]) -> tuple[Action, ...]:
+    return () if names.ssh_host_keys(world.cr) in world.refs.secrets else (CreateHostKeys(world.cr),)
 
 
 def _selector(name: str) -> dict[str, object]:

@@ -34,9 +34,8 @@ from slurm_operator.program import EVENT_CONTROLLER, FIELD_MANAGER, NAME
 from slurm_operator.reconcile import accounting, config, controller, host_keys, loginset, restapi
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
 from slurm_operator.reconcile.denied import Guarded
-from slurm_operator.reconcile.execute import Executor
+from slurm_operator.reconcile.execute import DrawHostKeys, Executor
 from slurm_operator.reconcile.faults import FaultReports
-from slurm_operator.reconcile.loginset import HostKeys
 from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
@@ -56,7 +55,7 @@ INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 class Outside:
     """What the operator takes from the outside besides its client and its clock; campaigns hand in their own."""
 
-    host_keys: HostKeys = host_keys.draw
+    host_keys: DrawHostKeys = host_keys.draw
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     random: Callable[[], float] = random.random
     connect: Connect = over_http
@@ -105,13 +104,14 @@ def assemble(
     fence = _fence(elector)
     writer = Writer(client, ALL, FIELD_MANAGER, fence=fence, wrote=_expecting(observer))
     pace = StatusPace(clock.monotonic)
-    executor = Executor(writer, Recorder(writer, f"{NAME}-{outside.new_id()[:8]}", EVENT_CONTROLLER, timing), pace)
+    recorder = Recorder(writer, f"{NAME}-{outside.new_id()[:8]}", EVENT_CONTROLLER, timing)
+    executor = Executor(writer, recorder, pace, outside.host_keys)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
     reconcilers: dict[str, Any] = {
         "Controller": controller.reconcile(observer, executor, clock, clusters, config.reader(client)),
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
-        "LoginSet": loginset.reconcile(observer, executor, clock, outside.host_keys),
+        "LoginSet": loginset.reconcile(observer, executor, clock),
         "NodeSet": NodeSets(observer, executor, clusters, clock, frozenset(settings.propagated_node_conditions)),
         "Partition": Partitions(observer, executor, clusters, clock),
         "Token": Tokens(observer, executor, clock, outside.new_id),

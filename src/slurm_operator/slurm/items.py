@@ -24,6 +24,7 @@ LARGEST_ITEM_BYTES = 16 * 1024 * 1024
 LARGEST_REST_BYTES = 1024 * 1024
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
+_WHITE = b" \t\r\n"
 _COLON = re.compile(r"[ \t\r\n]*:")
 # What it builds is thrown away; objects already while it goes on.
 _SCANNER = json.JSONDecoder(strict=False, object_hook=lambda _: None)
@@ -102,23 +103,31 @@ class ListStream:
         self.name = name
         self._take = take
         self._buffer = bytearray()
+        # A value that has not come to its end is read again when twice as much of it is there.
+        self._enough_bytes = 0
         self._at = _At.START
         self._key = ""
         self._rest: dict[str, bytes] = {}
 
     def feed(self, piece: bytes) -> None:
         """The next piece; ValueError when it is no such object, RecursionError when it is nested too deeply."""
-        self._buffer += piece
+        self._buffer += piece if self._buffer else piece.lstrip(_WHITE)
+        if len(self._buffer) >= self._enough_bytes:
+            self._read()
+        if len(self._buffer) > LARGEST_ITEM_BYTES:
+            raise ItemTooLarge(f"an item has more than {LARGEST_ITEM_BYTES:,} bytes")
+
+    def _read(self) -> None:
         # One character for each byte: what structures JSON is ASCII, and positions stay the same.
         text, used = self._buffer.decode("latin-1"), 0
         while (end := self._step(text, used)) is not None:
             used = end
         del self._buffer[:used]
-        if len(self._buffer) > LARGEST_ITEM_BYTES:
-            raise ItemTooLarge(f"an item has more than {LARGEST_ITEM_BYTES:,} bytes")
+        self._enough_bytes = 2 * len(self._buffer)
 
     def close(self) -> bytes:
         """The object without the items of its list; ValueError when it has not come to its end."""
+        self._read()
         if self._at is not _At.END:
             raise ValueError("the object does not come to its end")
         return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in self._rest.items()) + b"}"

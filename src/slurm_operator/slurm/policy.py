@@ -7,7 +7,7 @@ known is not removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -124,11 +124,16 @@ def state_text(node: Node) -> str:
     return "+".join(sorted(node.states, key=lambda s: (s not in base, s))) or "no state"
 
 
-def jobs_by_node(jobs: Iterable[Job], names: Set[str]) -> dict[str, list[Job]]:
+def jobs_by_node(jobs: Sequence[Job], names: Set[str]) -> dict[str, list[Job]]:
     """The jobs that name each of these nodes."""
     result: dict[str, list[Job]] = {}
+    # Jobs share their host lists: each of these is looked at once.
+    found: dict[int, frozenset[str]] = {}
     for job in jobs:
-        for name in job.nodes.within(names):
+        within = found.get(id(job.nodes))
+        if within is None:
+            within = found[id(job.nodes)] = job.nodes.within(names)
+        for name in within:
             result.setdefault(name, []).append(job)
     return result
 
@@ -143,7 +148,7 @@ def deadlines(on_nodes: Mapping[str, Iterable[Job]]) -> dict[str, Limit]:
     return latest
 
 
-def deadline(node: str, jobs: Iterable[Job]) -> Limit:
+def deadline(node: str, jobs: Sequence[Job]) -> Limit:
     """When the last job on that node must be over; None when it has none."""
     return deadlines(jobs_by_node(jobs, {node})).get(node)
 
