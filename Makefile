@@ -80,7 +80,7 @@ kills: $(STAMP) ## kill -9 any part of a local cluster fifty times, with jobs on
 
 test-kube: kube-tools ## Run the tests on a real kube-apiserver and with kubectl (needs Go)
 	@$(BIN)/python -m pytest -n 0 tests/real/kube tests/real/kubectl
-	@$(BIN)/python -m pytest -n 0 -m real_kube tests/kube tests/local
+	@$(BIN)/python -m pytest -n 0 -m real_kube tests/kube_runtime tests/kube_local
 
 coverage: $(STAMP) ## Hold the pure core at its coverage
 	@$(BIN)/python tools/coverage_bar.py

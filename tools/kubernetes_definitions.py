@@ -2,7 +2,7 @@
 
 In: `_definitions.json` of the PyPI package kubernetes-validate (a development dependency), a JSON Schema rendering of
 the OpenAPI document of one Kubernetes release; and the Go types of the same release (fetched by `go mod download`).
-Out: `local/apiserver/definitions.json.gz` with OpenAPI v2 shapes: plain types, `#/definitions/` references, the
+Out: `kube_local/apiserver/definitions.json.gz` with OpenAPI v2 shapes: plain types, `#/definitions/` references, the
 x-kubernetes extensions and the descriptions; beside them the zero values of the Go types, which no document tells: a
 field that is always written, and one that is left out when it is zero. The bytes depend on the input alone, so a second
 run leaves the tree clean. Run by hand when the pinned Kubernetes moves (needs Go):

@@ -5,7 +5,7 @@
     └── Terminal      wait for a new generation of the resource; trying again cannot help
 
 Every leaf declares `reason`: a stable CamelCase word that becomes the reason of a condition and has a section
-in docs/reference/conditions.md. The doors add their own leaves (`kube/errors.py`, `slurm/errors.py`).
+in docs/reference/conditions.md. The doors add their own leaves (`kube_runtime/client/errors.py`, `slurm/errors.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gives a TLS context its certificate and key, over no disk.
 
 In: PEM. Out: a context that uses it. Called by the servers (`cli/serving.py`, `cli/webhook.py`, the embedded API
-server) and by the client (`kube/credentials.py`).
+server) and by the client (`kube_runtime/client/credentials.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every certificate of ours is made of: names, dates, and the form that it is kept in.
 
-In: names, a key, times. Out: a certificate that is yet to be signed, and PEM. Used by the admission server's own
-certificates (`admission/certificates.py`) and by those of the embedded API server (`local/apiserver/certificates.py`).
+In: names, a key, times. Out: a certificate that is yet to be signed, and PEM. Used by the certificates of an admission
+server and of the embedded API server.
 """
 
 from __future__ import annotations

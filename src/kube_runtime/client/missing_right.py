@@ -1,8 +1,8 @@
 """One right that is missing, in the words of `kubectl auth can-i`.
 
 In: what the API server says when it refuses something, or a request. Out: a `MissingRight`, or None where the refusal
-is about something else (a quota, an admission rule). Pure. Used by `kube/errors.py`, `kube/denials.py` and
-`kube/self_review.py`.
+is about something else (a quota, an admission rule). Pure. Used by `errors.py`, `denials.py` and
+`kube_runtime/client/self_review.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which of the rights that a program is shipped with it does not have, asked of the API server all at once.
 
-In: a client, a table out of `kube/rights.py`, and where the program works. Out: the rights that are missing, also those
+In: a client, a table of rights (`rights.py`), and where the program works. Out: the rights that are missing, also those
 that nobody has needed yet. One SelfSubjectRulesReview for each namespace; where an authorizer cannot list its rules,
 each right that it did not name is asked for by itself. Every account may ask this about itself. Called by `cli/run.py`
 and `cli/webhook.py` at the start and now and then.

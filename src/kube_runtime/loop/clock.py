@@ -1,6 +1,6 @@
 """Time as an argument: one real clock, one that a test moves by hand, one that is wrong on purpose.
 
-Everything in `loop/` that waits, measures or dates something is given a `Clock`. The program passes
+Everything in `kube_runtime/loop/` that waits, measures or dates something is given a `Clock`. The program passes
 `SystemClock`; tests and campaigns pass `VirtualClock`, where an hour passes in a microsecond and always in
 the same order. `within` is the time limit that works on any of them; `check_deadline` asks for it right before a write,
 because no timer fires while a process is stopped or its machine suspended.

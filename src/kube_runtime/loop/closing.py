@@ -1,6 +1,6 @@
 """Ends an HTTP server so that no connection of it is left open.
 
-In: the runner of an aiohttp application. Out: nothing, when every socket is closed. Called by `loop/health.py` and by
+In: the runner of an aiohttp application. Out: nothing, when every socket is closed. Called by `health.py` and by
 the embedded API server. A TLS connection is closed when the peer has said goodbye too, which an idle client in another
 process may do much later, or never: its socket would outlive the event loop.
 """

@@ -1,7 +1,7 @@
 """Leadership by a Lease: at most one process may write at any instant.
 
 `run` starts an `Elector`; both doors ask its `check` right before each write is sent. The store is a small protocol
-over one Lease object with optimistic locking; `kube/` supplies the real one.
+over one Lease object with optimistic locking; `kube_runtime/client/` supplies the real one.
 
 Why two processes never lead at once. A leader's right ends `renew_deadline` after it *sent* its last
 successful write. A candidate takes over only `lease_seconds` after it *received* the record that it then

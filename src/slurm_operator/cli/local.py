@@ -7,6 +7,7 @@ command takes `--name` or `--data`; the work is done by `local/cluster.py`.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import shlex
 import sys
@@ -64,6 +65,8 @@ def _home(name: str, data: Path | None) -> Home:
 @click.group()
 def local() -> None:
     """Run a Slurm cluster on this machine, without a Kubernetes (Linux, root)."""
+    if importlib.util.find_spec("slurm_operator.local") is None:
+        raise click.ClickException("local mode is not installed here; run pip install 'slurm-operator[local]'")
 
 
 @local.command()

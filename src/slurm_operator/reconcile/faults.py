@@ -2,7 +2,7 @@
 
 In: the key of an object, and a `Fault` of the loop. Out: conditions with the fault's id, and an event when it is new.
 Nothing of the error's own text is shown: it may hold anything. The log has it, under the same id. Called by
-`loop/controller.py`; wired by `operator.py`.
+`kube_runtime/loop/controller.py`; wired by `operator.py`.
 """
 
 from __future__ import annotations
