@@ -184,7 +184,8 @@ def test_an_object_whose_parts_are_no_objects_is_unreadable_by_name(part: str, v
     """R9: whoever read its fields met an error that nobody foresaw."""
     good = {"metadata": {"name": "a"}, part: {}}
     items = [good, {"metadata": {"name": "b"}, part: value}, {"metadata": {"name": "c"}, part: None}]
-    page = decode_page(msgspec.json.encode({"items": items}), CONFIG_MAPS.raw(), "list")
+    body = {"kind": "ConfigMapList", "metadata": {"resourceVersion": "1"}, "items": items}
+    page = decode_page(msgspec.json.encode(body), CONFIG_MAPS.raw(), "list")
     assert [item.metadata.name for item in page.items] == ["a", "c"]
     (spoilt,) = page.unreadable
     assert (spoilt.metadata.name, f"its {part} is not an object" in spoilt.why) == ("b", True)
