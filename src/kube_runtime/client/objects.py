@@ -469,6 +469,8 @@ class Scale(Slim, frozen=True):
 
 # Whoever walks a deeper value may run out of stack; what people write is a tenth as deep.
 DEEPEST_LEVELS = 128
+# In every kind these hold fields, or are left out; whoever reads them need not ask.
+_MAPPINGS = ("spec", "status", "data")
 
 
 class RawObject:
@@ -505,6 +507,9 @@ def decode_hook(wanted: Any, value: Any) -> Any:
         raise TypeError("expected an object")
     if is_nested_deeper(value, DEEPEST_LEVELS):
         raise TypeError(f"nested deeper than {DEEPEST_LEVELS} levels")
+    for part in _MAPPINGS:
+        if not isinstance(value.get(part) or {}, dict):
+            raise TypeError(f"its {part} is not an object")
     return RawObject(msgspec.convert(value.get("metadata", {}), ObjectMeta), msgspec.json.encode(value))
 
 

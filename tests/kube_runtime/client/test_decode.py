@@ -176,3 +176,16 @@ def test_a_list_with_something_nameless_is_no_list(item: bytes) -> None:
     """Nobody could tell what is absent from it."""
     with pytest.raises(errors.BadAnswer, match="without a name"):
         decode_page(b'{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[%b]}' % item, PODS.raw(), "list")
+
+
+@pytest.mark.parametrize("part", ["spec", "status", "data"])
+@pytest.mark.parametrize("value", [7, "x", [1], True], ids=repr)
+def test_an_object_whose_parts_are_no_objects_is_unreadable_by_name(part: str, value: Any) -> None:
+    """R9: whoever read its fields met an error that nobody foresaw."""
+    good = {"metadata": {"name": "a"}, part: {}}
+    items = [good, {"metadata": {"name": "b"}, part: value}, {"metadata": {"name": "c"}, part: None}]
+    body = {"kind": "ConfigMapList", "metadata": {"resourceVersion": "1"}, "items": items}
+    page = decode_page(msgspec.json.encode(body), CONFIG_MAPS.raw(), "list")
+    assert [item.metadata.name for item in page.items] == ["a", "c"]
+    (spoilt,) = page.unreadable
+    assert (spoilt.metadata.name, f"its {part} is not an object" in spoilt.why) == ("b", True)
