@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kube_runtime.nesting import inner, is_nested_deeper
+from kube_runtime import nesting
+from kube_runtime.nesting import is_nested_deeper
 from kube_runtime.quantity import LONGEST_NUMBER
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
@@ -70,9 +71,9 @@ def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:
     for path, part in parts:
         level = [part]
         while level:
-            count += sum(len(inner(each)) for each in level)
+            count += sum(len(nesting.parts(each)) for each in level)
             if count > MOST_EMBEDDED_VALUES:
                 message = f"makes the resource hold more than {MOST_EMBEDDED_VALUES} values"
                 return FieldProblem(path, f"{message} of containers, pods, services and claims; write fewer")
-            level = [inner for each in level for inner in inner(each)]
+            level = [inner for each in level for inner in nesting.parts(each)]
     return None
