@@ -1,8 +1,9 @@
 """What a hostile neighbour cost the others: pairs of phases in, ratios and missed bars out.
 
 Durations are compared as shares: each is divided by the median of its action without the hostile cluster, so that
-slow and fast actions count alike. Ratios are taken within a round and their median over the rounds counts: a machine
-that is busy now and then does not decide. Pure; used by `neighbours.py`.
+slow and fast actions count alike. A hostile phase is held against all controls of its kind in the run: the 95th
+percentile of one control alone differs three times from that of the next. The median over the rounds counts, so that
+a machine that is busy now and then does not decide. Pure; used by `neighbours.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tests.campaigns.neighbour_actions import Sample
@@ -89,13 +90,20 @@ HEAD = (
 )
 
 
-def judge(mode: str, pairs: Sequence[tuple[Phase, Phase]]) -> Verdict:
-    """What a mode did, by its pairs of control and hostile phase."""
-    rounds = [compare(control, hostile) for control, hostile in pairs]
+def judge(mode: str, pairs: Sequence[tuple[Phase, Phase]], controls: Sequence[Phase] = ()) -> Verdict:
+    """What a mode did, by its pairs of control and hostile phase, and by other controls of the same kind."""
+    usual = _pooled(controls or [control for control, _ in pairs])
+    rounds = [compare(usual, hostile) for _, hostile in pairs]
     middle = Ratios(*(statistics.median(getattr(each, name) for each in rounds) for name in Ratios.__match_args__))
     broken = [each for control, hostile in pairs for phase in (control, hostile) for each in phase.violations]
-    control, hostile = pairs[-1]
-    return Verdict(mode, middle, control, hostile, (*over_bars(middle), *broken))
+    return Verdict(mode, middle, usual, pairs[-1][1], (*over_bars(middle), *broken))
+
+
+def _pooled(phases: Sequence[Phase]) -> Phase:
+    samples = tuple(sample for phase in phases for sample in phase.samples)
+    return replace(
+        phases[-1], samples=samples, peak_megabytes=statistics.median(phase.peak_megabytes for phase in phases)
+    )
 
 
 def over_bars(found: Ratios) -> list[str]:

@@ -268,7 +268,12 @@ async def measure(
             for what in wanted:
                 pairs[what.name].append(await _pair(made, what, is_first=number % 2 == 0))
                 print(judge(what.name, pairs[what.name][-1:]).row(), flush=True)
-    return [judge(name, each) for name, each in pairs.items()], pairs
+    controls = [control for each in pairs.values() for control, _ in each]
+
+    def same_kind(name: str) -> list[Phase]:
+        return [control for control in controls if control.mode == MODES[name].control.name]
+
+    return [judge(name, each, same_kind(name)) for name, each in pairs.items()], pairs
 
 
 async def _pair(made: Campaign, what: Hostility, *, is_first: bool) -> tuple[Phase, Phase]:
