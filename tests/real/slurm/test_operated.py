@@ -125,7 +125,8 @@ async def test_a_job_that_slurmctld_forgot_costs_no_worker(operated: Operated) -
     assert not slurm.run("scontrol", "-o", "show", "job", str(job), check=False)
     await operated.until("its process is ended", lambda: not slurm.run("pgrep", "-f", "sleep 300", check=False))
     await operated.until("the worker is free", lambda: operated.states("compute-0") >= {"Idle", "SlurmNodeRegistered"})
-    assert operated.is_settled("compute", 1)
+    # All jobs of the cluster are lost at once: that is believed after a minute.
+    await operated.until("the loss is believed", lambda: operated.is_settled("compute", 1))
     assert operated.pod("compute-0")["metadata"]["uid"] == first
 
 
