@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,6 +22,7 @@ from slurm_operator.admission.lanes import SMALL_BYTES
 from slurm_operator.admission.server import Bodies
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
+from slurm_operator.build import labels
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.metrics import MOST_FAULT_PLACES, Metrics
 from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
@@ -208,6 +210,60 @@ def test_a_change_of_ssh_alone_is_looked_at_by_the_webhook_too() -> None:
     assert new is not None
     found = errors(rules.check(new, old, refs(frozenset())))
     assert [format_path(each.path) for each in found] == ["spec.ssh.extraSshdConfig"]
+
+
+OWN_IMAGE = "docker.io/mine/slurmd:1"
+CGROUPS = {"on": "CgroupPlugin=autodetect\n", "off": "CgroupPlugin=disabled\n"}
+
+
+async def unprivileged(world: World, **spec: Any) -> None:
+    """A cluster without cgroups, in which any image may be a worker's."""
+    files = {"metadata": {"name": "files"}, "data": {"cgroup.conf": CGROUPS["off"]}}
+    await world.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", files)
+    await world.create("Controller", "slurm", {**KEYS, "configFileRefs": [{"name": "files"}]})
+    await world.create("RestApi", "slurm", {"controllerRef": {"name": "slurm"}})
+    worker = {"slurmd": {"image": OWN_IMAGE}, "replicas": 2, **spec}
+    await world.create("NodeSet", "compute", {"controllerRef": {"name": "slurm"}, **worker})
+    await world.run()
+    assert len(world.pods()) == 2
+
+
+def privileged(world: World) -> set[str]:
+    return {
+        name
+        for name, pod in world.pods().items()
+        if (pod["spec"]["containers"][0].get("securityContext") or {}).get("privileged")
+    }
+
+
+async def test_a_template_that_ran_unprivileged_is_no_way_to_a_privileged_worker(world: World) -> None:
+    """Its image was let in because cgroups were off; when they came on, what "had run before" ran privileged."""
+    await unprivileged(world)
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["on"]}})
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 4}})
+    await world.run()
+    assert privileged(world) == set()
+    assert len(world.pods()) == 2
+    assert said(world, "compute") == ("False", "InvalidSpec")
+    assert "slurmd.image" in world.conditions("NodeSet", "compute")["Ready"]["message"]
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["off"]}})
+    await world.run()
+    assert len(world.pods()) == 4
+
+
+async def test_a_note_of_what_ran_is_not_taken_from_the_user(world: World) -> None:
+    """What a NodeSet says of itself in annotations is carried to its ControllerRevisions."""
+    await unprivileged(world)
+    noted = (each["metadata"]["annotations"] for each in world.stored("controllerrevisions.apps"))
+    pods_hash = next(each[labels.PODS_HASH] for each in noted if labels.PODS_HASH in each)
+    forged = {labels.PODS_HASH: "0", labels.PRIVILEGED_PODS_HASH: pods_hash}
+    await world.patch("NodeSet", "compute", {"metadata": {"annotations": forged}})
+    await world.run()
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["on"]}})
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 4}})
+    await world.run()
+    assert privileged(world) == set()
+    assert said(world, "compute") == ("False", "InvalidSpec")
 
 
 # Load

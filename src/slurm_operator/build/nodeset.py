@@ -6,7 +6,7 @@ should be, and by `slurm-operator render`, which shows them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -17,7 +17,19 @@ from slurm_operator.api.meta import INT32_MAX
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
 from slurm_operator.api.problem import Path
 from slurm_operator.build import claims as claims_
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, quantity, services, sshd
+from slurm_operator.build import (
+    hashes,
+    images,
+    labels,
+    made_of,
+    metadata,
+    names,
+    overlay,
+    pods,
+    quantity,
+    services,
+    sshd,
+)
 from slurm_operator.build.controller import manages_cgroups
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.loginset import SSH_VOLUME, SSSD_FILE, SSSD_VOLUME
@@ -28,6 +40,7 @@ from slurm_operator.build.revision import controller_revision, hash_of
 SLURMD = labels.WORKER.daemon
 SSHD_OPTIONS = (sshd.INCLUDE, "UsePAM yes", sshd.SFTP, "AuthenticationMethods publickey password")
 CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
+HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 TERMINATING = "slurm-operator: Pod is terminating"
 PRE_STOP = f"scontrol update nodename=$(hostname) state=down reason='{TERMINATING}';"
 EXTRA_CONF: Path = ("spec", "extraConf")
@@ -75,7 +88,8 @@ def objects(cr: NodeSet, refs: Refs, nodes: Iterable[Worker] = ()) -> list[Objec
     """Every object of a NodeSet as if nothing were there yet; `nodes` are the workers of DaemonSet mode."""
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
     workers = list(nodes) if cr.is_daemon else [Worker(ordinal=number) for number in range(cr.spec.replicas)]
-    result = [controller_revision(cr, 1, hash_of(cr))]
+    privileged = made_of.hash_of(cr) if is_privileged(cr, refs) else ""
+    result = [controller_revision(cr, 1, hash_of(cr), privileged=privileged)]
     if cr.spec.ssh.enabled:
         result.append(ssh_config(cr))
     template = pod_template(cr, controller, refs)
@@ -283,6 +297,32 @@ def _slurmd(cr: NodeSet, controller: Controller, refs: Refs) -> Object:
 def security_context() -> Object:
     """The rights of a slurmd that manages cgroups."""
     return {"privileged": True, "capabilities": {"add": list(CAPABILITIES)}}
+
+
+def is_privileged(cr: NodeSet, refs: Refs) -> bool:
+    """Whether slurmd has rights over its node; where that cannot be told, it counts as if it had."""
+    controller = refs.controllers.get(cr.spec.controller_ref.name)
+    if controller is not None and not manages_cgroups(controller, refs):
+        return False
+    container: Mapping[str, Any] = {"securityContext": security_context()}
+    for _, user in slurmd_overlays(cr):
+        patch = {name: value for name, value in user.items() if name == "securityContext" or name.startswith("$")}
+        try:
+            container = overlay.merge_container(container, patch)
+        except overlay.OverlayConflict:
+            return True
+    security = container.get("securityContext")
+    security = security if isinstance(security, Mapping) else {}
+    added = (security.get("capabilities") or {}).get("add") or ()
+    return bool(security.get("privileged")) or not HARMLESS_CAPABILITIES.issuperset(map(str, added))
+
+
+def slurmd_overlays(cr: NodeSet) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """What the user lays over slurmd's container, and where it stands."""
+    yield ("spec", "slurmd"), cr.spec.slurmd
+    for index, container in enumerate(cr.spec.template.spec.get("containers") or ()):
+        if isinstance(container, Mapping) and container.get("name") == SLURMD:
+            yield ("spec", "template", "spec", "containers", index), container
 
 
 def _env(cr: NodeSet) -> list[Object]:

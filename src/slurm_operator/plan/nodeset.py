@@ -242,7 +242,8 @@ def _objects(world: NodeSetWorld) -> Iterator[Action]:
     if world.deleting:
         return
     yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
-    yield revisions.applied(world.cr, world.revisions, revision_of(world))
+    privileged = nodeset.is_privileged(world.cr, world.refs)
+    yield revisions.applied(world.cr, world.revisions, revision_of(world), privileged=privileged)
     desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
     desired += _shared_objects(world)
     for value in desired:

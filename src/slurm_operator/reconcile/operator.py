@@ -252,6 +252,8 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     _watch(observer, "PersistentVolumeClaim", controllers["Controller"], triggers.users_of_claim)
     for member in ("NodeSet", "LoginSet", "RestApi"):
         _watch(observer, "Secret", controllers[member], triggers.behind_controllers(member))
+    # Its cgroup.conf decides which rights workers have.
+    _watch(observer, "ConfigMap", controllers["NodeSet"], triggers.behind_controllers("NodeSet"))
     for member in ("NodeSet", "LoginSet", "RestApi", "Partition"):
         _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
     for member in ("NodeSet", "Partition"):
