@@ -29,6 +29,7 @@ from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Targe
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.model import Absent, Answer, Node
 from slurm_operator.slurm.token import TokenSource
+from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 OTHER = {"controllerRef": {"name": "other"}}
 
@@ -130,6 +131,22 @@ async def test_data_of_others_does_not_go_with_a_nodeset_because_of_its_name(wor
     assert found is not None
     assert "ownerReferences" not in found["metadata"]
     assert world.stored("persistentvolumeclaims", "scratch-compute-1") is None
+
+
+async def test_a_new_job_with_the_id_of_a_lost_one_does_not_stand_for_it(world: World) -> None:
+    """slurmctld lost its state and began to count anew: the worker of the suspended job 1 went at once."""
+    await small(world, 1)
+    world.slurm.submit(10_000.0)
+    world.slurm.suspend(1)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
+    await world.run_for(10.0)
+    assert len(world.pods()) == 1
+    world.slurm.forget_all_jobs()
+    assert world.slurm.submit(10_000.0) == 1
+    await world.run_for(DOUBT_SECONDS - 10.0)
+    assert len(world.pods()) == 1
+    await world.run_for(30.0)
+    assert world.pods() == {}, "in the end Slurm's word holds: there is no such job any more"
 
 
 # A privileged worker

@@ -117,6 +117,8 @@ async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
     )
     assert job.states == {"RUNNING"}
     assert job.end_time == job.start_time + 300
+    assert 0 < job.submit_time <= job.start_time
+    assert job.restarts == 0
 
 
 async def test_a_job_is_known_absent_or_unknown(client: SlurmClient, replay: Replay) -> None:
