@@ -14,7 +14,7 @@ from aiohttp import StreamReader, web
 from tests.admission.rules.test_privileged_worker import OFF, refused
 from tests.admission.rules.test_reach import raw, refs
 from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
-from tests.campaigns.scenarios import CLAIMS, KEYS, small
+from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
 from slurm_operator.admission import rules
@@ -104,6 +104,41 @@ async def test_a_nodeset_adopts_no_worker_of_another_cluster(two: TwoClusters) -
     assert uids(two) == before
     assert not any(pod["metadata"].get("ownerReferences") for pod in two.pods().values())
     assert said(two, "compute") == ("False", "WrongCluster")
+
+
+EXTERNAL = {**KEYS, "external": True, "externalConfig": {"host": "slurmctld.example.org", "port": 6817}}
+
+
+async def elsewhere(world: World) -> dict[str, str]:
+    """Two workers for a Slurm that runs elsewhere, whose name nobody has written down."""
+    world.cluster.slurm_is_elsewhere = True
+    await world.create("Controller", "slurm", EXTERNAL)
+    await world.create("RestApi", "slurm", REF)
+    await world.create("NodeSet", "compute", {**REF, "replicas": 2})
+    await world.run()
+    assert said(world, "compute") == ("True", "AllReady")
+    return uids(world)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["the operator runs on", "the operator is restarted"])
+async def test_an_external_slurm_without_a_name_stays_the_one_that_answered_first(world: World, restarts: bool) -> None:
+    """Somebody else's slurmrestd at its address had none of the workers: all went, with their jobs."""
+    before = await elsewhere(world)
+    nodes = dict(world.slurm.nodes)
+    world.slurm.cluster_name, world.slurm.nodes = "somebody_else", {}
+    world.slurm.touch("nodes")
+    if restarts:
+        await world.stop_operator()
+        await world.start_operator()
+    await world.run_for(200.0)
+    assert uids(world) == before
+    assert said(world, "compute") == ("Unknown", "WrongCluster")
+    await world.patch("Controller", "slurm", {"spec": {"clusterName": "somebody_else"}})
+    world.slurm.nodes = nodes
+    world.slurm.touch("nodes")
+    await world.run()
+    assert said(world, "compute") == ("True", "AllReady"), "its name was changed on purpose"
+    assert world.custom("Controller", "slurm")["status"]["clusterName"] == "somebody_else"
 
 
 async def test_a_status_keeps_what_it_knows_while_something_is_in_the_way(world: World) -> None:

@@ -234,7 +234,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     """Let every change that matters reach the resources that it matters to."""
     triggers = Triggers(observer)
     clusters.changed = _woken_by_slurm(triggers, controllers)
-    clusters.repartitioned = controllers["Controller"].add
+    clusters.repartitioned = clusters.named = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
     observer.on_gone("Controller", clusters.forget)
