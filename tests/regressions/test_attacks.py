@@ -141,6 +141,29 @@ async def test_an_external_slurm_without_a_name_stays_the_one_that_answered_firs
     assert world.custom("Controller", "slurm")["status"]["clusterName"] == "somebody_else"
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"externalConfig": EXTERNAL["externalConfig"]},
+        {"externalConfig": {"host": "10.1.2.3", "port": 6817}},
+    ],
+    ids=["at the same address", "at another address, which is the same machine"],
+)
+async def test_two_controllers_of_one_slurm_do_not_write_to_one_node(world: World, second: dict[str, Any]) -> None:
+    """Each wrote its own comment over the other's, and judged the other's worker as its own."""
+    await elsewhere(world)
+    comment = world.slurm.nodes["compute-0"].comment
+    await world.create("Controller", "again", {**EXTERNAL, **second})
+    await world.create("RestApi", "again", {"controllerRef": {"name": "again"}})
+    twin = {"controllerRef": {"name": "again"}, "replicas": 1, "template": {"spec": {"hostname": "compute-"}}}
+    await world.create("NodeSet", "twin", twin)
+    await world.run_for(60.0)
+    assert world.pods("twin") == {}
+    assert world.slurm.nodes["compute-0"].comment == comment
+    assert said(world, "twin") == ("False", "DuplicateHostname")
+    assert said(world, "compute") == ("True", "AllReady")
+
+
 async def test_a_status_keeps_what_it_knows_while_something_is_in_the_way(world: World) -> None:
     """Autoscalers read `replicas`, and pins are kept in `ordinalToNode`: both vanished with a spelling mistake."""
     await small(world, 2, pinToNode=True)
