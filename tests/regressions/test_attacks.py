@@ -13,6 +13,8 @@ import pytest
 from aiohttp import StreamReader, web
 from tests.admission.rules.test_privileged_worker import OFF, refused
 from tests.admission.rules.test_reach import raw, refs
+from tests.build.resources import controller, nodeset
+from tests.build.resources import refs as around
 from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
@@ -23,6 +25,7 @@ from slurm_operator.admission.server import Bodies
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
 from slurm_operator.build import labels
+from slurm_operator.build import nodeset as build_nodeset
 from slurm_operator.loop.clock import Clock
 from slurm_operator.loop.metrics import MOST_FAULT_PLACES, Metrics
 from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
@@ -339,6 +342,40 @@ async def test_a_note_of_what_ran_is_not_taken_from_the_user(world: World) -> No
     await world.run()
     assert privileged(world) == set()
     assert said(world, "compute") == ("False", "InvalidSpec")
+
+
+@pytest.mark.parametrize("logfile", [{}, {"image": "mine/logs:1"}], ids=["our sidecar", "an image of the user's"])
+def test_slurmd_sees_nothing_of_the_log_volume_but_the_pipe(logfile: dict[str, Any]) -> None:
+    """Anybody who could write there, jobs too, made its log a link: root appended its lines to a device or preload."""
+    cr = nodeset(logfile=logfile)
+    spec = build_nodeset.pod_template(cr, controller(), around(controller()))["spec"]
+    (slurmd,) = spec["containers"]
+    written = {each["name"] for other in spec["initContainers"] for each in other["volumeMounts"]}
+    shared = [each for each in slurmd["volumeMounts"] if each["name"] in written]
+    assert shared == [{"name": "slurm-logfile", "mountPath": "/var/log/slurm/slurmd.log", "subPath": "slurmd.log"}]
+    # Without the pipe Kubernetes would make a folder of that name.
+    (sidecar,) = spec["initContainers"]
+    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-p", "/var/log/slurm/slurmd.log"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"logfile": {"command": ["sh", "-c", "ln -s /dev/sda /var/log/slurm/slurmd.log"]}}, "spec.logfile.command"),
+        ({"logfile": {"args": ["-c", "true"]}}, "spec.logfile.args"),
+        ({"logfile": {"command": None}}, "spec.logfile.command"),
+        (
+            {"template": {"spec": {"initContainers": [{"name": "logfile", "command": ["sh"]}]}}},
+            "spec.template.spec.initContainers[0].command",
+        ),
+    ],
+    ids=["a command", "arguments", "no command", "by the template"],
+)
+def test_another_way_of_logging_is_no_way_into_a_privileged_worker(spec: dict[str, Any], path: str) -> None:
+    """It may need the folder as a whole, and gets it; then what it makes there is followed by slurmd."""
+    assert refused(spec, refs(frozenset())) == [path]
+    assert not refused(spec, refs(frozenset({"privileged"})))
+    assert not refused({**spec, "slurmd": OFF}, refs(frozenset()))
 
 
 # Load

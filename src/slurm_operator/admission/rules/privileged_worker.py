@@ -65,6 +65,7 @@ def reaches(cr: NodeSet, refs: Refs) -> Iterator[Reach]:
         yield from _commands(container, path, refs.worker_images)
         yield from _environment(container, path)
         yield from _mounts(container, path)
+    yield from ((row_of("logfile.command"), path, None) for path in nodeset.own_log_commands(cr))
     yield from _volumes(cr)
     yield from _shared_processes(cr)
     yield from _sshd(cr)

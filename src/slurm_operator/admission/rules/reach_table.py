@@ -300,6 +300,14 @@ _WORKER = (
     Row("slurmd.*Probe.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
     Row("slurmd.volumeDevices[*]", "neither", in_worker(), PRIVILEGED, "a device of its own", OWN_CODE),
     Row(
+        "logfile.command",
+        "neither",
+        in_worker(),
+        PRIVILEGED,
+        "a command of its own for the log",
+        "slurmd's log would be what that command makes, also a link to one of slurmd's own files",
+    ),
+    Row(
         "pod.shareProcessNamespace of a privileged worker",
         "neither",
         in_worker(),
