@@ -323,6 +323,13 @@ _WORKER = (
         "the sshd option",
         OWN_CODE,
     ),
+    Row(
+        "ssh.sssdConfRef",
+        "neither",
+        ANY,
+        why="sssd runs as root, and its file may name programs; but whoever writes a Secret here can be root in workers"
+        " by the keys of Slurm as well",
+    ),
     Row("pod.volumes[*].name of the operator's", "neither", in_worker(), PRIVILEGED, "the operator's volume", OWN_CODE),
 )
 
