@@ -69,7 +69,7 @@ def _reaches(new: Resource, refs: Refs) -> Iterator[Reach]:
 def _problems(found: Iterator[Reach], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
     for row, path, value in found:
         named = f" {shown(value)}" if isinstance(value, str) and value else ""
-        images = "--worker-images or " if row.field == "slurmd.image" else ""
+        images = "--worker-images (workerImages in the chart) or " if row.field == "slurmd.image" else ""
         where = " in a privileged worker" if row.allowed.form == "worker" else ""
         reach, flag = f"{row.called}{named}{where}", f"the operator's flag {images}--allow-pod-features={row.feature}"
         refused = f"{reach} is not allowed here; {flag} would allow it"
