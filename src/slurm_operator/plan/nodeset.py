@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.api.plural import counted
 from slurm_operator.api.times import time_text
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
@@ -322,7 +323,7 @@ def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Act
         tuple(_stale_records(world, new)),
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
         tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
-        (Tell("ScalingUp", f"creating {len(new)} workers"),),
+        (Tell("ScalingUp", f"creating {counted(len(new), 'worker')}"),),
     ]
 
 
