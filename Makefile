@@ -100,6 +100,7 @@ golden: $(STAMP) ## Write generated and golden files anew
 	@$(BIN)/python tools/merge_keys.py
 	@$(BIN)/python tools/crds.py
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python -m tools.condition_places
 	@$(BIN)/python -m tools.charts
 	@$(BIN)/python -m tools.install_manifest
 	@$(BIN)/python -m tests.real.helm.command

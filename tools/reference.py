@@ -19,7 +19,7 @@ import click
 import yaml
 
 from slurm_operator import cli
-from slurm_operator.admission.rules.reach_table import TABLE
+from slurm_operator.admission.rules.reach_table import SECTIONS, Row
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.bounds import LONGEST_TEXT
 from slurm_operator.api.controller import Controller
@@ -329,10 +329,18 @@ def features_page() -> str:
 def _features_lines() -> Iterator[str]:
     yield "# Pod features"
     yield from (texts()["pod_features"].strip(), "")
-    yield from ("| field | profile | allowed | feature that allows more | why |", "|---|---|---|---|---|")
-    for row in TABLE:
-        feature = f"`{row.feature}`" if row.feature else ""
-        yield f"| `{row.field}` | {row.profile} | {row.allowed} | {feature} | {row.why} |"
+    for title, rows in SECTIONS.items():
+        yield from (f"## {title}", "")
+        yield from ("| field | profile | allowed | feature that allows more | why |", "|---|---|---|---|---|")
+        yield from map(_feature_row, rows)
+        yield ""
+
+
+def _feature_row(row: Row) -> str:
+    field, _, which = row.field.partition(" ")
+    place = f"`{field}` {which}".strip()
+    feature = f"`{row.feature}`" if row.feature else "none is needed"
+    return f"| {place} | {row.profile} | {row.allowed} | {feature} | {row.why} |"
 
 
 # Findings

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,32 @@ def test_scripts_are_read_once_and_are_shell(name: str) -> None:
     assert pods.script(name) is text
     shell = "bash" if "bash" in text.splitlines()[0] else "sh"
     subprocess.run([shell, "-n", "-c", text], check=True)
+
+
+@pytest.mark.parametrize("before", ["nothing", "a link", "a file"])
+def test_the_log_sidecar_prints_what_comes_through_a_pipe_of_its_own(tmp_path: Path, before: str) -> None:
+    """A link that somebody put there is neither read nor written through."""
+    log, elsewhere = tmp_path / "slurm" / "slurmd.log", tmp_path / "elsewhere"
+    elsewhere.write_text("untouched\n")
+    log.parent.mkdir()
+    match before:
+        case "a link":
+            log.symlink_to(elsewhere)
+        case "a file":
+            log.write_text("old\n")
+    command = ["sh", "-c", pods.script("logfile.sh")]
+    with subprocess.Popen(command, env={**os.environ, "SOCKET": str(log)}, stdout=subprocess.PIPE) as sidecar:
+        assert sidecar.stdout is not None
+        try:
+            while not log.is_fifo() or log.is_symlink():
+                time.sleep(0.01)
+            assert log.stat().st_mode & 0o777 == 0o660
+            with log.open("a") as written:
+                written.write("one line\n")
+            assert sidecar.stdout.readline() == b"one line\n"
+        finally:
+            sidecar.kill()
+    assert elsewhere.read_text() == "untouched\n"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from tests.build.resources import nodeset
 
 from kube_runtime import go_hash
-from slurm_operator.build import revision
+from slurm_operator.build import labels, made_of, revision
 from slurm_operator.build.metadata import Object
 
 VECTORS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "revisions.json").read_text())
@@ -93,7 +93,9 @@ def test_nulls_make_no_worker_new() -> None:
 
 
 def test_the_object_carries_hash_number_and_data() -> None:
-    cr = nodeset("x", template={"metadata": {"labels": {"tier": "fast"}}}, metadata={"annotations": {"n": "1"}})
+    forged = {labels.PODS_HASH: "mine", labels.PRIVILEGED_PODS_HASH: "mine"}
+    carried = {"annotations": {"n": "1", **forged}}
+    cr = nodeset("x", template={"metadata": {"labels": {"tier": "fast"}}}, metadata=carried)
     built: Object = revision.controller_revision(cr, 4, revision.hash_of(cr, 2))
     hash_ = revision.hash_of(cr, 2)
     assert built["metadata"]["name"] == f"x-{hash_}"
@@ -104,7 +106,7 @@ def test_the_object_carries_hash_number_and_data() -> None:
         "app.kubernetes.io/component": "worker",
         "controller.kubernetes.io/hash": hash_,
     }
-    assert built["metadata"]["annotations"] == {"n": "1"}
+    assert built["metadata"]["annotations"] == {"n": "1", labels.PODS_HASH: made_of.hash_of(cr)}
     assert built["revision"] == 4
     assert built["data"] == revision.data(cr)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from tools.condition_places import Place, derived
 
 from kube_runtime.client.requests import Request
 from kube_runtime.client.write import Write
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
 
 CANARY = "canary-7f3a"
 REASON = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+
+
+@cache
+def documented() -> set[Place]:
+    """On which conditions of which kinds the reference says that a reason may stand."""
+    return derived()
 
 
 class Judge:
@@ -120,14 +129,16 @@ class Judge:
         if write.verb == "apply" and write.subresource == "status" and write.resource.group.startswith("slinky"):
             live = self._live(write)
             if live is not None:
-                self._conditions(live)
+                self._conditions(write.resource.kind, live)
 
-    def _conditions(self, live: Any) -> None:
+    def _conditions(self, kind: str, live: Any) -> None:
         name, generation = live["metadata"]["name"], live["metadata"]["generation"]
         seen = live["status"].get("observedGeneration", 0)
         for each in live["status"].get("conditions") or ():
             if not REASON.match(each.get("reason", "")) or each["status"] not in ("True", "False", "Unknown"):
                 self.violation("I9", f"{name}: condition {each}")
+            if (kind, each["type"], each.get("reason")) not in documented():
+                self.violation("I9", f"{kind} {name}: {each['type']} with {each.get('reason')} is not in the reference")
             if each.get("observedGeneration", 0) > generation:
                 self.violation("I9", f"{name}: {each['type']} speaks of a generation to come")
             if each["type"] == "Ready" and each["status"] == "True" and seen > generation:

@@ -39,6 +39,8 @@ class Cluster:
     clock: VirtualClock
     # A pod that this says no to never becomes ready.
     starts: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    # Whether slurmctld runs whatever Kubernetes does.
+    slurm_is_elsewhere: bool = False
     creates: dict[tuple[str, str], int] = field(default_factory=dict)
     deletes: dict[tuple[str, str], int] = field(default_factory=dict)
     # The key of slurmctld, and of each slurmd.
@@ -149,11 +151,11 @@ class Cluster:
             for row in self.server.store.rows(resource)
             if (row.load().get("status") or {}).get("readyReplicas")
         }
-        up = {"slurm-controller", "slurm-restapi"} <= ready
+        up = self.slurm_is_elsewhere or {"slurm-controller", "slurm-restapi"} <= ready
         if up != self.slurm.up:
             self.slurm.up = up
             self.slurm.touch("nodes", "jobs")
-        if up:
+        if up and not self.slurm_is_elsewhere:
             self.sidecar.look()
 
     # Pods

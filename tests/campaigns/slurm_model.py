@@ -81,6 +81,7 @@ class JobRecord:
     state: str = "PENDING"
     nodes: tuple[str, ...] = ()
     started: float = 0.0
+    submitted: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -153,14 +154,20 @@ class SlurmModel:
     def submit(self, seconds: float, partition: str = "compute") -> int:
         """A job of one node."""
         number, self._next_job = self._next_job, self._next_job + 1
-        self.jobs[number] = JobRecord(number, partition, seconds)
+        self.jobs[number] = JobRecord(number, partition, seconds, submitted=self._now())
         self.touch("jobs")
         self.schedule()
         return number
 
+    def forget_all_jobs(self) -> None:
+        """slurmctld comes up without its state: it counts from 1 again, and what runs it does not know."""
+        self.jobs.clear()
+        self._next_job = 1
+        self.touch("nodes", "jobs")
+
     def occupy(self, number: int, node: str) -> None:
         """A job of that number runs on that node until `end`."""
-        self.jobs[number] = JobRecord(number, "compute", 300.0, "RUNNING", (node,), self._now())
+        self.jobs[number] = JobRecord(number, "compute", 300.0, "RUNNING", (node,), self._now(), self._now())
         self._next_job = max(self._next_job, number + 1)
         self.touch("nodes", "jobs")
 
@@ -484,6 +491,7 @@ class SlurmModel:
             "nodes": ",".join(job.nodes),
             "start_time": _number(job.started),
             "end_time": _number(job.started + job.seconds),
+            "submit_time": _number(job.submitted),
             "time_limit": _number(5),
         }
 

@@ -17,6 +17,14 @@ def test_a_page_is_not_stale(name: str) -> None:
     assert (reference.FOLDER / name).read_text() == PAGES[name], "run: make golden"
 
 
+@pytest.mark.parametrize("name", PAGES, ids=list(PAGES))
+def test_no_cell_has_code_within_code(name: str) -> None:
+    """`images of `workerImages`` was shown as two pieces of code around a plain word."""
+    rows = [line for line in PAGES[name].splitlines() if line.startswith("|")]
+    odd = [cell for row in rows for cell in row.split(" | ") if "``" in cell or cell.count("`") % 2]
+    assert odd == []
+
+
 def test_every_finding_has_a_section() -> None:
     anchors = Page(reference.FOLDER / "linter.md").anchors()
     assert {code.lower() for code in [*reference.lint_codes(), *reference.manifest_codes()]} <= anchors

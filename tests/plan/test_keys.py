@@ -102,7 +102,7 @@ def test_daemons_wait_for_every_worker_that_slurm_has_not_released(
 def test_the_message_names_a_worker_and_the_way_out(cluster: Any) -> None:
     pods = [cluster.pod("w-0", annotations=made_with(OLD, **{labels.RELEASED_FOR_KEY: NEW})), cluster.pod("w-1")]
     said = keys.waits_for(cluster.controller(), CHANGING, pods)
-    assert "1 of 2 are free, w-1 is not" in said
+    assert "1 of 2 workers is free, w-1 is not" in said
     assert f"{labels.FORCE_KEY_ROTATION}={NEW[:12]}" in said
 
 

@@ -9,9 +9,10 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
+from kube_runtime.loop.clock import VirtualClock
 from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
-from slurm_operator.reconcile.clusters import expected_name
+from slurm_operator.reconcile.clusters import Clusters, expected_name
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 
@@ -53,6 +54,29 @@ def test_the_name_that_answers_must_carry(spec: dict[str, Any], name: str) -> No
         "spec": {**KEYS, **spec},
     }
     assert expected_name(msgspec.convert(raw, Controller)) == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "name"),
+    [
+        ({"external": True}, {}, ""),
+        ({"external": True}, {"clusterName": "blue"}, "blue"),
+        ({"external": True, "clusterName": "green"}, {"clusterName": "blue"}, "green"),
+        ({}, {"clusterName": "blue"}, "hpc_slurm"),
+    ],
+    ids=["nobody has answered", "one has answered", "another is asked for", "not external"],
+)
+def test_what_answered_first_counts_where_nothing_is_written_down(
+    spec: dict[str, Any], status: dict[str, Any], name: str
+) -> None:
+    raw = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "Controller",
+        "metadata": {"name": "slurm", "namespace": "hpc"},
+        "spec": {**KEYS, **spec},
+        "status": status,
+    }
+    assert Clusters(lambda _: "", VirtualClock()).name_of(msgspec.convert(raw, Controller)) == name
 
 
 async def test_empty_lists_of_jobs_take_no_worker_from_a_suspended_job(world: World) -> None:

@@ -53,7 +53,7 @@ async def test_no_daemon_gets_a_new_key_while_a_job_runs(world: World) -> None:
     for kind, name in (("Controller", "slurm"), ("Accounting", "books"), ("LoginSet", "login")):
         said = condition(world, kind, name, "Progressing")
         assert (said["status"], said["reason"]) == ("True", "KeyRotation")
-        assert "1 of 2 are free" in said["message"]
+        assert "1 of 2 workers is free" in said["message"]
 
 
 async def test_when_the_last_job_is_over_every_daemon_gets_it_and_workers_take_jobs_again(world: World) -> None:

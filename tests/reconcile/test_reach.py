@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.campaigns.rig import World
+from tests.campaigns import rig
+from tests.campaigns.go_operator import GoOperator, InWorld, written_by_go
+from tests.campaigns.rig import SETTINGS, World
 from tests.campaigns.scenarios import KEYS, REF
 
 from slurm_operator.api.nodeset import NodeSet
@@ -68,3 +72,56 @@ async def test_what_workers_were_made_by_goes_on(world: World) -> None:
     said = {each["type"]: each for each in world.custom("NodeSet", "compute")["status"]["conditions"]}
     assert said["Ready"]["reason"] == "InvalidSpec"
     assert len(world.pods()) == 2
+
+
+@pytest.fixture
+def allowing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[None]]:
+    """Starts the operator again, with these features allowed."""
+
+    async def restart(world: World, *features: str) -> None:
+        monkeypatch.setattr(rig, "SETTINGS", replace(SETTINGS, allowed_pod_features=frozenset(features)))
+        await world.stop_operator()
+        await world.start_operator()
+
+    return restart
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "name"),
+    [
+        ("LoginSet", {**REF, **SSSD, "replicas": 1}, "reaching"),
+        ("RestApi", {**REF, "replicas": 1}, "reaching-restapi"),
+    ],
+    ids=["LoginSet", "RestApi"],
+)
+async def test_what_ran_when_more_was_allowed_goes_on_and_nothing_else(
+    world: World, allowing: Callable[..., Awaitable[None]], kind: str, spec: dict[str, Any], name: str
+) -> None:
+    """A LoginSet with a hostPath could not even be scaled after the flag was gone."""
+    await allowing(world, "hostPath")
+    await world.create("Controller", "slurm", KEYS)
+    await world.create(kind, "reaching", {**spec, "template": OUT})
+    await world.run()
+    await allowing(world)
+    await world.patch(kind, "reaching", {"spec": {"replicas": 2}})
+    await world.run()
+    assert world.stored("deployments.apps", name)["spec"]["replicas"] == 2
+    await world.patch(kind, "reaching", {"spec": {"template": {"spec": {"hostname": "mine"}}}})
+    await world.run()
+    assert world.verdicts(kind, "reaching")["Ready"] == ("False", "InvalidSpec")
+    assert "hostname" not in world.stored("deployments.apps", name)["spec"]["template"]["spec"]
+
+
+async def test_privileged_workers_of_the_go_operator_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their image is not among those that are trusted here; their ControllerRevision has no note of their rights."""
+    monkeypatch.setattr(rig, "SETTINGS", replace(SETTINGS, worker_images=("registry.example.com/",)))
+    await world.stop_operator()
+    await GoOperator(InWorld(world)).leave_a_cluster(*written_by_go())
+    before = {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
+    await world.start_operator()
+    await world.run()
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
+    await world.run()
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
+    assert before.items() <= {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}.items()
+    assert len(world.pods()) == 3

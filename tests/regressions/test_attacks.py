@@ -6,14 +6,17 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from aiohttp import StreamReader, web
 from tests.admission.rules.test_privileged_worker import OFF, refused
 from tests.admission.rules.test_reach import raw, refs
+from tests.build.resources import controller, nodeset
+from tests.build.resources import refs as around
 from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
-from tests.campaigns.scenarios import CLAIMS, KEYS, small
+from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
 from kube_runtime.loop.clock import Clock
@@ -23,11 +26,14 @@ from slurm_operator.admission.lanes import SMALL_BYTES
 from slurm_operator.admission.server import Bodies
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
+from slurm_operator.build import labels
+from slurm_operator.build import nodeset as build_nodeset
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.model import Absent, Answer, Node
 from slurm_operator.slurm.token import TokenSource
+from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 OTHER = {"controllerRef": {"name": "other"}}
 
@@ -104,6 +110,64 @@ async def test_a_nodeset_adopts_no_worker_of_another_cluster(two: TwoClusters) -
     assert said(two, "compute") == ("False", "WrongCluster")
 
 
+EXTERNAL = {**KEYS, "external": True, "externalConfig": {"host": "slurmctld.example.org", "port": 6817}}
+
+
+async def elsewhere(world: World) -> dict[str, str]:
+    """Two workers for a Slurm that runs elsewhere, whose name nobody has written down."""
+    world.cluster.slurm_is_elsewhere = True
+    await world.create("Controller", "slurm", EXTERNAL)
+    await world.create("RestApi", "slurm", REF)
+    await world.create("NodeSet", "compute", {**REF, "replicas": 2})
+    await world.run()
+    assert said(world, "compute") == ("True", "AllReady")
+    return uids(world)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["the operator runs on", "the operator is restarted"])
+async def test_an_external_slurm_without_a_name_stays_the_one_that_answered_first(world: World, restarts: bool) -> None:
+    """Somebody else's slurmrestd at its address had none of the workers: all went, with their jobs."""
+    before = await elsewhere(world)
+    nodes = dict(world.slurm.nodes)
+    world.slurm.cluster_name, world.slurm.nodes = "somebody_else", {}
+    world.slurm.touch("nodes")
+    if restarts:
+        await world.stop_operator()
+        await world.start_operator()
+    await world.run_for(200.0)
+    assert uids(world) == before
+    assert said(world, "compute") == ("Unknown", "WrongCluster")
+    await world.patch("Controller", "slurm", {"spec": {"clusterName": "somebody_else"}})
+    world.slurm.nodes = nodes
+    world.slurm.touch("nodes")
+    await world.run()
+    assert said(world, "compute") == ("True", "AllReady"), "its name was changed on purpose"
+    assert world.custom("Controller", "slurm")["status"]["clusterName"] == "somebody_else"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"externalConfig": EXTERNAL["externalConfig"]},
+        {"externalConfig": {"host": "10.1.2.3", "port": 6817}},
+    ],
+    ids=["at the same address", "at another address, which is the same machine"],
+)
+async def test_two_controllers_of_one_slurm_do_not_write_to_one_node(world: World, second: dict[str, Any]) -> None:
+    """Each wrote its own comment over the other's, and judged the other's worker as its own."""
+    await elsewhere(world)
+    comment = world.slurm.nodes["compute-0"].comment
+    await world.create("Controller", "again", {**EXTERNAL, **second})
+    await world.create("RestApi", "again", {"controllerRef": {"name": "again"}})
+    twin = {"controllerRef": {"name": "again"}, "replicas": 1, "template": {"spec": {"hostname": "compute-"}}}
+    await world.create("NodeSet", "twin", twin)
+    await world.run_for(60.0)
+    assert world.pods("twin") == {}
+    assert world.slurm.nodes["compute-0"].comment == comment
+    assert said(world, "twin") == ("False", "DuplicateHostname")
+    assert said(world, "compute") == ("True", "AllReady")
+
+
 async def test_a_status_keeps_what_it_knows_while_something_is_in_the_way(world: World) -> None:
     """Autoscalers read `replicas`, and pins are kept in `ordinalToNode`: both vanished with a spelling mistake."""
     await small(world, 2, pinToNode=True)
@@ -129,6 +193,22 @@ async def test_data_of_others_does_not_go_with_a_nodeset_because_of_its_name(wor
     assert found is not None
     assert "ownerReferences" not in found["metadata"]
     assert world.stored("persistentvolumeclaims", "scratch-compute-1") is None
+
+
+async def test_a_new_job_with_the_id_of_a_lost_one_does_not_stand_for_it(world: World) -> None:
+    """slurmctld lost its state and began to count anew: the worker of the suspended job 1 went at once."""
+    await small(world, 1)
+    world.slurm.submit(10_000.0)
+    world.slurm.suspend(1)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
+    await world.run_for(10.0)
+    assert len(world.pods()) == 1
+    world.slurm.forget_all_jobs()
+    assert world.slurm.submit(10_000.0) == 1
+    await world.run_for(DOUBT_SECONDS - 10.0)
+    assert len(world.pods()) == 1
+    await world.run_for(30.0)
+    assert world.pods() == {}, "in the end Slurm's word holds: there is no such job any more"
 
 
 # A privileged worker
@@ -209,6 +289,94 @@ def test_a_change_of_ssh_alone_is_looked_at_by_the_webhook_too() -> None:
     assert new is not None
     found = errors(rules.check(new, old, refs(frozenset())))
     assert [format_path(each.path) for each in found] == ["spec.ssh.extraSshdConfig"]
+
+
+OWN_IMAGE = "docker.io/mine/slurmd:1"
+CGROUPS = {"on": "CgroupPlugin=autodetect\n", "off": "CgroupPlugin=disabled\n"}
+
+
+async def unprivileged(world: World, **spec: Any) -> None:
+    """A cluster without cgroups, in which any image may be a worker's."""
+    files = {"metadata": {"name": "files"}, "data": {"cgroup.conf": CGROUPS["off"]}}
+    await world.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", files)
+    await world.create("Controller", "slurm", {**KEYS, "configFileRefs": [{"name": "files"}]})
+    await world.create("RestApi", "slurm", {"controllerRef": {"name": "slurm"}})
+    worker = {"slurmd": {"image": OWN_IMAGE}, "replicas": 2, **spec}
+    await world.create("NodeSet", "compute", {"controllerRef": {"name": "slurm"}, **worker})
+    await world.run()
+    assert len(world.pods()) == 2
+
+
+def privileged(world: World) -> set[str]:
+    return {
+        name
+        for name, pod in world.pods().items()
+        if (pod["spec"]["containers"][0].get("securityContext") or {}).get("privileged")
+    }
+
+
+async def test_a_template_that_ran_unprivileged_is_no_way_to_a_privileged_worker(world: World) -> None:
+    """Its image was let in because cgroups were off; when they came on, what "had run before" ran privileged."""
+    await unprivileged(world)
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["on"]}})
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 4}})
+    await world.run()
+    assert privileged(world) == set()
+    assert len(world.pods()) == 2
+    assert said(world, "compute") == ("False", "InvalidSpec")
+    assert "slurmd.image" in world.conditions("NodeSet", "compute")["Ready"]["message"]
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["off"]}})
+    await world.run()
+    assert len(world.pods()) == 4
+
+
+async def test_a_note_of_what_ran_is_not_taken_from_the_user(world: World) -> None:
+    """What a NodeSet says of itself in annotations is carried to its ControllerRevisions."""
+    await unprivileged(world)
+    noted = (each["metadata"]["annotations"] for each in world.stored("controllerrevisions.apps"))
+    pods_hash = next(each[labels.PODS_HASH] for each in noted if labels.PODS_HASH in each)
+    forged = {labels.PODS_HASH: "0", labels.PRIVILEGED_PODS_HASH: pods_hash}
+    await world.patch("NodeSet", "compute", {"metadata": {"annotations": forged}})
+    await world.run()
+    await world.patch("ConfigMap", "files", {"data": {"cgroup.conf": CGROUPS["on"]}})
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 4}})
+    await world.run()
+    assert privileged(world) == set()
+    assert said(world, "compute") == ("False", "InvalidSpec")
+
+
+@pytest.mark.parametrize("logfile", [{}, {"image": "mine/logs:1"}], ids=["our sidecar", "an image of the user's"])
+def test_slurmd_sees_nothing_of_the_log_volume_but_the_pipe(logfile: dict[str, Any]) -> None:
+    """Anybody who could write there, jobs too, made its log a link: root appended its lines to a device or preload."""
+    cr = nodeset(logfile=logfile)
+    spec = build_nodeset.pod_template(cr, controller(), around(controller()))["spec"]
+    (slurmd,) = spec["containers"]
+    written = {each["name"] for other in spec["initContainers"] for each in other["volumeMounts"]}
+    shared = [each for each in slurmd["volumeMounts"] if each["name"] in written]
+    assert shared == [{"name": "slurm-logfile", "mountPath": "/var/log/slurm/slurmd.log", "subPath": "slurmd.log"}]
+    # Without the pipe Kubernetes would make a folder of that name.
+    (sidecar,) = spec["initContainers"]
+    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-p", "/var/log/slurm/slurmd.log"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"logfile": {"command": ["sh", "-c", "ln -s /dev/sda /var/log/slurm/slurmd.log"]}}, "spec.logfile.command"),
+        ({"logfile": {"args": ["-c", "true"]}}, "spec.logfile.args"),
+        ({"logfile": {"command": None}}, "spec.logfile.command"),
+        (
+            {"template": {"spec": {"initContainers": [{"name": "logfile", "command": ["sh"]}]}}},
+            "spec.template.spec.initContainers[0].command",
+        ),
+    ],
+    ids=["a command", "arguments", "no command", "by the template"],
+)
+def test_another_way_of_logging_is_no_way_into_a_privileged_worker(spec: dict[str, Any], path: str) -> None:
+    """It may need the folder as a whole, and gets it; then what it makes there is followed by slurmd."""
+    assert refused(spec, refs(frozenset())) == [path]
+    assert not refused(spec, refs(frozenset({"privileged"})))
+    assert not refused({**spec, "slurmd": OFF}, refs(frozenset()))
 
 
 # Load

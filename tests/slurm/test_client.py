@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from aiohttp import web
-from tests.slurm.replay import VERSIONS, Replay
+from tests.slurm.replay import VERSIONS, Replay, load, respond
 
 from kube_runtime.errors import Retryable
 from slurm_operator.slurm import requests
@@ -20,6 +21,7 @@ from slurm_operator.slurm.errors import (
     SlurmRejected,
     SlurmUnreachable,
     SlurmUnsupported,
+    SlurmWrongCluster,
 )
 from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, KnownJob, Unchanged, Unknown
@@ -38,6 +40,19 @@ SLEEP = JobSubmission(script="#!/bin/bash\nsleep 300\n", name="j1", partition="c
 async def test_the_newest_common_version_is_found(client: SlurmClient, replay: Replay) -> None:
     assert await client.version() == VERSIONS[replay.release]
     assert (await client.release()).startswith(replay.release)
+
+
+async def test_the_first_cluster_that_answers_is_the_one_to_believe(client: SlurmClient, replay: Replay) -> None:
+    names = list[str]()
+    client.named = names.append
+    replay.on("GET /nodes", "nodes")
+    await client.all_nodes()
+    assert names == ["test"]
+    recorded = load(replay.release, "nodes")
+    others = msgspec.structs.replace(recorded, body=recorded.body.replace(b'"test"', b'"other"'))
+    replay.on_call("GET /nodes", lambda _: respond(others))
+    with pytest.raises(SlurmWrongCluster, match="of cluster 'other', not of cluster 'test'"):
+        await client.all_nodes()
 
 
 async def test_a_server_without_a_common_version_is_named(client: SlurmClient, replay: Replay) -> None:
@@ -117,6 +132,8 @@ async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
     )
     assert job.states == {"RUNNING"}
     assert job.end_time == job.start_time + 300
+    assert 0 < job.submit_time <= job.start_time
+    assert job.restarts == 0
 
 
 async def test_a_job_is_known_absent_or_unknown(client: SlurmClient, replay: Replay) -> None:
@@ -263,7 +280,7 @@ async def test_a_job_is_submitted_and_cancelled(client: SlurmClient, replay: Rep
 async def test_a_cancel_that_slurm_refuses_in_its_status_is_an_error(client: SlurmClient, replay: Replay) -> None:
     body = {
         "status": [{"error": {"code": 2002, "message": "Access denied"}}],
-        "meta": {"slurm": {"release": "26.05.5"}},
+        "meta": {"slurm": {"release": "26.05.5", "cluster": "test"}},
         "errors": [],
     }
     replay.on_call("DELETE /job/1", lambda _: web.json_response(body))

@@ -46,7 +46,7 @@ def said(text: str, status: int = 200, kind: str = "application/json") -> Callab
         (said("null"), SlurmBadAnswer),
         (said(""), SlurmBadAnswer),
         (said("[" * 100_000), SlurmBadAnswer),
-        (said('{"meta":{"slurm":{"release":"26.05.5"}},"errors":[]}'), SlurmBadAnswer),
+        (said('{"meta":{"slurm":{"release":"26.05.5","cluster":"test"}},"errors":[]}'), SlurmBadAnswer),
         (said("Bad Gateway", 502, "text/plain"), SlurmUnreachable),
         (said("slow down", 429, "text/plain"), SlurmUnreachable),
         (said("no", 401, "text/plain"), SlurmUnauthorized),

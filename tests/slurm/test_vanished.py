@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.slurm.model import Absent, Job, JobView, KnownJob, Unknown
-from slurm_operator.slurm.vanished import DOUBT_SECONDS, MOST_ASKED, VanishedJobs, is_plausible
+from slurm_operator.slurm.vanished import DOUBT_SECONDS, MOST_ASKED, VanishedJobs, is_plausible, is_same_job
 
 
-def job(number: int, state: str = "RUNNING") -> Job:
-    return Job(job_id=number, states=frozenset({state}))
+def job(number: int, state: str = "RUNNING", submitted: int = 0, user: str = "", restarts: int = 0) -> Job:
+    return Job(job_id=number, states=frozenset({state}), submit_time=submitted, user=user, restarts=restarts)
 
 
 class Slurm:
@@ -109,3 +109,62 @@ async def test_a_poll_asks_for_a_bounded_number_of_jobs() -> None:
     assert len(slurm.asked) == MOST_ASKED
     await vanished.believed((), slurm.job, 10.0 + DOUBT_SECONDS)
     assert len(set(slurm.asked)) == 2 * MOST_ASKED
+
+
+OLD = job(7, submitted=100, user="alice")
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        (job(7, submitted=100, user="alice"), True),
+        (job(8, submitted=100, user="alice"), False),
+        (job(7, submitted=200, user="alice"), False),
+        (job(7, submitted=100, user="bob"), False),
+        (job(7, submitted=0, user="alice"), True),
+        (job(7, submitted=100, user=""), True),
+        (job(7, submitted=200, user="alice", restarts=1), True),
+        (job(7, submitted=200, user="bob", restarts=1), False),
+    ],
+    ids=[
+        "the same",
+        "another id",
+        "another time of submission",
+        "another user",
+        "no time of submission",
+        "no user",
+        "requeued",
+        "somebody else's that was requeued",
+    ],
+)
+def test_a_job_is_its_id_its_user_and_when_it_was_submitted(now: Job, same: bool) -> None:
+    assert is_same_job(OLD, now) is same
+
+
+async def test_a_lost_job_is_believed_in_beside_another_of_its_id() -> None:
+    """T10: an id that Slurm used again was enough for the old job to be forgotten at once."""
+    new = job(7, "PENDING", submitted=200, user="alice")
+    vanished, slurm = VanishedJobs(), Slurm({7: KnownJob(new)})
+    await vanished.believed((OLD,), slurm.job, 0.0)
+    assert await vanished.believed((new,), slurm.job, 5.0) == (new, OLD)
+    assert await vanished.believed((new,), slurm.job, DOUBT_SECONDS) == (new, OLD)
+    assert await vanished.believed((new,), slurm.job, 5.0 + DOUBT_SECONDS) == (new,)
+    assert slurm.asked == [7]
+
+
+async def test_of_two_lost_jobs_with_one_id_each_is_believed_in() -> None:
+    new = job(7, submitted=200, user="alice")
+    vanished, slurm = VanishedJobs(), Slurm({7: Unknown("no route")})
+    await vanished.believed((OLD,), slurm.job, 0.0)
+    await vanished.believed((new,), slurm.job, 5.0)
+    assert await vanished.believed((), slurm.job, 10.0) == (OLD, new)
+
+
+async def test_a_requeue_is_no_loss() -> None:
+    """It may be seen between its two steps: counted as a restart, and then submitted anew."""
+    steps = [job(7, "PENDING", 100, "alice", 1), job(7, "PENDING", 200, "alice", 1), job(7, "RUNNING", 200, "alice", 1)]
+    vanished, slurm = VanishedJobs(), Slurm()
+    await vanished.believed((OLD,), slurm.job, 0.0)
+    for number, step in enumerate(steps):
+        assert await vanished.believed((step,), slurm.job, 5.0 * number) == (step,)
+    assert slurm.asked == []

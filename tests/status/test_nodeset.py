@@ -46,6 +46,18 @@ def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, job
     assert said(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))["Ready"][:2] == expected
 
 
+@pytest.mark.parametrize(
+    ("replicas", "message"),
+    [(1, "1 worker is ready and registered"), (2, "2 workers are ready and registered")],
+    ids=["one", "two"],
+)
+def test_numbers_and_words_agree(cluster: Any, replicas: int, message: str) -> None:
+    names = [f"w-{number}" for number in range(replicas)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    world = cluster.world(cluster.nodeset(replicas=replicas), [cluster.pod(name) for name in names], slurm)
+    assert said(world)["Ready"] == ("True", "AllReady", message)
+
+
 @pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
 def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(cluster: Any, mode: str) -> None:
     pods = [cluster.pod("w-0", host="k1"), cluster.pod("w-1", host="k2", node="k2", terminating=True)]
@@ -53,7 +65,7 @@ def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still
     nodes = [cluster.kube_node("k1"), cluster.kube_node("k2")]
     found = said(cluster.world(cluster.nodeset(replicas=2, scalingMode=mode), pods, slurm, nodes))
     assert found["Ready"][:2] == ("False", "WorkersNotReady")
-    assert "1 of 2 workers are ready" in found["Ready"][2]
+    assert "1 of 2 workers is ready" in found["Ready"][2]
 
 
 def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Any) -> None:

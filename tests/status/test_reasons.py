@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import condition_places
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "slurm_operator"
@@ -72,4 +73,39 @@ def test_no_section_speaks_of_a_reason_that_nobody_gives() -> None:
 @pytest.mark.parametrize("reason", explained())
 def test_a_section_says_something(reason: str) -> None:
     body = PAGE.read_text().split(f"### {reason}\n")[1].split("\n#")[0]
-    assert len(body.split()) > 4
+    said = [line for line in body.splitlines() if not line.startswith("*On ")]
+    assert len(" ".join(said).split()) > 4
+
+
+def test_the_page_says_on_which_conditions_of_which_kinds_a_reason_stands() -> None:
+    assert condition_places.stamped(PAGE.read_text()) == PAGE.read_text(), "run: make golden"
+
+
+def test_every_reason_that_the_source_gives_has_its_place() -> None:
+    """And what is found there by reading is what the calls say: a few that can be told at a glance."""
+    places = condition_places.derived()
+    assert {reason for _, _, reason in places} == used()
+    assert {("NodeSet", "Ready", "DuplicateHostname"), ("Token", "Degraded", "KeyChanged")} <= places
+    assert {kind for kind, type_, _ in places if type_ == "ConfigValid"} == {"Controller"}
+    assert ("Partition", "Progressing", "Settled") not in places
+
+
+@pytest.mark.parametrize(
+    ("places", "sentence"),
+    [
+        ([("NodeSet", "Ready", "X")], "*On Ready of NodeSet.*"),
+        ([("NodeSet", "Ready", "X"), ("Token", "Ready", "X")], "*On Ready of NodeSet and Token.*"),
+        (
+            [("Token", "Degraded", "X"), ("Token", "Ready", "X"), ("NodeSet", "Ready", "X")],
+            "*On Ready of NodeSet and Token; on Degraded of Token.*",
+        ),
+        ([(kind, "Ready", "X") for kind in condition_places.ALL], "*On Ready of every kind.*"),
+        (
+            [(kind, "Ready", "X") for kind in condition_places.ALL if kind != "Token"],
+            "*On Ready of every kind but Token.*",
+        ),
+    ],
+    ids=["one", "two kinds", "two types", "every kind", "all but one"],
+)
+def test_places_are_said_in_words(places: list[condition_places.Place], sentence: str) -> None:
+    assert condition_places.sentence("X", places) == sentence

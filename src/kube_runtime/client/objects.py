@@ -109,11 +109,18 @@ class ContainerStatus(Slim, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class SecurityContext(Slim, frozen=True):
+    """Whether a container has every right over its node."""
+
+    privileged: bool = False
+
+
 class Container(Slim, frozen=True):
-    """Name and image of a container."""
+    """What a container runs, and with which rights."""
 
     name: str = ""
     image: str = ""
+    security_context: SecurityContext = SecurityContext()
 
 
 class ClaimSource(Slim, frozen=True):

@@ -247,6 +247,10 @@ class ControllerStatus(Part, frozen=True, kw_only=True):
     replicas: Annotated[Count | None, doc("How many controller pods there are.")] = None
     ready_replicas: Annotated[Count | None, doc("How many of them are ready.")] = None
     config: Annotated[ConfigStatus | None, doc("The configuration in force and on its way.")] = None
+    cluster_name: Annotated[
+        str | None,
+        doc("ClusterName of an external Slurm: spec.clusterName, or that of the first that answered."),
+    ] = None
     conditions: Conditions = ()
 
 

@@ -12,7 +12,7 @@ from slurm_operator.api import text
 from slurm_operator.api.accounting import Accounting, StorageConfig
 from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import Path
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, services
+from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -137,9 +137,7 @@ def stateful_set(cr: Accounting, refs: Refs, config: Object) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata.child(
-            cr, names.accounting(cr), labels.of(labels.ACCOUNTING, cr.name), extra=cr.spec.template.metadata
-        ),
+        "metadata": made_of.workload(cr, names.accounting(cr), labels.of(labels.ACCOUNTING, cr.name)),
         "spec": {
             "podManagementPolicy": "Parallel",
             "replicas": 1,

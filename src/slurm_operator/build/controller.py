@@ -14,7 +14,7 @@ import msgspec
 from slurm_operator.api.controller import Controller, Endpoint, ServiceMonitor
 from slurm_operator.api.meta import LocalObjectReference, Metadata, SecretKeySelector
 from slurm_operator.api.problem import Path
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, services
+from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -161,7 +161,7 @@ def stateful_set(cr: Controller, refs: Refs, config: Object) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata.child(cr, names.controller(cr), component_labels(cr), extra=cr.spec.template.metadata),
+        "metadata": made_of.workload(cr, names.controller(cr), component_labels(cr)),
         "spec": {**spec, "volumeClaimTemplates": claims} if claims else spec,
     }
 

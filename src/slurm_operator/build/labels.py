@@ -60,6 +60,10 @@ RELEASED_FOR_KEY = f"nodeset.{GROUP}/released-for-key"
 FORCE_KEY_ROTATION = f"{GROUP}/force-key-rotation"
 # On a workload of the Go operator: the hash of what this program would have made of it when it took it over.
 TAKEN_OVER = f"{GROUP}/taken-over"
+# On a workload or a NodeSet's ControllerRevision: the hash of all that its resource said of the pods made by it; and of
+# a NodeSet the same again once such workers were privileged.
+PODS_HASH = f"{GROUP}/pods-hash"
+PRIVILEGED_PODS_HASH = f"{GROUP}/privileged-pods-hash"
 DRAIN_FINALIZER = f"nodeset.{GROUP}/drain"
 RESERVATION_FINALIZER = f"nodeset.{GROUP}/reservation"
 # On a Partition: it stays until Slurm has let it go; the annotation lets it go before.

@@ -15,7 +15,7 @@ import msgspec
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.problem import Path
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, services, sshd
+from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services, sshd
 from slurm_operator.build.errors import MissingReference
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -116,7 +116,7 @@ def deployment(cr: LoginSet, controller: Controller, refs: Refs, ssh: Object) ->
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata.child(cr, cr.name, labels.of(labels.LOGIN, cr.name), extra=cr.spec.template.metadata),
+        "metadata": made_of.workload(cr, cr.name, labels.of(labels.LOGIN, cr.name)),
         "spec": spec,
     }
 

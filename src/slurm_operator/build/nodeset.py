@@ -6,7 +6,7 @@ should be, and by `slurm-operator render`, which shows them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -18,7 +18,18 @@ from slurm_operator.api.meta import INT32_MAX
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
 from slurm_operator.api.problem import Path
 from slurm_operator.build import claims as claims_
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, services, sshd
+from slurm_operator.build import (
+    hashes,
+    images,
+    labels,
+    made_of,
+    metadata,
+    names,
+    overlay,
+    pods,
+    services,
+    sshd,
+)
 from slurm_operator.build.controller import manages_cgroups
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.loginset import SSH_VOLUME, SSSD_FILE, SSSD_VOLUME
@@ -29,6 +40,8 @@ from slurm_operator.build.revision import controller_revision, hash_of
 SLURMD = labels.WORKER.daemon
 SSHD_OPTIONS = (sshd.INCLUDE, "UsePAM yes", sshd.SFTP, "AuthenticationMethods publickey password")
 CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
+LOG_FILE = "slurmd.log"
+HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 TERMINATING = "slurm-operator: Pod is terminating"
 PRE_STOP = f"scontrol update nodename=$(hostname) state=down reason='{TERMINATING}';"
 EXTRA_CONF: Path = ("spec", "extraConf")
@@ -76,7 +89,8 @@ def objects(cr: NodeSet, refs: Refs, nodes: Iterable[Worker] = ()) -> list[Objec
     """Every object of a NodeSet as if nothing were there yet; `nodes` are the workers of DaemonSet mode."""
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
     workers = list(nodes) if cr.is_daemon else [Worker(ordinal=number) for number in range(cr.spec.replicas)]
-    result = [controller_revision(cr, 1, hash_of(cr))]
+    privileged = made_of.hash_of(cr) if is_privileged(cr, refs) else ""
+    result = [controller_revision(cr, 1, hash_of(cr), privileged=privileged)]
     if cr.spec.ssh.enabled:
         result.append(ssh_config(cr))
     template = pod_template(cr, controller, refs)
@@ -235,7 +249,7 @@ def _pod_spec(cr: NodeSet, controller: Controller, refs: Refs) -> Object:
         "subdomain": service,
         "dnsConfig": {"searches": [names.long_host(service, cr.namespace, refs.domain)]},
         "tolerations": _tolerations(cr),
-        "initContainers": [pods.log_sidecar("slurmd.log", _image(cr), cr.spec.logfile)],
+        "initContainers": [pods.log_sidecar(LOG_FILE, _image(cr), cr.spec.logfile, is_waited_for=has_log_pipe(cr))],
         "containers": [_slurmd(cr, controller, refs)],
         "volumes": _volumes(cr, controller),
     }
@@ -286,6 +300,36 @@ def security_context() -> Object:
     return {"privileged": True, "capabilities": {"add": list(CAPABILITIES)}}
 
 
+def is_privileged(cr: NodeSet, refs: Refs) -> bool:
+    """Whether slurmd has rights over its node; where that cannot be told, it counts as if it had."""
+    controller = refs.controllers.get(cr.spec.controller_ref.name)
+    if controller is not None and not manages_cgroups(controller, refs):
+        return False
+    container: Mapping[str, Any] = {"securityContext": security_context()}
+    for _, user in slurmd_overlays(cr):
+        patch = {name: value for name, value in user.items() if name == "securityContext" or name.startswith("$")}
+        try:
+            container = overlay.merge_container(container, patch)
+        except overlay.OverlayConflict:
+            return True
+    security = container.get("securityContext")
+    security = security if isinstance(security, Mapping) else {}
+    added = (security.get("capabilities") or {}).get("add") or ()
+    return bool(security.get("privileged")) or not HARMLESS_CAPABILITIES.issuperset(map(str, added))
+
+
+def slurmd_overlays(cr: NodeSet) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """What the user lays over slurmd's container, and where it stands."""
+    yield from _overlays(cr, SLURMD, cr.spec.slurmd, "containers")
+
+
+def _overlays(cr: NodeSet, name: str, own: Mapping[str, Any], among: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    yield ("spec", name), own
+    for index, container in enumerate(cr.spec.template.spec.get(among) or ()):
+        if isinstance(container, Mapping) and container.get("name") == name:
+            yield ("spec", "template", "spec", among, index), container
+
+
 def _env(cr: NodeSet) -> list[Object]:
     limits = {
         **((cr.spec.template.spec.get("resources") or {}).get("limits") or {}),
@@ -317,7 +361,7 @@ def node_conf(cr: NodeSet) -> str:
 
 
 def _mounts(cr: NodeSet) -> list[Object]:
-    mounts = [pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True), pods.mount(pods.LOG_VOLUME, pods.LOGS)]
+    mounts = [pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True), _log_mount(cr)]
     if not cr.spec.ssh.enabled:
         return mounts
     return [
@@ -325,6 +369,26 @@ def _mounts(cr: NodeSet) -> list[Object]:
         pods.mount(SSH_VOLUME, f"/etc/ssh/{sshd.FILE}", read_only=True, sub_path=sshd.FILE),
         pods.mount(SSSD_VOLUME, f"/etc/sssd/{SSSD_FILE}", read_only=True, sub_path=SSSD_FILE),
     ]
+
+
+def _log_mount(cr: NodeSet) -> Object:
+    """The pipe alone: in the folder, whoever can write there could make slurmd's log a link to any of its files."""
+    if not has_log_pipe(cr):
+        return pods.mount(pods.LOG_VOLUME, pods.LOGS)
+    return pods.mount(pods.LOG_VOLUME, f"{pods.LOGS}/{LOG_FILE}", sub_path=LOG_FILE)
+
+
+def has_log_pipe(cr: NodeSet) -> bool:
+    """Whether the log sidecar makes its pipe as we wrote it, and slurmd's log folder is not a volume of the user's."""
+    mounts = (each for _, user in slurmd_overlays(cr) for each in user.get("volumeMounts") or ())
+    paths = (str(each.get("mountPath")) for each in mounts if isinstance(each, Mapping))
+    return not any(own_log_commands(cr)) and all(path.rstrip("/") != pods.LOGS for path in paths)
+
+
+def own_log_commands(cr: NodeSet) -> Iterator[Path]:
+    """Where the user lets the log sidecar run something else than our script; a null does so too."""
+    for path, user in _overlays(cr, "logfile", cr.spec.logfile, "initContainers"):
+        yield from ((*path, name) for name in user if name in ("command", "args") or name.startswith("$"))
 
 
 def _volumes(cr: NodeSet, controller: Controller) -> list[Object]:

@@ -130,8 +130,15 @@ def pod_spec(base: Mapping[str, Any], user: Mapping[str, Any]) -> Object:
         raise InvalidSpec(("spec", "template", "spec", *conflict.steps), conflict.message) from conflict
 
 
-def log_sidecar(file: str, image: str, user: Mapping[str, Any], security: Mapping[str, Any] | None = None) -> Object:
-    """The sidecar that prints a daemon's log file."""
+def log_sidecar(
+    file: str,
+    image: str,
+    user: Mapping[str, Any],
+    security: Mapping[str, Any] | None = None,
+    *,
+    is_waited_for: bool = False,
+) -> Object:
+    """The sidecar that prints a daemon's log file; where `is_waited_for`, nothing starts before its pipe is there."""
     base: Object = {
         "name": "logfile",
         "image": image,
@@ -140,6 +147,9 @@ def log_sidecar(file: str, image: str, user: Mapping[str, Any], security: Mappin
         "env": [{"name": "SOCKET", "value": f"{LOGS}/{file}"}],
         "volumeMounts": [mount(LOG_VOLUME, LOGS)],
     }
+    if is_waited_for:
+        found = {"exec": {"command": ["test", "-p", f"{LOGS}/{file}"]}}
+        base["startupProbe"] = {**found, "periodSeconds": 1, "failureThreshold": 120}
     if security:
         base["securityContext"] = dict(security)
     return container(base, user, "logfile")

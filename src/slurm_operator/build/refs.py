@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
@@ -18,6 +17,7 @@ from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import Path
 from slurm_operator.build import images
 from slurm_operator.build.errors import InvalidSpec, MissingReference, UnreadableReference
+from slurm_operator.build.made_of import Ran
 
 # The kinds whose resources stand in slurm.conf, or change what stands there.
 MEMBERS = ("NodeSet", "Partition", "RestApi")
@@ -50,8 +50,8 @@ class Refs:
     allowed_pod_features: frozenset[str] | None = None
     # The images that a privileged worker may run: repositories, or all below one that ends in `/`.
     worker_images: tuple[str, ...] = images.TRUSTED
-    # By the uid of a NodeSet, what its ControllerRevisions hold: the templates that its workers were made by.
-    revisions: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    # By the uid of a resource, what pods of it were made of before.
+    ran: Mapping[str, tuple[Ran, ...]] = field(default_factory=dict)
 
     def controller(self, namespace: str, ref: ControllerRef) -> Controller:
         """The Controller that a resource belongs to."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import hashes, images, labels, metadata, names, pods, services
+from slurm_operator.build import hashes, images, labels, made_of, names, pods, services
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE
@@ -41,9 +41,7 @@ def deployment(cr: RestApi, controller: Controller, refs: Refs) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata.child(
-            cr, names.restapi(cr), labels.of(labels.RESTAPI, cr.name), extra=cr.spec.template.metadata
-        ),
+        "metadata": made_of.workload(cr, names.restapi(cr), labels.of(labels.RESTAPI, cr.name)),
         "spec": {
             "replicas": cr.spec.replicas,
             "revisionHistoryLimit": 0,

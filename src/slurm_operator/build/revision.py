@@ -16,7 +16,7 @@ import msgspec
 from kube_runtime import quantity
 from kube_runtime.go_hash import fnv32, go_json, safe_encode
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, metadata, names
+from slurm_operator.build import labels, made_of, metadata, names
 from slurm_operator.build.metadata import Object
 
 REPLACE = {"$patch": "replace"}
@@ -96,14 +96,20 @@ def hash_of(cr: NodeSet, collisions: int | None = None) -> str:
     return safe_encode(str(fnv32(raw)))
 
 
-def controller_revision(cr: NodeSet, number: int, hash_: str, held: Object | None = None) -> Object:
-    """The ControllerRevision of a NodeSet as it is now; `held` is what one of that name holds already."""
+def controller_revision(
+    cr: NodeSet, number: int, hash_: str, held: Object | None = None, *, privileged: str = ""
+) -> Object:
+    """The ControllerRevision of a NodeSet as it is now; `held` is what one of that name holds already.
+
+    `privileged` is the hash of what its privileged workers, if there ever were any, were made of.
+    """
     template_labels = cr.spec.template.metadata.labels or {}
     mine = {**template_labels, **labels.of(labels.WORKER, cr.name), labels.REVISION: hash_}
+    note = {labels.PODS_HASH: made_of.hash_of(cr), **({labels.PRIVILEGED_PODS_HASH: privileged} if privileged else {})}
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": metadata.child(cr, names.revision(cr, hash_), mine),
+        "metadata": made_of.noted(metadata.child(cr, names.revision(cr, hash_), mine), note),
         "revision": number,
         "data": held if held is not None else data(cr),
     }

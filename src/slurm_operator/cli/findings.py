@@ -71,8 +71,3 @@ def title(value: dict[str, Any]) -> str:
 def errors(findings: Iterable[Finding]) -> int:
     """How many findings are errors."""
     return sum(finding.severity == "error" for finding in findings)
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from slurm_operator.api.plural import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -48,7 +50,7 @@ def as_text(health: Health) -> str:
 def _part(record: PartRecord) -> str:
     if not record.is_running:
         return f"does not run ({record.last_exit or 'never started'})"
-    again = f", restarted {record.restarts} times (last: {record.last_exit})" if record.restarts else ""
+    again = f", restarted {counted(record.restarts, 'time')} (last: {record.last_exit})" if record.restarts else ""
     return f"pid {record.pid}, {time.time() - record.since:.0f} s{again}"
 
 

@@ -110,7 +110,8 @@ def _print_findings(found: list[Finding]) -> None:
 
 
 def _summary(documents: int, found: list[Finding]) -> str:
-    from slurm_operator.cli.findings import counted, errors
+    from slurm_operator.api.plural import counted
+    from slurm_operator.cli.findings import errors
 
     wrong = errors(found)
     warnings = counted(len(found) - wrong, "warning")

@@ -15,6 +15,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
+from slurm_operator.api.plural import counted, share
 from slurm_operator.api.validate import decode
 from slurm_operator.build import accounting, controller, labels, loginset, nodeset, restapi
 from slurm_operator.build.errors import BuildError
@@ -110,12 +111,13 @@ def _configuration(resources: Iterable[Resource], before: Refs, after: Refs) -> 
 
 def _conf_effect(cr: Controller, old: str, new: str) -> Effect:
     lines = len(set(new.splitlines()) ^ set(old.splitlines()))
-    title = f"slurm.conf of {cr.name}"
+    title, said = f"slurm.conf of {cr.name}", counted(lines, "line changes", "lines change")
     if not cr.spec.inplace_reconfigure:
-        return Effect(title, "restart", f"{lines} lines change, and slurmctld restarts; jobs run on")
+        return Effect(title, "restart", f"{said}, and slurmctld restarts; jobs run on")
     if _without_partitions(old) == _without_partitions(new):
-        return Effect(title, "live", f"{lines} partition lines change, in effect at once")
-    return Effect(title, "reconfigure", f"{lines} lines change, checked first, then read by the running slurmctld")
+        of_partitions = counted(lines, "partition line changes", "partition lines change")
+        return Effect(title, "live", f"{of_partitions}, in effect at once")
+    return Effect(title, "reconfigure", f"{said}, checked first, then read by the running slurmctld")
 
 
 def _without_partitions(text: str) -> list[str]:
@@ -168,10 +170,10 @@ def _nodeset(facts: Facts, new: NodeSet, before: Refs, after: Refs) -> Iterator[
         yield _rolled(facts, new, title, workers)
     more = new.spec.replicas - old.spec.replicas
     if more > 0 and not new.is_daemon:
-        yield Effect(title, "made", f"{more} workers are added")
+        yield Effect(title, "made", f"{counted(more, 'worker is', 'workers are')} added")
     elif more < 0 and not new.is_daemon:
         jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
-        said = f"{-more} of {len(workers)} workers are drained and go once Slurm says that they are idle"
+        said = f"{share(-more, len(workers), 'worker')} drained, and removed once idle by Slurm's own word"
         yield Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
 
 
@@ -182,9 +184,9 @@ def _template(cr: NodeSet, owner: Controller, refs: Refs) -> Mapping[str, Any]:
 def _rolled(facts: Facts, new: NodeSet, title: str, workers: Sequence[str]) -> Effect:
     strategy = new.spec.update_strategy.type
     if strategy == "OnDelete":
-        return Effect(title, "none", f"{len(workers)} workers stay as they are until somebody deletes them")
+        return Effect(title, "none", f"{counted(len(workers), 'worker stays', 'workers stay')} until deleted by hand")
     jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
-    said = f"{len(workers)} workers are replaced, each once it is drained and idle"
+    said = f"{counted(len(workers), 'worker is', 'workers are')} replaced, each once it is drained and idle"
     return Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
 
 

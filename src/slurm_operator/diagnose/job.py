@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection
 
 from kube_runtime.text import whole_number
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
@@ -111,7 +112,7 @@ def _short_of_nodes(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     if len(names) < wanted:
         return Cause(
             "PartitionTooSmall",
-            f"it asks for {wanted} nodes, and partition {job.partition} has {len(names)}",
+            f"it asks for {counted(wanted, 'node')}, and partition {job.partition} has {len(names)}",
             f"kubectl -n {facts.namespace} get nodesets.slinky.slurm.net",
         )
     for name in names if len(names) == wanted else ():

@@ -5,6 +5,7 @@ In: facts and the name of a Partition, or of a partition in Slurm. Out: an answe
 
 from __future__ import annotations
 
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
@@ -83,8 +84,9 @@ def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slur
         first = next(iter(found.nodes))
         answer = nodes.why(facts, first)
         if isinstance(answer, Cause):
-            return answer.under(f"none of the {len(found.nodes)} nodes of partition {found.name} takes jobs: {first}")
-    return Fine(f"partition {found.name} is up, and {len(usable)} of its {len(found.nodes)} nodes take jobs")
+            return answer.under(f"no node of partition {found.name} takes jobs, {first} neither")
+    takes = counted(len(usable), "takes", "take")
+    return Fine(f"partition {found.name} is up, and of {counted(len(found.nodes), 'node')} {takes} jobs")
 
 
 def _takes_jobs(slurm: Slurm, name: str) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import scheduling
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of, status_of
@@ -234,7 +235,7 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
     lines = facts.logs.get((name_of(pod), container), ())
     known = words(pod, container, lines)
     if known is not None:
-        return Cause(known[0], known[1], command, (f"container {container} has ended {restarts} times",))
+        return Cause(known[0], known[1], command, (f"container {container} has ended {counted(restarts, 'time')}",))
     last = _last_fault(lines)
     said = f": {last}" if last else f" with code {ended.get('exitCode')}"
     return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{said}", command)

@@ -1,10 +1,11 @@
-"""Host names that two workers of a cluster would have: whose each is.
+"""Host names that two workers of a Slurm would have: whose each is.
 
-In: the host names of a NodeSet, and the other NodeSets of its cluster. Out: of each name that another has, who has it.
+In: the host names of a NodeSet, and the other NodeSets of its Slurm. Out: of each name that another has, who has it.
 A name is a Slurm node, and only one NodeSet writes to its record: the one that the record names, if it still wants it;
-else one that has a pod of that name; else the older. Everybody comes to the same answer. Within a NodeSet (DaemonSet
-mode, where `k9.rack1` and `k9.rack2` are both `k9`) it is the first pod by the name of its Kubernetes node. Pure; used
-by `plan/nodeset.py` and `status/nodeset.py`.
+else one that has a pod of that name; else the older. Everybody comes to the same answer. NodeSets of other Controllers,
+and of other namespaces, may join the same Slurm without saying so: a record that names one of them tells. Within a
+NodeSet (DaemonSet mode, where `k9.rack1` and `k9.rack2` are both `k9`) it is the first pod by the name of its
+Kubernetes node. Pure; used by `plan/nodeset.py` and `status/nodeset.py`.
 """
 
 from __future__ import annotations
@@ -16,23 +17,25 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels
 from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.plan.workers import SlurmWorld, Worker
-from slurm_operator.slurm.model import Answer
+from slurm_operator.slurm.model import Answer, Node
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another NodeSet of the cluster."""
+    """Another NodeSet of the Slurm."""
 
     cr: NodeSet
     # The host names of its pods.
     held: frozenset[str] = frozenset()
     # In DaemonSet mode: those of the Kubernetes nodes that it wants a worker on.
     wanted: frozenset[str] = frozenset()
+    # Whether it has no more than that: it may be of another Slurm but for what a record says.
+    only_held: bool = False
 
     def claims(self, own: NodeSet, names: frozenset[str]) -> Iterator[str]:
         """Which of another NodeSet's host names it has or wants too."""
         yield from names & self.held
-        if self.cr.metadata.deletion_timestamp:
+        if self.only_held or self.cr.metadata.deletion_timestamp:
             return
         yield from names & self.wanted
         if hostnames.is_numbered(self.cr) and (not hostnames.is_numbered(own) or hostnames.are_related(own, self.cr)):
@@ -53,7 +56,8 @@ def taken(
     for name, others in claimants.items():
         first = min([own, *others], key=lambda each: _rank(each, name, recorded.get(name, "")))
         if first is not own:
-            found[name] = f"NodeSet {first.cr.name}"
+            place = f" in namespace {first.cr.namespace}" if first.cr.namespace != cr.namespace else ""
+            found[name] = f"NodeSet {first.cr.name}{place}"
     return found
 
 
@@ -67,6 +71,25 @@ def _recorded(slurm: SlurmWorld, names: Iterable[str]) -> dict[str, str]:
     wanted = set(names)
     nodes = slurm.nodes.items if isinstance(slurm.nodes, Answer) else ()
     return {node.name: str(read_pod_info(node.comment).get("nodeSetUID")) for node in nodes if node.name in wanted}
+
+
+def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmWorld) -> dict[tuple[str, str, str], frozenset[str]]:
+    """By namespace, name and uid: other NodeSets that records of this one's host names name, and these names."""
+    found: dict[tuple[str, str, str], frozenset[str]] = {}
+    for node in _of_our_names(cr, held, slurm):
+        # Most are our own; a comment is read only where it is not.
+        info = read_pod_info(node.comment) if cr.metadata.uid not in node.comment else {}
+        owner = (info.get("namespace", ""), info.get("nodeSetName", ""), info.get("nodeSetUID", ""))
+        if all(owner):
+            found[owner] = found.get(owner, frozenset()) | {node.name}
+    return found
+
+
+def _of_our_names(cr: NodeSet, held: frozenset[str], slurm: SlurmWorld) -> Iterator[Node]:
+    prefix = hostnames.prefix(cr)
+    for node in slurm.nodes.items if isinstance(slurm.nodes, Answer) else ():
+        if node.name in held or (node.name.startswith(prefix) and hostnames.has_number(cr, node.name)):
+            yield node
 
 
 def twins(everyone: Iterable[Worker]) -> Mapping[str, str]:

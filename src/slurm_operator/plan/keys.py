@@ -19,6 +19,7 @@ from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.meta import Resource
+from slurm_operator.api.plural import share
 from slurm_operator.build import hashes, labels
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -108,8 +109,8 @@ def waits_for(cr: Controller, key: KeyState, pods: Iterable[Pod]) -> str:
         return ""
     return (
         f"the key in Secret {ref.name!r} has changed; workers are drained before slurmctld gets it: "
-        f"{len(old) - len(busy)} of {len(old)} are free, {busy[0]} is not; to lose their jobs and go on, annotate "
-        f"Controller {cr.name} with {labels.FORCE_KEY_ROTATION}={key.current[:SHOWN]}"
+        f"{share(len(old) - len(busy), len(old), 'worker')} free, {busy[0]} is not; to lose their jobs and go on, "
+        f"annotate Controller {cr.name} with {labels.FORCE_KEY_ROTATION}={key.current[:SHOWN]}"
     )
 
 

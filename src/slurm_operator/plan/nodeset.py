@@ -16,6 +16,7 @@ import msgspec
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.times import time_text
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
@@ -242,7 +243,8 @@ def _objects(world: NodeSetWorld) -> Iterator[Action]:
     if world.deleting:
         return
     yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
-    yield revisions.applied(world.cr, world.revisions, revision_of(world))
+    privileged = nodeset.is_privileged(world.cr, world.refs)
+    yield revisions.applied(world.cr, world.revisions, revision_of(world), privileged=privileged)
     desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
     desired += _shared_objects(world)
     for value in desired:
@@ -321,7 +323,7 @@ def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Act
         tuple(_stale_records(world, new)),
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
         tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
-        (Tell("ScalingUp", f"creating {len(new)} workers"),),
+        (Tell("ScalingUp", f"creating {counted(len(new), 'worker')}"),),
     ]
 
 

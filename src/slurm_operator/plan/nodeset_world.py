@@ -44,7 +44,7 @@ class NodeSetWorld:
     propagated: frozenset[str] = frozenset()
     # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
     key: KeyState = UNCHANGED
-    # The other NodeSets of the cluster.
+    # The other NodeSets of the Slurm.
     rivals: tuple[duplicates.Rival, ...] = ()
     # Judged once: a plan and its report ask for them, and a thousand take their time.
     _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)

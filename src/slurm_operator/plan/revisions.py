@@ -13,7 +13,8 @@ from typing import Any
 
 from kube_runtime.client.objects import RawObject
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, metadata, names, revision
+from slurm_operator.build import labels, made_of, metadata, names, revision
+from slurm_operator.plan import ran
 from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
 from slurm_operator.plan.ownership import is_controlled_by, is_orphan
 
@@ -59,8 +60,8 @@ def _number(item: RawObject) -> int:
     return int(item.content().get("revision") or 0)
 
 
-def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Apply:
-    """The newest revision, with the highest number."""
+def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str, *, privileged: bool) -> Apply:
+    """The newest revision, with the highest number; `privileged` are the workers that it makes now."""
     by_name = {item.metadata.name: item for item in present}
     name = names.revision(cr, hash_)
     found = by_name.get(name)
@@ -69,7 +70,9 @@ def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str) -> Apply:
     number = own if own > highest else highest + 1
     # What a revision holds never changes, not even into other bytes of the same meaning.
     held = _data(found) if found is not None and found.body else None
-    return Apply(revision.controller_revision(cr, number, hash_, held), found)
+    noted = ran.of_revision(found).privileged if found is not None and found.body else ""
+    note = made_of.hash_of(cr) if privileged else noted
+    return Apply(revision.controller_revision(cr, number, hash_, held, privileged=note), found)
 
 
 def history(cr: NodeSet, present: Iterable[RawObject], live: Collection[str]) -> Iterator[Action]:

@@ -57,7 +57,7 @@ class Target:
     """Where a cluster's slurmrestd is, and which Slurm must be behind it."""
 
     address: str
-    # The ClusterName that every answer has to carry; empty where nobody has written down which it is.
+    # The ClusterName that every answer has to carry; empty where nobody has written it down, nor has one answered yet.
     cluster_name: str = ""
 
 
@@ -331,11 +331,15 @@ class Clusters:
     changed: Callable[[Key, frozenset[str] | None, Hashable], None] = lambda _, __, ___: None
     # The Controller whose partitions changed: by us, or behind our back.
     repartitioned: Callable[[Key], None] = lambda _: None
+    # The Controller of a Slurm elsewhere whose name is known now.
+    named: Callable[[Key], None] = lambda _: None
     # Raises when this process may not write any more.
     fence: Callable[[], None] = lambda: None
     # By Controller: its uid, since a namesake is another cluster, and its Slurm.
     _clusters: dict[Key, tuple[str, Cluster]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
+    # By the uid of a Controller that does not say which Slurm is its own: the name of the first that answered.
+    _pinned: dict[str, str] = field(default_factory=dict)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
         """The Slurm of a Controller, or why it cannot be asked."""
@@ -358,8 +362,12 @@ class Clusters:
             return known
         holder: list[Cluster] = []
         token = TokenSource(lambda: holder[0].key, now=lambda: self.clock.now().timestamp())
-        client = self.connect(target, token, self.clock)
+        if target.cluster_name:
+            self._pinned.pop(uid, None)
+        expected = self.name_of(controller)
+        client = self.connect(replace(target, cluster_name=expected), token, self.clock)
         client.fence = self.fence
+        client.named = lambda name: self._pin(key, uid, name)
         holder.append(
             Cluster(
                 client,
@@ -376,8 +384,21 @@ class Clusters:
             await known.client.close()
         return holder[0]
 
+    def _pin(self, key: Key, uid: str, name: str) -> None:
+        self._pinned[uid] = name
+        self.named(key)
+
+    def name_of(self, controller: Controller) -> str:
+        """The ClusterName of every answer: as it is written down, or that of the first one, also to an operator before.
+
+        Empty where no Slurm has answered yet.
+        """
+        said = expected_name(controller) or self._pinned.get(controller.metadata.uid, "")
+        return said or controller.status.cluster_name or ""
+
     def forget(self, uid: str) -> None:
         """A Controller has gone: close the way to its Slurm, and drop all that was remembered of it."""
+        self._pinned.pop(uid, None)
         for key in [key for key, (owner, _) in self._clusters.items() if owner == uid]:
             _, known = self._clusters.pop(key)
             closing = asyncio.ensure_future(known.client.close())
@@ -393,5 +414,5 @@ class Clusters:
 
 
 def expected_name(controller: Controller) -> str:
-    """The ClusterName of every answer. An external Slurm has the name that its own slurm.conf gives it."""
+    """The ClusterName as the resource says it. An external Slurm has the name that its own slurm.conf gives it."""
     return "" if controller.spec.external and not controller.spec.cluster_name else controller.cluster_name

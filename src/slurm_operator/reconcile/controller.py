@@ -7,6 +7,7 @@ from typing import Any
 
 from kube_runtime.client.errors import Forbidden
 from kube_runtime.loop.clock import Clock
+from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
 from slurm_operator.build.metadata import Object
@@ -31,7 +32,7 @@ def reconcile(
     observer.on_gone("Controller", configurations.forget)
 
     def report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]]) -> Report:
-        return _without_monitor(_report(world, owned), world.cr, observer)
+        return _without_monitor(_report(world, owned, clusters), world.cr, observer)
 
     return Owned(Controller, _build, report, observer, executor, clock, settle=configurations.settle)
 
@@ -51,12 +52,15 @@ def _build(cr: Controller, refs: Refs) -> list[Object]:
     return controller.objects(cr, refs)
 
 
-def _report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]]) -> Report:
+def _report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]], clusters: Clusters) -> Report:
     cr = world.cr
     config = owned.get(("v1", "ConfigMap", cr.namespace, names.config(cr)), {})
     fields = {"configHash": hashes.of_map(config.get("data") or {})} if config else {}
     if cr.spec.external:
-        return Report(workload.elsewhere("slurmctld"), fields)
+        name = clusters.name_of(cr)
+        # What is no name is not carried on, though nothing else is believed in its stead.
+        known = {"clusterName": name} if name and text.cluster_name(name) is None else {}
+        return Report(workload.elsewhere("slurmctld"), {**fields, **known})
     stateful_set = owned.get(("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
     status = (stateful_set or {}).get("status") or {}
     counts = {"replicas": int(status.get("replicas") or 0), "readyReplicas": int(status.get("readyReplicas") or 0)}

@@ -22,11 +22,12 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import claims, labels, names
 from slurm_operator.build.errors import BuildError, UnreadableReference
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
+from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
-from slurm_operator.plan.duplicates import Rival
+from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_of
-from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.plan.nodeset_world import NodeSetWorld, daemon_worker
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, other_cluster_of
@@ -260,14 +261,29 @@ class NodeSets:
             propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
             key=self._key(controller, refs),
-            rivals=tuple(self._rivals(cr, controller, refs)),
+            rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
         )
 
-    def _rivals(self, cr: NodeSet, controller: Controller, refs: Refs) -> Iterator[Rival]:
-        for other in refs.nodesets_of(controller):
-            if other.metadata.uid != cr.metadata.uid:
-                pods = self.observer.controlled_pods(other.metadata.uid)
-                yield Rival(other, frozenset(hostname_of(other, pod) for pod in pods) - {""})
+    def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
+        """The other NodeSets of the namespace whose workers join the same Slurm."""
+        for other in refs.nodesets:
+            one_slurm = is_one_slurm(refs, cr.spec.controller_ref.name, other.spec.controller_ref.name)
+            if one_slurm and other.metadata.uid != cr.metadata.uid:
+                yield Rival(other, self._hosts(other))
+
+    def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: SlurmWorld) -> Iterator[Rival]:
+        """NodeSets anywhere that have a worker, and by its record the Slurm node, of a host name of ours."""
+        held = frozenset(hostname_of(cr, pod) for pod in pods)
+        if cr.is_daemon and self.observer.nodes is not None:
+            held |= {daemon_worker(node).hostname(cr) for node in self.observer.nodes.items()}
+        for (namespace, name, uid), hosts in named_owners(cr, held, slurm).items():
+            decoded = self.observer.resource("NodeSet", namespace, name)
+            other = decoded.readable if decoded is not None else None
+            if isinstance(other, NodeSet) and other.metadata.uid == uid:
+                yield Rival(other, self._hosts(other) & hosts, only_held=True)
+
+    def _hosts(self, cr: NodeSet) -> frozenset[str]:
+        return frozenset(hostname_of(cr, pod) for pod in self.observer.controlled_pods(cr.metadata.uid)) - {""}
 
     def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from base64 import b64decode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kube_runtime.client.cache import Cache
@@ -22,16 +22,26 @@ from slurm_operator.api.partition import Partition
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import images, labels, names
+from slurm_operator.build.made_of import Ran
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
+from slurm_operator.plan import ran
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.ownership import is_controlled_by
+from slurm_operator.plan.ownership import COMPONENTS, controller_of, is_controlled_by
 
 BY_OWNER = "owner"
 BY_NAMESPACE = "namespace"
 OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
 # Under which value of that index stands what nobody controls; no uid has a space.
 ORPHANS = "nobody in "
+# What pods are made by, and how it is read what they were made of.
+RECORDS: Mapping[str, Callable[[RawObject], Ran]] = {
+    "ControllerRevision": ran.of_revision,
+    "StatefulSet": ran.of_workload,
+    "Deployment": ran.of_workload,
+}
+# A Controller's revisions are configurations.
+CONFIG_HISTORY = ("ControllerRevision", "Controller")
 
 R = TypeVar("R", bound=Resource)
 
@@ -65,6 +75,7 @@ class Observer:
     # By uid: the resourceVersion that was read, and what came of it.
     _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
     _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    _records: dict[str, tuple[str, Ran]] = field(default_factory=dict)
 
     def get(self, kind: str, namespace: str, name: str) -> RawObject | None:
         """One object as it is."""
@@ -138,7 +149,7 @@ class Observer:
             unreadable=dict(self._unreadable(namespace)),
             allowed_pod_features=self.allowed_pod_features,
             worker_images=self.worker_images,
-            revisions=self._revisions(namespace),
+            ran=self._ran(namespace),
         )
 
     def _unreadable(self, namespace: str) -> Iterator[tuple[tuple[str, str], str]]:
@@ -173,13 +184,26 @@ class Observer:
             if service:
                 yield item.metadata.name, str(service)
 
-    def _revisions(self, namespace: str) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        found: dict[str, tuple[Mapping[str, Any], ...]] = {}
-        for item in self.in_namespace("ControllerRevision", namespace):
-            for owner in item.metadata.owner_references:
-                if owner.controller and owner.kind == NodeSet.__name__:
-                    found[owner.uid] = (*found.get(owner.uid, ()), self._remembered(item, lambda data: data))
+    def _ran(self, namespace: str) -> dict[str, tuple[Ran, ...]]:
+        """By the uid of a resource: what its pods were made of, by each object that they were made by."""
+        found: dict[str, tuple[Ran, ...]] = {}
+        for kind, read in RECORDS.items():
+            for item in self.in_namespace(kind, namespace):
+                owner = controller_of(item.metadata)
+                if owner is not None and owner.kind in COMPONENTS and (kind, owner.kind) != CONFIG_HISTORY:
+                    found[owner.uid] = (*found.get(owner.uid, ()), self._record(item, owner.uid, read))
         return found
+
+    def _record(self, item: RawObject, owner: str, read: Callable[[RawObject], Ran]) -> Ran:
+        version, ran = self._records.get(item.metadata.uid, ("", None))
+        if ran is None or version != item.metadata.resource_version:
+            ran = read(item)
+            self._records[item.metadata.uid] = (item.metadata.resource_version, ran)
+        hash_ = item.metadata.labels.get(labels.REVISION)
+        if ran.pods or hash_ is None:
+            return ran
+        made = (pod for pod in self.controlled_pods(owner) if pod.metadata.labels.get(labels.REVISION) == hash_)
+        return replace(ran, has_privileged_worker=any(_has_privileged_slurmd(pod) for pod in made))
 
     def _texts(self, item: RawObject) -> Mapping[str, str]:
         return self._remembered(item, lambda data: data)
@@ -202,6 +226,7 @@ class Observer:
         """Drop what was remembered of an object that has gone."""
         self._decoded.pop(uid, None)
         self._data.pop(uid, None)
+        self._records.pop(uid, None)
 
     def worker_pods(self, namespace: str, controller: str) -> list[Pod]:
         """The worker pods of a cluster: those that its NodeSets control, and those that a NodeSet has left behind."""
@@ -256,6 +281,11 @@ def controller_name(item: RawObject) -> str:
 def _labelled(pod: Pod, component: labels.Component, instances: Container[str]) -> bool:
     found = pod.metadata.labels
     return found.get(labels.NAME) == component.daemon and found.get(labels.INSTANCE) in instances
+
+
+def _has_privileged_slurmd(pod: Pod) -> bool:
+    slurmd = (each for each in pod.spec.containers if each.name == labels.WORKER.daemon)
+    return any(each.security_context.privileged for each in slurmd)
 
 
 def _served(restapis: Iterable[RestApi]) -> Iterator[str]:

@@ -234,7 +234,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     """Let every change that matters reach the resources that it matters to."""
     triggers = Triggers(observer)
     clusters.changed = _woken_by_slurm(triggers, controllers)
-    clusters.repartitioned = controllers["Controller"].add
+    clusters.repartitioned = clusters.named = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
     observer.on_gone("Controller", clusters.forget)
@@ -252,6 +252,8 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     _watch(observer, "PersistentVolumeClaim", controllers["Controller"], triggers.users_of_claim)
     for member in ("NodeSet", "LoginSet", "RestApi"):
         _watch(observer, "Secret", controllers[member], triggers.behind_controllers(member))
+    # Its cgroup.conf decides which rights workers have.
+    _watch(observer, "ConfigMap", controllers["NodeSet"], triggers.behind_controllers("NodeSet"))
     for member in ("NodeSet", "LoginSet", "RestApi", "Partition"):
         _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
     for member in ("NodeSet", "Partition"):

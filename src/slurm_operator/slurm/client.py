@@ -99,8 +99,9 @@ class Written(msgspec.Struct, frozen=True):
 class SlurmClient:
     """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`.
 
-    With `cluster`, a response of any other cluster is a SlurmWrongCluster. Responses of more than `inline_bytes` are
-    decoded in a thread, which a clock of tests would not wait for.
+    A response of any other cluster than `cluster` is a SlurmWrongCluster; where none is given, than the first one that
+    answers, which `named` is told of. Responses of more than `inline_bytes` are decoded in a thread, which a clock of
+    tests would not wait for.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class SlurmClient:
         self._getting_ready = asyncio.Lock()
         # Raises when nothing may be written any more; asked before a write, and once more when its connection is there.
         self.fence: Callable[[], None] = lambda: None
+        self.named: Callable[[str], None] = lambda _: None
 
     async def __aenter__(self) -> Self:
         return self
@@ -393,11 +395,17 @@ class SlurmClient:
                     raise
                 continue
             self._adapter = adapter
+            self._pin(self._server.cluster)
             return adapter
         spoken = f"{NEWEST_FIRST[-1].version} to {NEWEST_FIRST[0].version}"
         raise SlurmUnsupported(
             f"the server has none of REST {spoken}: Slurm {NEWEST_FIRST[-1].slurm} or newer is needed"
         )
+
+    def _pin(self, name: str) -> None:
+        if name and not self._cluster:
+            self._cluster = name
+            self.named(name)
 
     async def _ask(self, adapter: Adapter, request: Request, reader: Reader[T], *, seconds: float | None = None) -> T:
         """Send and read; with a new token once more when the first was refused."""

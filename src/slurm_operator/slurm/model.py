@@ -52,7 +52,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job record; `nodes` are those that it holds, none when it is over; `time_limit` is in minutes."""
+    """One job record; `nodes` are those that it holds, none when it is over; `time_limit` is in minutes.
+
+    Slurm uses an id again, so `submit_time` is part of what a job is; a requeue sets it anew and adds to `restarts`.
+    """
 
     job_id: int
     name: str = ""
@@ -63,6 +66,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset()
     state_reason: str = ""
     nodes: HostList = EMPTY
+    submit_time: int = 0
+    restarts: int = 0
     start_time: int = 0
     end_time: int = 0
     time_limit: Limit = None

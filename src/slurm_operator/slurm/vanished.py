@@ -4,6 +4,7 @@ In: the jobs of one complete response, and a way to ask for one job by its id. O
 and those that the list has lost. A job that ends stays in Slurm's list for minutes (MinJobAge), so one that is missing
 is asked for by its id. Where more than a tenth of them is missing at once, time has to pass as well: a slurmctld that
 has lost its state is likelier than so many ends. Until then a lost job holds its nodes and its partition as before.
+Slurm uses ids again, and one without its state counts from 1: another job of that id does not stand for the lost one.
 One `VanishedJobs` per cluster, kept by `reconcile/clusters.py`.
 """
 
@@ -23,11 +24,28 @@ DOUBT_SECONDS = 60.0
 MOST_ASKED = 50
 
 AskJob = Callable[[int], Awaitable[JobView]]
+# An id, when it was submitted, and by whom.
+Identity = tuple[int, int, str]
 
 
 def is_plausible(lost: int, known: int) -> bool:
     """Whether so many of those known may be gone from one answer to the next."""
     return lost <= known * PLAUSIBLE_SHARE
+
+
+def is_same_job(before: Job, now: Job) -> bool:
+    """Whether two records are of one job; what Slurm did not say of either is no difference."""
+    other_user = before.user and now.user and before.user != now.user
+    if before.job_id != now.job_id or other_user:
+        return False
+    if not before.submit_time or not now.submit_time or before.submit_time == now.submit_time:
+        return True
+    # A requeue counts as a restart first, and gives the job another time of submission a moment later.
+    return now.restarts > 0 and now.restarts >= before.restarts
+
+
+def _identity(job: Job) -> Identity:
+    return (job.job_id, job.submit_time, job.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +60,43 @@ class _Lost:
 class VanishedJobs:
     """What is remembered of one cluster's unfinished jobs."""
 
-    _unfinished: dict[int, Job] = field(default_factory=dict)
-    _lost: dict[int, _Lost] = field(default_factory=dict)
+    _unfinished: dict[Identity, Job] = field(default_factory=dict)
+    _lost: dict[Identity, _Lost] = field(default_factory=dict)
 
     async def believed(self, listed: tuple[Job, ...], ask: AskJob, now: float) -> tuple[Job, ...]:
         """The jobs of a complete answer, and those that it has lost."""
-        present = {job.job_id for job in listed}
-        self._lose({job_id: job for job_id, job in self._unfinished.items() if job_id not in present}, now)
-        self._lost = {job_id: lost for job_id, lost in self._lost.items() if job_id not in present}
+        by_id: dict[int, list[Job]] = {}
+        for job in listed:
+            by_id.setdefault(job.job_id, []).append(job)
+
+        def is_listed(job: Job) -> bool:
+            return any(is_same_job(job, other) for other in by_id.get(job.job_id, ()))
+
+        self._lose({key: job for key, job in self._unfinished.items() if not is_listed(job)}, now)
+        self._lost = {key: lost for key, lost in self._lost.items() if not is_listed(lost.job)}
         await self._ask(ask, now)
         kept = tuple(lost.job for lost in self._lost.values())
-        self._unfinished = {job.job_id: job for job in (*listed, *kept) if not policy.is_over(job)}
+        self._unfinished = {_identity(job): job for job in (*listed, *kept) if not policy.is_over(job)}
         return (*listed, *kept) if kept else listed
 
-    def _lose(self, missing: dict[int, Job], now: float) -> None:
-        new = {job_id: job for job_id, job in missing.items() if job_id not in self._lost}
+    def _lose(self, missing: dict[Identity, Job], now: float) -> None:
+        new = {key: job for key, job in missing.items() if key not in self._lost}
         until = now if is_plausible(len(missing), len(self._unfinished)) else now + DOUBT_SECONDS
-        self._lost.update({job_id: _Lost(job, until) for job_id, job in new.items()})
+        self._lost.update({key: _Lost(job, until) for key, job in new.items()})
 
     async def _ask(self, ask: AskJob, now: float) -> None:
-        due = [job_id for job_id, lost in self._lost.items() if lost.doubted_until <= now]
-        for job_id in due[:MOST_ASKED]:
-            match await ask(job_id):
+        due = [key for key, lost in self._lost.items() if lost.doubted_until <= now]
+        for key in due[:MOST_ASKED]:
+            lost = self._lost[key]
+            match await ask(lost.job.job_id):
                 case Absent():
-                    del self._lost[job_id]
-                case KnownJob(job=found) if policy.is_over(found):
-                    del self._lost[job_id]
+                    del self._lost[key]
+                case KnownJob(job=found) if policy.is_over(found) or not is_same_job(lost.job, found):
+                    # It has ended, or its id is another job's: then Slurm has no such job any more.
+                    del self._lost[key]
                 case KnownJob(job=found):
                     # The list was wrong. Its own word on the job is the newest; it goes to the end of the line.
-                    self._lost[job_id] = _Lost(found, self._lost.pop(job_id).doubted_until)
+                    del self._lost[key]
+                    self._lost[_identity(found)] = _Lost(found, lost.doubted_until)
                 case _:
-                    self._lost[job_id] = self._lost.pop(job_id)
+                    self._lost[key] = self._lost.pop(key)

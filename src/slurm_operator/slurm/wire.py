@@ -385,6 +385,8 @@ def _job(raw: Bytes) -> model.Job:
         states=states,
         state_reason=j.state_reason,
         nodes=EMPTY if states_are_over(states) else _hosts(msgspec.json.decode(j.nodes, type=shapes.HostText)),
+        submit_time=j.submit_time.seconds(),
+        restarts=j.restart_cnt,
         start_time=j.start_time.seconds(),
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from slurm_operator.api.plural import counted, share
 from slurm_operator.build import labels, nodeset
 from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.nodeset import (
@@ -148,7 +149,7 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> l
         return [no(READY, "DuplicateHostname", why), going, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
-    said = f"{len(choice.staying)} workers are ready and registered"
+    said = f"{counted(len(choice.staying), 'worker is', 'workers are')} ready and registered"
     return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
 
 
@@ -166,11 +167,11 @@ def _numbers(world: NodeSetWorld, choice: Choice) -> Iterator[str]:
     wanted = _desired(world)
     surplus = len(choice.staying) - wanted
     if surplus > 0 and not world.cr.is_daemon:
-        yield f"{surplus} workers too many, none is chosen before Slurm has answered"
+        yield f"{counted(surplus, 'worker')} too many, none is chosen before Slurm has answered"
     # One that Kubernetes is taking down may still be ready.
     ready = sum(worker.is_ready and not worker.rival for worker in choice.staying)
     if ready < wanted:
-        yield f"{ready} of {wanted} workers are ready"
+        yield f"{share(ready, wanted, 'worker')} ready"
 
 
 def _waiting(world: NodeSetWorld, choice: Choice) -> str:
@@ -178,19 +179,19 @@ def _waiting(world: NodeSetWorld, choice: Choice) -> str:
     parts: list[str] = []
     blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
     if blocked:
-        parts.append(f"{len(blocked)} workers wait to go: {blocked[0]}")
+        parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to go: {blocked[0]}")
     if not world.deleting:
         parts.extend(_numbers(world, choice))
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
     if unregistered:
-        parts.append(f"{len(unregistered)} are not registered in Slurm yet: {unregistered[0]}")
+        parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
     if world.key.is_changing and not world.controller.spec.external:
         waiting = [worker for worker, why in choice.going.values() if why == KEY]
         free = sum(isinstance(worker.may_go, policy.Yes) for worker in waiting)
-        parts.append(f"the cluster's key changes when no job runs: {free} of {len(waiting)} workers are free")
+        parts.append(f"the cluster's key changes when no job runs: {share(free, len(waiting), 'worker')} free")
     old = sum(1 for _ in outdated(world, choice.staying))
     if old and world.cr.spec.update_strategy.type == "RollingUpdate":
-        parts.append(f"{old} still run an older template")
+        parts.append(f"{counted(old, 'still runs', 'still run')} an older template")
     return "; ".join(parts)
 
 
@@ -202,4 +203,5 @@ def _broken(everyone: Sequence[Worker]) -> str:
         return ""
     first = down[0]
     reason = first.node.reason if first.node else ""
-    return f"{len(down)} workers are down in Slurm: {first.hostname} ({reason or 'no reason given'})"
+    many = counted(len(down), "worker is", "workers are")
+    return f"{many} down in Slurm: {first.hostname} ({reason or 'no reason given'})"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurm_operator.api.partition import Drift
+from slurm_operator.api.plural import counted
 from slurm_operator.build.partition import ACCEPTED, Verdict
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.slurm.model import Job, Node, Partition, Unknown
@@ -113,7 +114,7 @@ def _ready(found: Partition | None) -> Statement:
         return no(READY, "NotUp", f"its state is {state}")
     if not found.total_nodes:
         return no(READY, "NoNodes", "it holds no nodes yet")
-    return yes(READY, "Up", f"it is up with {found.total_nodes} nodes")
+    return yes(READY, "Up", f"it is up with {counted(found.total_nodes, 'node')}")
 
 
 def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[Statement]:

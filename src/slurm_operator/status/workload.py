@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from slurm_operator.api.plural import counted, share
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
 
@@ -17,17 +18,17 @@ def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
     """What a workload's own status says."""
     if workload is None:
         return _waiting("NotCreatedYet", f"{daemon} has not been created yet")
-    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    spec, status, pod = workload.get("spec") or {}, workload.get("status") or {}, f"{daemon} pod"
     wanted = int(spec.get("replicas", 1))
     ready = int(status.get("readyReplicas") or 0)
     updated = int(status.get("updatedReplicas") or 0)
     if int(status.get("observedGeneration") or 0) < int((workload.get("metadata") or {}).get("generation") or 0):
         return _waiting("RolloutNotSeen", f"Kubernetes has not acted on the newest {daemon} yet")
     if updated < wanted:
-        return _waiting("RollingOut", f"{updated} of {wanted} {daemon} pods are up to date, {ready} are ready")
+        return _waiting("RollingOut", f"{share(updated, wanted, pod)} up to date, {counted(ready, 'is', 'are')} ready")
     if ready < wanted:
-        return _waiting("WaitingForPods", f"{ready} of {wanted} {daemon} pods are ready")
-    message = f"{ready} of {wanted} {daemon} pods are ready"
+        return _waiting("WaitingForPods", f"{share(ready, wanted, pod)} ready")
+    message = f"{share(ready, wanted, pod)} ready"
     return [
         yes(READY, "AllReady", message),
         no(PROGRESSING, "Settled", message),

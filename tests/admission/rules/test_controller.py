@@ -140,6 +140,16 @@ def test_what_may_change_may_change(old: Changes, new: Changes) -> None:
     assert check("Controller", new, old=old) == []
 
 
+def test_an_external_controller_may_get_its_name_later_and_once() -> None:
+    outside: Changes = {("spec", "external"): True, ("spec", "externalConfig"): {"host": "ctl", "port": 1}}
+    named: Changes = {**outside, ("spec", "clusterName"): "on_site"}
+    assert check("Controller", named, old=outside) == []
+    assert said(check("Controller", {**outside, ("spec", "clusterName"): "a b"}, old=outside))
+    again = said(check("Controller", {**outside, ("spec", "clusterName"): "other"}, old=named))
+    assert again == ['spec.clusterName: must not change; it was "on_site"']
+    assert said(check("Controller", outside, old=named)) == ['spec.clusterName: must not change; it was "on_site"']
+
+
 def test_an_external_controller_may_get_its_keys_later() -> None:
     outside: Changes = {("spec", "external"): True, ("spec", "externalConfig"): {"host": "ctl", "port": 1}}
     old: Changes = {**outside, ("spec", "slurmKeyRef"): None, ("spec", "jwtKeyRef"): None}

@@ -165,6 +165,18 @@ def test_names_that_do_not_meet_are_fine(neighbour: dict[str, Any]) -> None:
     assert check("NodeSet", {HOSTNAME: "w", ("spec", "replicas"): 1}, refs=refs) == []
 
 
+def test_nor_do_nodesets_of_two_controllers_that_lead_to_one_slurm() -> None:
+    refs = with_neighbour(spec__template__spec__hostname="w", spec__controllerRef={"name": "outside"})
+    place = {"host": "slurm-controller.slurm", "port": 6817}
+    outside: Any = resource(
+        "Controller",
+        {("metadata", "name"): "outside", ("spec", "external"): True, ("spec", "externalConfig"): place},
+    )
+    one_slurm = replace(refs, controllers={**refs.controllers, "outside": outside})
+    (found,) = said(check("NodeSet", {HOSTNAME: "w"}, refs=one_slurm))
+    assert 'like those of NodeSet "older"' in found
+
+
 @pytest.mark.parametrize("field", ["subdomain", "setHostnameAsFQDN", "hostnameOverride", "nodeName"])
 def test_a_template_that_would_rename_its_workers_is_told_that_it_does_not(field: str) -> None:
     """T5: the field is passed over, so that nobody wonders."""

@@ -62,6 +62,13 @@ def test_own_code_in_a_privileged_worker_needs_the_right_to_privileged_container
     assert not refused({"slurmd": {**container, **OFF}}, refs(frozenset())), "an unprivileged one may run anything"
 
 
+def test_a_refused_image_names_the_flag_and_the_value_of_the_chart() -> None:
+    new = decode(raw("NodeSet", {"slurmd": {"image": "mine/x"}})).resource
+    assert new is not None
+    (found,) = errors(rules.check(new, None, refs(frozenset())))
+    assert "--worker-images (workerImages in the chart) or --allow-pod-features=privileged" in found.message
+
+
 def test_a_worker_without_a_controller_counts_as_privileged() -> None:
     around = replace(refs(frozenset()), controllers={})
     assert refused({"slurmd": {"command": ["sh"]}}, around) == ["spec.slurmd.command"]
@@ -151,10 +158,10 @@ def test_ways_around_the_container_are_looked_at_too(spec: dict[str, Any], path:
 @pytest.mark.parametrize(
     ("allowed", "text"),
     [
-        (Allowed("unset"), "unset, `false`, `0`, empty"),
+        (Allowed("unset"), "unset (`false`, `0` and empty are as good)"),
         (Allowed("only", ("a", "b")), "unset, `a`, `b`"),
         (Allowed("but", ("a",)), "any but `a`"),
-        (Allowed("worker", ("a",)), "`a`"),
+        (Allowed("worker", ("any but `a`",)), "any but `a`"),
         (Allowed("worker"), "unset"),
         (Allowed("any"), "any"),
     ],

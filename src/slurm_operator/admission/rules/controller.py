@@ -57,7 +57,8 @@ def check(new: Controller, old: Controller | None, refs: Refs) -> Iterator[Field
 
 
 def _cluster_name(new: Controller, old: Controller | None) -> Iterator[FieldProblem]:
-    if old is None:
+    # Nobody has written down yet what an external Slurm is called.
+    if old is None or (old.spec.external and new.spec.external and not old.spec.cluster_name):
         yield from fields.checked(text.cluster_name, new.cluster_name, ("spec", "clusterName"))
     elif old.cluster_name != new.cluster_name:
         yield from fields.immutable(("spec", "clusterName"), old.cluster_name, new.cluster_name)

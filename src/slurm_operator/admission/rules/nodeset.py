@@ -16,6 +16,7 @@ from slurm_operator.build import hostnames, names
 from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem
 from slurm_operator.build.refs import Refs
+from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.build.slurm_conf import MOST_NODES
 from slurm_operator.build.token import duration
 
@@ -67,9 +68,9 @@ def _identity(new: NodeSet) -> Iterator[FieldProblem]:
 
 
 def duplicates(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProblem]:
-    """Host names, and so Slurm nodes, that another NodeSet of the cluster has; what was so before is only a warning."""
+    """Host names, and so Slurm nodes, that another NodeSet of the Slurm has; what was so before is only a warning."""
     for other in refs.nodesets:
-        same_cluster = other.spec.controller_ref.name == new.spec.controller_ref.name
+        same_cluster = is_one_slurm(refs, new.spec.controller_ref.name, other.spec.controller_ref.name)
         if other.name == new.name or not same_cluster or other.metadata.deletion_timestamp:
             continue
         if not _collides(new, other):

@@ -15,14 +15,12 @@ from typing import Any, Final
 from slurm_operator.admission.rules.reach_table import Row, row_of
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import Path
-from slurm_operator.build import images, nodeset, overlay, pods
-from slurm_operator.build.controller import manages_cgroups
+from slurm_operator.build import images, nodeset, pods
 from slurm_operator.build.loginset import SSH_VOLUME, SSSD_VOLUME
 from slurm_operator.build.refs import Refs
 
 Reach = tuple[Row, Path, Any]
 
-HARMLESS_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
 # Jobs with MPI want it large.
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the folder that everybody has
 SYSTEM_FOLDERS: Final = re.compile(r"/(bin|boot|dev|etc|lib[^/]*|proc|root|run|sbin|sys|usr|var)(/.*)?")
@@ -61,40 +59,16 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 def reaches(cr: NodeSet, refs: Refs) -> Iterator[Reach]:
     """Everything of the user's that would run in a privileged slurmd."""
-    overlays = list(_overlays(cr))
-    if not _is_privileged(cr, refs, [container for _, container in overlays]):
+    if not nodeset.is_privileged(cr, refs):
         return
-    for path, container in overlays:
+    for path, container in nodeset.slurmd_overlays(cr):
         yield from _commands(container, path, refs.worker_images)
         yield from _environment(container, path)
         yield from _mounts(container, path)
+    yield from ((row_of("logfile.command"), path, None) for path in nodeset.own_log_commands(cr))
     yield from _volumes(cr)
     yield from _shared_processes(cr)
     yield from _sshd(cr)
-
-
-def _overlays(cr: NodeSet) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    yield ("spec", "slurmd"), cr.spec.slurmd
-    for index, container in enumerate(cr.spec.template.spec.get("containers") or ()):
-        if isinstance(container, Mapping) and container.get("name") == nodeset.SLURMD:
-            yield ("spec", "template", "spec", "containers", index), container
-
-
-def _is_privileged(cr: NodeSet, refs: Refs, overlays: list[Mapping[str, Any]]) -> bool:
-    controller = refs.controllers.get(cr.spec.controller_ref.name)
-    if controller is not None and not manages_cgroups(controller, refs):
-        return False
-    container: Mapping[str, Any] = {"securityContext": nodeset.security_context()}
-    for user in overlays:
-        patch = {name: value for name, value in user.items() if name == "securityContext" or name.startswith("$")}
-        try:
-            container = overlay.merge_container(container, patch)
-        except overlay.OverlayConflict:
-            return True
-    security = container.get("securityContext")
-    security = security if isinstance(security, Mapping) else {}
-    added = (security.get("capabilities") or {}).get("add") or ()
-    return bool(security.get("privileged")) or not HARMLESS_CAPABILITIES.issuperset(map(str, added))
 
 
 def _commands(container: Mapping[str, Any], path: Path, trusted: tuple[str, ...]) -> Iterator[Reach]:

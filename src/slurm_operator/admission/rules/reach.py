@@ -5,7 +5,9 @@ each reach. Called by `rules.check`, so that the webhook, the reconcilers and th
 rules are the table in `reach_table.py`; what a privileged worker may run is in `privileged_worker.py`.
 
 What exists keeps running. A change that leaves all that its pods are made of as it is, is not held against the table;
-nor, in the operator, is a NodeSet whose workers were made by this very template before.
+nor, in the operator, is a resource whose pods were made of exactly this before, and were privileged if they would be
+now: the object that they were made by has a note of it. What the Go operator made has none; there a ControllerRevision
+that means the same counts, and a reach that already stands in the pod template of a workload.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
 from slurm_operator.api.problem import FieldProblem, Path, Severity, shown
-from slurm_operator.build import revision
+from slurm_operator.build import made_of, revision
+from slurm_operator.build.made_of import Ran
 from slurm_operator.build.refs import Refs
 
 AUTOMOUNT = "automountServiceAccountToken"
@@ -29,64 +32,85 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 Steps = tuple[str, ...]
 Rule = tuple[Steps, Row]
+Reach = tuple[Row, Path, Any]
 
 
 def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProblem]:
     """Every reach that is not allowed; nothing is bounded where nobody has set a bound."""
     allowed = refs.allowed_pod_features
-    if allowed is None or (old is not None and _pods(old) == _pods(new)):
+    if allowed is None or (old is not None and made_of.parts(old) == made_of.parts(new)):
         return
-    found = [(row, problem) for row, problem in reaches(new, refs) if row.feature not in allowed]
-    if found and not _has_run(new, refs):
-        yield from (problem for _, problem in found)
+    found = [reach for reach in _reaches(new, refs) if reach[0].feature not in allowed]
+    if found:
+        mine = _Pods(new)
+        records = refs.ran.get(new.metadata.uid, ())
+        refused = (reach for reach in found if not any(mine.had(reach, ran) for ran in records))
+        yield from (problem for _, problem in _problems(refused, "error"))
 
 
 def reaches(new: Resource, refs: Refs, severity: Severity = "error") -> Iterator[tuple[Row, FieldProblem]]:
     """Every reach of a resource, with the feature that it needs."""
+    yield from _problems(_reaches(new, refs), severity)
+
+
+def _reaches(new: Resource, refs: Refs) -> Iterator[Reach]:
     for steps, shape in EMBEDDED[type(new).__name__]:
-        value = _at(getattr(new, "spec", None), steps)
+        value = made_of.at(getattr(new, "spec", None), steps)
         if isinstance(value, Mapping) and shape in _SCOPES:
-            yield from _problems(_embedded(value, _SCOPES[shape], ("spec", *steps)), severity)
+            yield from _embedded(value, _SCOPES[shape], ("spec", *steps))
     template = getattr(getattr(new, "spec", None), "template", None)
     if template is not None:
         path: Path = ("spec", "template", "metadata", "annotations")
-        yield from _problems(_annotations(template.metadata.annotations or {}, path), severity)
+        yield from _annotations(template.metadata.annotations or {}, path)
     if isinstance(new, NodeSet):
-        yield from _problems(privileged_worker.reaches(new, refs), severity)
+        yield from privileged_worker.reaches(new, refs)
 
 
-def _problems(found: Iterator[tuple[Row, Path, Any]], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
+def _problems(found: Iterator[Reach], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
     for row, path, value in found:
         named = f" {shown(value)}" if isinstance(value, str) and value else ""
-        images = "--worker-images or " if row.field == "slurmd.image" else ""
+        images = "--worker-images (workerImages in the chart) or " if row.field == "slurmd.image" else ""
         where = " in a privileged worker" if row.allowed.form == "worker" else ""
         reach, flag = f"{row.called}{named}{where}", f"the operator's flag {images}--allow-pod-features={row.feature}"
         refused = f"{reach} is not allowed here; {flag} would allow it"
         yield row, FieldProblem(path, refused if severity == "error" else f"{reach} needs {flag}", severity)
 
 
-def _pods(resource: Resource) -> list[Any]:
-    """All that the pods and the Service of a resource are made of."""
-    spec = getattr(resource, "spec", None)
-    parts = [_at(spec, steps) for steps, _ in EMBEDDED[type(resource).__name__]]
-    return [*parts, *(getattr(spec, name, None) for name in ("template", "volume_claim_templates", "ssh"))]
+class _Pods:
+    """What the pods of a resource are made of now, to be held against what they were made of before."""
+
+    def __init__(self, cr: Resource) -> None:
+        self.cr, self.hash = cr, made_of.hash_of(cr)
+
+    def had(self, reach: Reach, ran: Ran) -> bool:
+        """Whether such pods had this very reach."""
+        is_workers = reach[0].allowed.form == "worker"
+        if ran.pods:
+            return self.hash == ran.privileged or (self.hash == ran.pods and not is_workers)
+        if not isinstance(self.cr, NodeSet):
+            return _stands_in(ran.held, reach)
+        proven = _is_in_revisions(reach) and (ran.has_privileged_worker or not is_workers)
+        return proven and revision.meaning(revision.data(self.cr)) == revision.meaning(ran.held)
 
 
-def _has_run(new: Resource, refs: Refs) -> bool:
-    """Whether workers were made by this very template: it was taken in when more was allowed, or by the Go operator."""
-    if not isinstance(new, NodeSet):
-        return False
-    mine = revision.meaning(revision.data(new))
-    return any(revision.meaning(data) == mine for data in refs.revisions.get(new.metadata.uid, ()))
+def _is_in_revisions(reach: Reach) -> bool:
+    """Whether a ControllerRevision says it: none has claims, and the Go operator's have no null."""
+    row, path, value = reach
+    return path[1] != "volumeClaimTemplates" and not (row is _AUTOMOUNT_ROW and value is None)
 
 
-def _at(value: Any, steps: tuple[str, ...]) -> Any:
-    for step in steps:
-        value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
-    return value
+def _stands_in(template: Mapping[str, Any], reach: Reach) -> bool:
+    """Whether a pod template that another program wrote reaches just as far."""
+    spec, meta = template.get("spec"), template.get("metadata")
+    notes = meta.get("annotations") if isinstance(meta, Mapping) else None
+    there = _embedded(spec, "pod", ()) if isinstance(spec, Mapping) else iter(())
+    wanted = (reach[0].field, revision.meaning(reach[2]))
+    return any(
+        (row.field, revision.meaning(value)) == wanted for row, _, value in (*there, *_annotations(notes or {}, ()))
+    )
 
 
-def _embedded(value: Mapping[str, Any], scope: str, path: Path) -> Iterator[tuple[Row, Path, Any]]:
+def _embedded(value: Mapping[str, Any], scope: str, path: Path) -> Iterator[Reach]:
     for steps, row in _RULES[scope]:
         for place, found in _values(value, steps, path):
             if not _allows(row.allowed, found):
@@ -109,7 +133,7 @@ def _loses_automount(spec: Mapping[str, Any]) -> bool:
     return spec.get("$patch") in ("replace", "delete") or (isinstance(kept, list) and AUTOMOUNT not in kept)
 
 
-def _annotations(entries: Mapping[str, str], path: Path) -> Iterator[tuple[Row, Path, Any]]:
+def _annotations(entries: Mapping[str, str], path: Path) -> Iterator[Reach]:
     for prefix, row in _ANNOTATIONS:
         for name, value in entries.items():
             if name.startswith(prefix) and not _allows(row.allowed, value):

@@ -34,7 +34,10 @@ Form = Literal["unset", "only", "but", "any", "worker"]
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which values a field may have: unset, only these, any but these, any, or what a privileged worker may run."""
+    """Which values a field may have: unset, only these, any but these, any, or what a privileged worker may run.
+
+    Of a worker, `values` are words for people.
+    """
 
     form: Form
     values: tuple[str, ...] = ()
@@ -44,13 +47,13 @@ class Allowed:
         listed = ", ".join(f"`{value}`" for value in self.values)
         match self.form:
             case "unset":
-                return "unset, `false`, `0`, empty"
+                return "unset (`false`, `0` and empty are as good)"
             case "only":
                 return f"unset, {listed}"
             case "but":
                 return f"any but {listed}"
             case "worker":
-                return listed or "unset"
+                return " ".join(self.values) or "unset"
         return "any"
 
 
@@ -242,7 +245,7 @@ _POD = (
     Row("pod.nodeName", "neither", ANY, why="whoever may create pods may choose their node; taken out of workers"),
     Row("pod.resourceClaims", "neither", ANY, why="claims of the same namespace"),
     Row("pod.runtimeClassName", "neither", ANY, why="only administrators make RuntimeClasses"),
-    Row("pod.shareProcessNamespace", "neither", ANY, why=f"{STAYS}; not in a privileged worker, see below"),
+    Row("pod.shareProcessNamespace", "neither", ANY, why=f"{STAYS}; not so in a privileged worker"),
     Row("pod.tolerations", "neither", ANY, why="whoever may create pods may tolerate any taint"),
 )
 
@@ -276,7 +279,9 @@ _CONTAINER = (
 
 OWN_CODE = "it decides what runs in a privileged container"
 _WORKER = (
-    Row("slurmd.image", "neither", in_worker("images of `workerImages`"), PRIVILEGED, "the image", OWN_CODE),
+    Row(
+        "slurmd.image", "neither", in_worker("unset, or an image of `workerImages`"), PRIVILEGED, "the image", OWN_CODE
+    ),
     Row("slurmd.command", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
     Row("slurmd.args", "neither", in_worker(), PRIVILEGED, "arguments of its own", OWN_CODE),
     Row(
@@ -287,11 +292,18 @@ _WORKER = (
         "the environment variable",
         OWN_CODE,
     ),
-    Row("slurmd.envFrom[*]", "neither", in_worker("with such a prefix"), PRIVILEGED, "a whole environment", OWN_CODE),
+    Row(
+        "slurmd.envFrom[*]",
+        "neither",
+        in_worker("only with a `prefix`, such as `APP_`, that makes none of these names"),
+        PRIVILEGED,
+        "a whole environment",
+        OWN_CODE,
+    ),
     Row(
         "slurmd.volumeMounts[*].mountPath",
         "neither",
-        in_worker("any outside of `/bin`, `/dev` but `/dev/shm`, `/etc`, `/lib`, `/root`, `/run`, `/usr`, `/var` …"),
+        in_worker("`/dev/shm`, and any outside of `/bin`, `/dev`, `/etc`, `/lib`, `/root`, `/run`, `/usr`, `/var` …"),
         PRIVILEGED,
         "a mount over the system's folders",
         OWN_CODE,
@@ -299,6 +311,14 @@ _WORKER = (
     Row("slurmd.lifecycle.*.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
     Row("slurmd.*Probe.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
     Row("slurmd.volumeDevices[*]", "neither", in_worker(), PRIVILEGED, "a device of its own", OWN_CODE),
+    Row(
+        "logfile.command",
+        "neither",
+        in_worker(),
+        PRIVILEGED,
+        "a command of its own for the log",
+        "slurmd's log would be what that command makes, also a link to one of slurmd's own files",
+    ),
     Row(
         "pod.shareProcessNamespace of a privileged worker",
         "neither",
@@ -310,10 +330,17 @@ _WORKER = (
     Row(
         "ssh.extraSshdConfig",
         "neither",
-        in_worker("who may log in, and how; no program, file or root"),
+        in_worker("options that say who may log in, and how; none that names a program, a file or root"),
         PRIVILEGED,
         "the sshd option",
         OWN_CODE,
+    ),
+    Row(
+        "ssh.sssdConfRef",
+        "neither",
+        ANY,
+        why="sssd runs as root, and its file may name programs; but whoever writes a Secret here can be root in workers"
+        " by the keys of Slurm as well",
     ),
     Row("pod.volumes[*].name of the operator's", "neither", in_worker(), PRIVILEGED, "the operator's volume", OWN_CODE),
 )
@@ -340,7 +367,13 @@ _SERVICE = (
     Row("service.ports[*].nodePort", "neither", ANY, why="as with any Service of the namespace"),
 )
 
-TABLE: Final[tuple[Row, ...]] = (*_POD, *_CONTAINER, *_WORKER, *_SERVICE)
+SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
+    "Pods": _POD,
+    "Containers": _CONTAINER,
+    "Workers while slurmd is privileged": _WORKER,
+    "Services": _SERVICE,
+}
+TABLE: Final[tuple[Row, ...]] = tuple(row for rows in SECTIONS.values() for row in rows)
 
 
 def row_of(field: str) -> Row:

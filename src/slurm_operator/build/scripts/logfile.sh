@@ -4,9 +4,10 @@ set -eu
 trap 'exit 0' TERM
 trap 'exit 1' INT HUP
 mkdir -p "$(dirname "$SOCKET")"
-if [ ! -p "$SOCKET" ]; then
+if [ -L "$SOCKET" ] || [ ! -p "$SOCKET" ]; then
   rm -f "$SOCKET"
-  mkfifo -m 777 "$SOCKET"
+  # Not for the users whose jobs run beside the daemon.
+  mkfifo -m 660 "$SOCKET"
 fi
 while true; do
   cat "$SOCKET" || true
