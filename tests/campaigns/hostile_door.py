@@ -228,15 +228,24 @@ class Replaying:
 
 
 @cache
-def _ping(release: str) -> Reply:
+def _ping(release: str, cluster: str) -> Reply:
+    """An honest ping of the cluster that gave the recording: any other one's answer would not even be read."""
     found = next(each for each in recordings(release) if each.name == "ping")
-    return Reply(found.status, found.content_type, json.dumps(found.document).encode())
+    meta = found.document["meta"]
+    named = {**found.document, "meta": {**meta, "slurm": {**meta["slurm"], "cluster": cluster}}}
+    return Reply(found.status, found.content_type, json.dumps(named).encode())
+
+
+def _cluster_of(document: Any) -> str:
+    meta = document.get("meta") if isinstance(document, dict) else None
+    return str(((meta or {}).get("slurm") or {}).get("cluster") or "")
 
 
 def asked(recording: Recording, body: bytes) -> Awaitable[Any]:
     """What the client makes of an answer."""
     reply = Reply(recording.status, recording.content_type, body)
-    transport = Replaying(recording.release, recording.call, reply, _ping(recording.release))
+    ping = _ping(recording.release, _cluster_of(recording.document))
+    transport = Replaying(recording.release, recording.call, reply, ping)
     client = SlurmClient("http://slurmrestd:6820", TokenSource(lambda: KEY), transport=transport)
     return CALLS[recording.call](client)
 
