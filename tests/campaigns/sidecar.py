@@ -15,14 +15,19 @@ from typing import Any
 from tests.campaigns.slurm_model import SlurmModel
 
 from kube_local.apiserver import ApiServer
-from slurm_operator.build import labels
+from slurm_operator.build import labels, verdicts
 from slurm_operator.build.controller import NOTE, PROTOCOL
 from slurm_operator.plan.config import content_hash
 
 # A key that the linter knows, with a value that only a trial would find wrong.
 REFUSED = "JobSubmitPlugins=lua"
-STAGES = "ms=1 parse=0 trial=0 reconfigure=0"
 KUBELET_SECONDS = 60.0
+
+
+def verdict(hash_: str, stage: str, reason: str = "") -> str:
+    """A verdict line as the real sidecar prints it."""
+    values = {"hash": hash_, "stage": stage, "ms": "1", "reason": reason}
+    return verdicts.FORMAT % tuple(values.get(each.name, "0") for each in verdicts.FIELDS)
 
 
 @dataclass
@@ -60,7 +65,7 @@ class Sidecar:
             return
         self.considered = hash_
         if REFUSED in candidate["slurm.conf"]:
-            self.lines.append(f'verdict hash={hash_} stage=refused {STAGES} reason="no job_submit.lua"')
+            self.lines.append(verdict(hash_, verdicts.REFUSED, "no job_submit.lua"))
         else:
             self._take(candidate)
 
@@ -93,7 +98,7 @@ class Sidecar:
     def _take(self, files: Mapping[str, str]) -> None:
         self.in_force = self.considered = content_hash(files)
         self.slurm.read_config(files["slurm.conf"])
-        self.lines.append(f'verdict hash={self.in_force} stage=applied {STAGES} reason=""')
+        self.lines.append(verdict(self.in_force, verdicts.APPLIED))
 
     def _files(self, name: str) -> dict[str, str]:
         row = self.server.store.get("configmaps", self.namespace, name)
