@@ -24,10 +24,12 @@ REFUSED = "JobSubmitPlugins=lua"
 KUBELET_SECONDS = 60.0
 
 
-def verdict(hash_: str, stage: str, reason: str = "") -> str:
-    """A verdict line as the real sidecar prints it."""
+def verdict(hash_: str, stage: str, reason: str, version: int) -> str:
+    """A verdict line as a sidecar of that version prints it."""
     values = {"hash": hash_, "stage": stage, "ms": "1", "reason": reason}
-    return verdicts.FORMAT % tuple(values.get(each.name, "0") for each in verdicts.FIELDS)
+    line = verdicts.FORMAT % tuple(values.get(each.name, "0") for each in verdicts.FIELDS)
+    number = f"version={version} " if version > 1 else ""
+    return line.replace(f"version={verdicts.VERSION} ", number, 1)
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Sidecar:
     # Whose log was read, and whether it says anything.
     readings: list[str] = field(default_factory=list)
     is_silent: bool = False
+    # Of its verdicts.
+    version: int = verdicts.VERSION
     # How many changes of its pod the kubelet answers with what it knew before.
     misses: int = 0
     # Candidates of which no pod was told in time.
@@ -65,7 +69,7 @@ class Sidecar:
             return
         self.considered = hash_
         if REFUSED in candidate["slurm.conf"]:
-            self.lines.append(verdict(hash_, verdicts.REFUSED, "no job_submit.lua"))
+            self.say(hash_, verdicts.REFUSED, "no job_submit.lua")
         else:
             self._take(candidate)
 
@@ -98,7 +102,11 @@ class Sidecar:
     def _take(self, files: Mapping[str, str]) -> None:
         self.in_force = self.considered = content_hash(files)
         self.slurm.read_config(files["slurm.conf"])
-        self.lines.append(verdict(self.in_force, verdicts.APPLIED))
+        self.say(self.in_force, verdicts.APPLIED)
+
+    def say(self, hash_: str, stage: str, reason: str = "", version: int = 0) -> None:
+        """Print a verdict."""
+        self.lines.append(verdict(hash_, stage, reason, version or self.version))
 
     def _files(self, name: str) -> dict[str, str]:
         row = self.server.store.get("configmaps", self.namespace, name)
