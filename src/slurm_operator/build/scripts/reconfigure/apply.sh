@@ -25,7 +25,8 @@ takes_effect() { # nodes before
 roll_back() { # good-version bad-version check
   local reason="$why"
   log "Back to the last good configuration: $reason"
-  swap "$1"
+  # There is no other way on: the set that failed is taken away afterwards.
+  until swap "$1"; do rm -rf "$TRIAL" && pause 0.2; done
   reconfigure || true
   answers_within "$RETURN_LIMIT" || log "slurmctld does not answer; it starts with the last good configuration"
   # What was not checked before is explained now.
@@ -33,13 +34,23 @@ roll_back() { # good-version bad-version check
   kick
 }
 
+put_in_place() { # version
+  mv -T "$LIVE/..new" "$LIVE/$1" && swap "$1"
+}
+
 let_in() { # hash started-at check
-  local before="..v$number" version="..v$((number + 1))" same=0 up=1 nodes=""
+  local before="..v$number" version="..v$((number + 1))" same=0 up=1 nodes="" said
   ! needs_no_reading || same=1
   # It was asked while the trial ran.
   ((same)) || wait "$asked" || answers || up=0
   [[ "$3" != off ]] || ((same || !up)) || nodes="$(nodes_live)"
-  mv -T "$LIVE/..new" "$LIVE/$version" && swap "$version"
+  if ! said="$(put_in_place "$version" 2>&1)"; then
+    tidy "$before"
+    rm -rf "${LIVE:?}/$version"
+    why="the candidate cannot be put in place: ${said##*$'\n'}"
+    refuse "$1" "$2"
+    return 0
+  fi
   force_hash="$1" number=$((number + 1))
   if ((same)); then
     log "SUCCESS (nothing to reconfigure)"

@@ -1,10 +1,22 @@
 # A candidate on its way: copied, compared, tried, overtaken or held, and let in.
+cannot_copy() { # folder started-at error
+  local hash
+  rm -rf "$LIVE/..new"
+  # A folder that goes away under the copy has a successor.
+  [[ "$CANDIDATE/..data" -ef "$1" ]] || return 0
+  hash_of "$1"
+  why="the candidate cannot be copied: $3"
+  refuse "$hash" "$2"
+}
+
 consider() { # folder
-  local hash now start check asked value
+  local hash now start check asked value said
   why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0
   now_ms; start=$now
-  # A folder that goes away under the copy has a successor.
-  copy "$1" "$LIVE/..new" 2>/dev/null || return 0
+  if ! said="$(copy "$1" "$LIVE/..new" 2>&1)"; then
+    cannot_copy "$1" "$start" "${said##*$'\n'}"
+    return 0
+  fi
   [[ -n "$force_hash" ]] || { hash_of "$LIVE/..data"; force_hash="$hash"; }
   hash_of "$LIVE/..new"
   noted "$LIVE/..new" check; check="$value"
@@ -16,8 +28,7 @@ consider() { # folder
   answers &
   asked=$!
   if ! vet "$LIVE/..new" "$check"; then
-    log "REFUSED: $why"
-    verdict "$REFUSED" "$hash" "$start" "$why"
+    refuse "$hash" "$start"
     return 0
   fi
   needs_no_reading || breathe

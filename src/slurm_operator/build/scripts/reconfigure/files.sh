@@ -16,14 +16,19 @@ copy() { # from to: one set of files that nobody else can change
   rm -rf "$2" && cp -rL -- "$1" "$2" && chmod -R 0750 "$2"
 }
 
-# Names are added before the link moves and taken away after.
+# Names are added before the link moves and taken away after; where it does not move, what it led to is still there.
 swap() { # version
   local path name
   for path in "$LIVE/$1"/*; do
     name="${path##*/}"
-    [[ -L "$LIVE/$name" ]] || ln -s "..data/$name" "$LIVE/$name"
+    [[ -L "$LIVE/$name" ]] || ln -s "..data/$name" "$LIVE/$name" || return 1
   done
-  ln -sfn "$1" "$LIVE/..data_tmp" && mv -T "$LIVE/..data_tmp" "$LIVE/..data"
+  ln -sfn "$1" "$LIVE/..data_tmp" && mv -T "$LIVE/..data_tmp" "$LIVE/..data" || return 1
+  tidy "$1"
+}
+
+tidy() { # version: names that it lacks go
+  local path name
   for path in "$LIVE"/*; do
     name="${path##*/}"
     [[ -e "$KEYS/$name" || -e "$LIVE/$1/$name" ]] || rm -f "$path"

@@ -1,5 +1,6 @@
 # What is said: lines for people, and the verdict for the operator, which print_verdict writes.
-log() { printf '[%(%a %b %e %H:%M:%S %Z %Y)T] %s\n' -1 "$*"; }
+# Slurm's words stay within their line: none of them may look like a verdict.
+log() { printf '[%(%a %b %e %H:%M:%S %Z %Y)T] %s\n' -1 "${*//[$'\n\r']/ }"; }
 
 verdict() { # stage hash started-at reason
   local stage="$1" hash="$2" ms reason="${4//[$'\n\r\t']/ }" now
@@ -8,4 +9,9 @@ verdict() { # stage hash started-at reason
   reason="${reason//\\/\\\\}"
   reason="${reason//\"/\\\"}"
   print_verdict
+}
+
+refuse() { # hash started-at
+  log "REFUSED: $why"
+  verdict "$REFUSED" "$1" "$2" "$why"
 }

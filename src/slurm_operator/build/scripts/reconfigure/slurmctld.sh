@@ -28,7 +28,7 @@ kick() {
   local part
   part="$(timeout "$ANSWER_LIMIT" scontrol -o show partition 2>/dev/null | head -n 1)"
   [[ "$part" =~ PartitionName=([^ ]+).*\ State=([A-Z]+) ]] || return 0
-  timeout "$ANSWER_LIMIT" scontrol update "partitionname=${BASH_REMATCH[1]}" "state=${BASH_REMATCH[2]}" >/dev/null 2>&1
+  timeout "$ANSWER_LIMIT" scontrol update "partitionname=${BASH_REMATCH[1]}" "state=${BASH_REMATCH[2]}" >/dev/null 2>&1 || true
 }
 
 reconfigure() {

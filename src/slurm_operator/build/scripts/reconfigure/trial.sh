@@ -38,15 +38,15 @@ prepare_trial() { # folder
   local mine="^[[:space:]]*SlurmctldHost[[:space:]]*=[[:space:]]*$HOST([([:space:]]|\$)"
   # Line numbers stay as they are: what is not for a trial becomes a comment.
   sed -i -E -e "s/$kept($gone)[[:space:]]*=/#&/I" -e "s#^([[:space:]]*include[[:space:]]+)$LIVE/#\1$TRIAL/etc/#I" \
-    -e "/$mine/I! s/${kept}SlurmctldHost[[:space:]]*=/#&/I" "$TRIAL"/etc/*.conf
+    -e "/$mine/I! s/${kept}SlurmctldHost[[:space:]]*=/#&/I" "$TRIAL"/etc/*.conf || return 1
   printf '\n%s\n' "SlurmctldPort=$((20000 + RANDOM % 10000))" "SlurmctldPidFile=$TRIAL/pid" "SlurmctldDebug=info" \
     "StateSaveLocation=$TRIAL/state" "AuthInfo=${value:+$value,}disable_sack" >>"$TRIAL/etc/slurm.conf"
 }
 
 trial() { # folder
-  local line pid ready=0 start now deadline
+  local line pid ready=0 start now deadline said
   now_ms; start=$now
-  prepare_trial "$1" || { why="the candidate cannot be copied"; return 1; }
+  said="$(prepare_trial "$1" 2>&1)" || { why="the candidate cannot be copied: ${said##*$'\n'}"; return 1; }
   : >"$TRIAL/log"
   (cd "$TRIAL" && exec slurmctld -D -i -f "$TRIAL/etc/slurm.conf") >"$TRIAL/log" 2>&1 &
   pid=$!
