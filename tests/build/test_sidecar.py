@@ -427,12 +427,14 @@ class TestNoRoom:
         assert sidecar.verdicts()[-1].stage == ROLLED_BACK
         assert sidecar.in_force() == BASE
 
-    def test_a_start_waits_for_room(self, sidecar: Sidecar) -> None:
-        sidecar.hook("cp", NO_ROOM.format("cp"))
+    @pytest.mark.parametrize("command", ["cp", "ln"])
+    def test_a_start_waits_for_room(self, sidecar: Sidecar, command: str) -> None:
+        (sidecar.etc / "slurm.key").symlink_to(sidecar.folder / "keys" / "slurm.key")
+        sidecar.hook(command, NO_ROOM.format(command))
         sidecar.start(files())
         sidecar.wait_for_log("No space left")
         assert not (sidecar.etc / "..data").exists()
-        sidecar.untell("on.cp")
+        sidecar.untell(f"on.{command}")
         sidecar.wait(sidecar.verdicts, "a verdict")
         assert sidecar.in_force() == BASE
 

@@ -26,7 +26,7 @@ roll_back() { # good-version bad-version check
   local reason="$why"
   log "Back to the last good configuration: $reason"
   # There is no other way on: the set that failed is taken away afterwards.
-  until swap "$1"; do rm -rf "$TRIAL" && pause 0.2; done
+  until swap "$1"; do rm -rf "$TRIAL" && pause 1; done
   reconfigure || true
   answers_within "$RETURN_LIMIT" || log "slurmctld does not answer; it starts with the last good configuration"
   # What was not checked before is explained now.
@@ -38,6 +38,13 @@ put_in_place() { # version
   mv -T "$LIVE/..new" "$LIVE/$1" && swap "$1"
 }
 
+cannot_put_in_place() { # hash started-at error
+  why="the candidate cannot be put in place: $3"
+  tidy "..v$number"
+  rm -rf "$LIVE/..v$((number + 1))"
+  refuse "$1" "$2"
+}
+
 let_in() { # hash started-at check
   local before="..v$number" version="..v$((number + 1))" same=0 up=1 nodes="" said
   ! needs_no_reading || same=1
@@ -45,10 +52,7 @@ let_in() { # hash started-at check
   ((same)) || wait "$asked" || answers || up=0
   [[ "$3" != off ]] || ((same || !up)) || nodes="$(nodes_live)"
   if ! said="$(put_in_place "$version" 2>&1)"; then
-    tidy "$before"
-    rm -rf "${LIVE:?}/$version"
-    why="the candidate cannot be put in place: ${said##*$'\n'}"
-    refuse "$1" "$2"
+    cannot_put_in_place "$1" "$2" "${said##*$'\n'}"
     return 0
   fi
   force_hash="$1" number=$((number + 1))

@@ -5,10 +5,8 @@ fill() {
     number="$(readlink "$LIVE/..data")" number="${number#..v}"
     return 0
   fi
-  keys_now >"$KEY_FILES"
   filled=$((began / 1000))
-  until copy "$GOOD/..data" "$LIVE/..v1"; do pause 0.1; done
-  swap "..v1"
+  until keys_now >"$KEY_FILES" && copy "$GOOD/..data" "$LIVE/..v1" && swap "..v1"; do pause 0.1; done
 }
 
 # Has slurmctld started with what it was given? Where it has not, a trial tells why.
