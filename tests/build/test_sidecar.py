@@ -204,10 +204,10 @@ WAYS_BACK = {
     "slurmctld refuses it": ("LiveRefuses=1\n", {}, "slurm_reconfigure error: Invalid node name"),
     "slurmctld does not come to an end": (
         "LiveHangs=1\n",
-        {"RECONFIGURE_LIMIT": "0.2"},
+        {"RECONFIGURE_LIMIT": "1"},
         "scontrol reconfigure ended with 124",
     ),
-    "slurmctld falls silent": ("LiveFallsSilent=1\n", {"ANSWER_LIMIT": "1"}, "slurmctld does not answer any more"),
+    "slurmctld falls silent": ("LiveFallsSilent=1\n", {"ANSWER_LIMIT": "2"}, "slurmctld does not answer any more"),
 }
 
 
@@ -227,7 +227,7 @@ class TestRolledBack:
         assert sidecar.judged(files("A=1\n")).stage == APPLIED
 
     def test_a_slurmctld_that_stays_away_starts_with_the_last_good_set(self, sidecar: Sidecar) -> None:
-        sidecar.begin(ANSWER_LIMIT="1", RETURN_LIMIT="0")
+        sidecar.begin(ANSWER_LIMIT="2", RETURN_LIMIT="0")
         assert sidecar.judged(files("LiveDies=1\n")).stage == ROLLED_BACK
         assert "it starts with the last good configuration" in sidecar.log()
         assert sidecar.in_force() == BASE
