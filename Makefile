@@ -85,11 +85,12 @@ test-kube: kube-tools ## Run the tests on a real kube-apiserver and with kubectl
 coverage: $(STAMP) ## Hold the pure core at its coverage
 	@$(BIN)/python tools/coverage_bar.py
 
-lint: $(STAMP) ## Check style, types and layers
+lint: $(STAMP) ## Check style, types, layers and shell scripts
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/shell_lint.py
 
 format: $(STAMP) ## Format the code
 	@$(BIN)/ruff format -q .

@@ -15,14 +15,21 @@ from typing import Any
 from tests.campaigns.slurm_model import SlurmModel
 
 from kube_local.apiserver import ApiServer
-from slurm_operator.build import labels
+from slurm_operator.build import labels, verdicts
 from slurm_operator.build.controller import NOTE, PROTOCOL
 from slurm_operator.plan.config import content_hash
 
 # A key that the linter knows, with a value that only a trial would find wrong.
 REFUSED = "JobSubmitPlugins=lua"
-STAGES = "ms=1 parse=0 trial=0 reconfigure=0"
 KUBELET_SECONDS = 60.0
+
+
+def verdict(hash_: str, stage: str, reason: str, version: int) -> str:
+    """A verdict line as a sidecar of that version prints it."""
+    values = {"hash": hash_, "stage": stage, "ms": "1", "reason": reason}
+    line = verdicts.FORMAT % tuple(values.get(each.name, "0") for each in verdicts.FIELDS)
+    number = f"version={version} " if version > 1 else ""
+    return line.replace(f"version={verdicts.VERSION} ", number, 1)
 
 
 @dataclass
@@ -39,6 +46,8 @@ class Sidecar:
     # Whose log was read, and whether it says anything.
     readings: list[str] = field(default_factory=list)
     is_silent: bool = False
+    # Of its verdicts.
+    version: int = verdicts.VERSION
     # How many changes of its pod the kubelet answers with what it knew before.
     misses: int = 0
     # Candidates of which no pod was told in time.
@@ -60,7 +69,7 @@ class Sidecar:
             return
         self.considered = hash_
         if REFUSED in candidate["slurm.conf"]:
-            self.lines.append(f'verdict hash={hash_} stage=refused {STAGES} reason="no job_submit.lua"')
+            self.say(hash_, verdicts.REFUSED, "no job_submit.lua")
         else:
             self._take(candidate)
 
@@ -93,7 +102,11 @@ class Sidecar:
     def _take(self, files: Mapping[str, str]) -> None:
         self.in_force = self.considered = content_hash(files)
         self.slurm.read_config(files["slurm.conf"])
-        self.lines.append(f'verdict hash={self.in_force} stage=applied {STAGES} reason=""')
+        self.say(self.in_force, verdicts.APPLIED)
+
+    def say(self, hash_: str, stage: str, reason: str = "", version: int = 0) -> None:
+        """Print a verdict."""
+        self.lines.append(verdict(hash_, stage, reason, version or self.version))
 
     def _files(self, name: str) -> dict[str, str]:
         row = self.server.store.get("configmaps", self.namespace, name)

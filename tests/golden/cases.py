@@ -18,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.build import labels, pods
+from slurm_operator.build import labels, pods, sidecar
 from slurm_operator.build.metadata import Object
 from slurm_operator.cli.manifests import Manifest, read
 from slurm_operator.cli.places import Problem
@@ -37,7 +37,7 @@ KINDS = {
     "slurm-conf": None,
     "examples": "",
 }
-SCRIPTS = ("initconf.sh", "logfile.sh", "reconfigure.sh")
+SCRIPTS = ("initconf.sh", "logfile.sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _key(document: dict[str, Any]) -> tuple[str, str]:
 
 def _shortened(objects: list[Any]) -> list[Any]:
     """Objects with the names of our scripts for their texts, which have tests of their own."""
-    names = {pods.script(name): f"<{name}>" for name in SCRIPTS}
+    names = {**{pods.script(name): f"<{name}>" for name in SCRIPTS}, sidecar.program(): "<reconfigure.sh>"}
     return list(_replaced(objects, names))
 
 

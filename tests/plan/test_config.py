@@ -36,6 +36,8 @@ def said(stage: str, hash_: str = NEW_HASH, pod: ControllerPod = POD, reason: st
     return replace(pod, verdict=Verdict(hash_, stage, 400, reason=reason))
 
 
+NEWER = f'verdict version=3 hash={NEW_HASH} stage=applied ms=5 parse=1 trial=2 reconfigure=2 at=1 reason=""'
+UNREAD = replace(POD, verdict=last_verdict([NEWER]))
 BACKUP = replace(POD, name="slurm-controller-1", uid="uid-1")
 CASES = {
     "the first one is published untried": (ConfigWorld(), Stage.FIRST, NEW),
@@ -51,6 +53,9 @@ CASES = {
         Stage.REFUSED,
         OLD,
     ),
+    "a verdict that nobody understands is no success": (replace(SETTLED, pods=(UNREAD,)), Stage.UNREADABLE, OLD),
+    "nor is it beside one that is": (replace(SETTLED, pods=(said("applied"), UNREAD)), Stage.UNREADABLE, OLD),
+    "a refusal stands beside it": (replace(SETTLED, pods=(UNREAD, said("refused", pod=BACKUP))), Stage.REFUSED, OLD),
     "a sidecar of another make reads what is published": (
         replace(SETTLED, pods=(replace(POD, speaks=False),)),
         Stage.DIRECT,
@@ -159,6 +164,11 @@ def test_the_last_verdict_counts() -> None:
     assert last_verdict(lines[:1]) is None
     timed = 'verdict hash=dd stage=applied ms=5 parse=1 trial=2 reconfigure=2 at=1700000000 reason=""'
     assert last_verdict([timed]) == Verdict("dd", "applied", 5, 1, 2, 2, "", 1_700_000_000)
+
+
+def test_a_newer_verdict_hides_what_was_said_before_it() -> None:
+    found = last_verdict([f'verdict hash={NEW_HASH} stage=applied ms=5 parse=1 trial=2 reconfigure=2 reason=""', NEWER])
+    assert found == Verdict("", "unreadable", reason="the sidecar's verdict has version 3; this operator reads 2")
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "-7", "9" * 19], ids=["huge", "low", "back", "large"])

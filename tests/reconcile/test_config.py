@@ -12,6 +12,7 @@ from tests.campaigns.sidecar import REFUSED
 from kube_runtime.client import requests
 from kube_runtime.client.objects import PODS
 from kube_runtime.client.requests import LogOptions
+from slurm_operator.build.verdicts import APPLIED
 from slurm_operator.reconcile.config import LOG_TAIL_BYTES, reader
 
 
@@ -79,6 +80,32 @@ async def test_a_last_good_configuration_outlives_a_new_operator_and_new_pods(wo
     await world.delete("Pod", "slurm-controller-0")
     await world.run()
     assert published(world) == before
+
+
+async def test_a_verdict_of_a_newer_sidecar_is_unknown_until_one_is_understood(world: World) -> None:
+    await small(world, 1)
+    before, sidecar = published(world), world.cluster.sidecar
+    sidecar.version = 3
+    await extra(world, "MinJobAge=301\n")
+    await world.run_for(30)
+    assert published(world) == before
+    assert conditions(world)["ConfigValid"] == ("Unknown", "VerdictNotUnderstood")
+    assert conditions(world)["ConfigApplied"] == ("Unknown", "VerdictNotUnderstood")
+    sidecar.say(sidecar.in_force, APPLIED, version=2)
+    await world.run()
+    assert "MinJobAge=301" in published(world)
+    assert conditions(world)["ConfigApplied"] == ("True", "InForce")
+
+
+async def test_a_sidecar_of_the_release_before_is_understood(world: World) -> None:
+    world.cluster.sidecar.version = 1
+    await small(world, 1)
+    await extra(world, REFUSED)
+    await world.run()
+    assert conditions(world)["ConfigValid"] == ("False", "SlurmRefused")
+    await extra(world, "MinJobAge=301\n")
+    await world.run()
+    assert "MinJobAge=301" in published(world)
 
 
 async def test_pods_of_another_make_read_what_is_published(world: World) -> None:

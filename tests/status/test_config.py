@@ -55,6 +55,13 @@ def said(made: ConfigPlan) -> dict[str, tuple[str, str]]:
             id="refused",
         ),
         pytest.param(
+            plan(Stage.UNREADABLE, verdict=Verdict("", "unreadable", reason="version 3")),
+            ("Unknown", "VerdictNotUnderstood"),
+            ("False", "Trying"),
+            ("Unknown", "VerdictNotUnderstood"),
+            id="a verdict that is not understood",
+        ),
+        pytest.param(
             plan(Stage.ROLLED_BACK, verdict=VERDICT),
             ("False", "RolledBack"),
             ("False", "HeldBack"),

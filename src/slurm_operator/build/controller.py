@@ -14,7 +14,7 @@ import msgspec
 from slurm_operator.api.controller import Controller, Endpoint, ServiceMonitor
 from slurm_operator.api.meta import LocalObjectReference, Metadata, SecretKeySelector
 from slurm_operator.api.problem import Path
-from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services
+from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services, sidecar
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
@@ -235,7 +235,7 @@ def _reconfigure(cr: Controller) -> Object:
         "name": "reconfigure",
         "image": _image(cr),
         "restartPolicy": "Always",
-        "command": ["tini", "-g", "--", "bash", "-c", pods.script("reconfigure.sh")],
+        "command": ["tini", "-g", "--", "bash", "-c", sidecar.program()],
         "securityContext": pods.restricted(pods.SLURM_USER),
         # Nothing else of the pod starts before /etc/slurm is filled.
         "startupProbe": {

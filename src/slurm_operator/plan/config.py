@@ -21,6 +21,7 @@ import msgspec
 
 from kube_runtime.client.objects import ObjectMeta
 from kube_runtime.text import printable
+from slurm_operator.build import verdicts
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
@@ -29,12 +30,6 @@ from slurm_operator.slurm.model import LAST_SECOND
 
 Files = Mapping[str, str]
 
-# A time may be negative: the node's clock went back meanwhile.
-_VERDICT = re.compile(
-    r"verdict hash=(?P<hash>[0-9A-Za-z]{1,64}) stage=(?P<stage>[a-z]{1,16}) ms=(?P<ms>-?[0-9]+)"
-    r" parse=(?P<parse>-?[0-9]+) trial=(?P<trial>-?[0-9]+) reconfigure=(?P<reconfigure>-?[0-9]+)"
-    r'(?: at=(?P<at>-?[0-9]+))? reason="(?P<reason>.*)"'
-)
 # What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
 LONGEST_STAGE_MILLISECONDS = 2**31 - 1
 LONGEST_REASON = 1500
@@ -59,6 +54,7 @@ class Stage(Enum):
     DIRECT = "published untried: the sidecar does not speak"
     WAITING = "no sidecar is there to try it"
     TRYING = "handed over"
+    UNREADABLE = "a sidecar's verdict is not understood"
     REFUSED = "Slurm refuses it"
     ROLLED_BACK = "slurmctld did not live with it"
     APPLIED = "in force"
@@ -133,7 +129,7 @@ class ConfigPlan:
     @property
     def is_open(self) -> bool:
         """Whether a sidecar's word is waited for."""
-        return self.stage in (Stage.TRYING, Stage.FIRST, Stage.WAITING)
+        return self.stage in (Stage.TRYING, Stage.FIRST, Stage.WAITING, Stage.UNREADABLE)
 
 
 def content_hash(files: Files) -> str:
@@ -175,15 +171,19 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
     """The last verdict in a log: what is true now."""
     found = None
     for line in lines:
-        match = _VERDICT.fullmatch(line.strip())
-        if match:
-            reason = printable(match["reason"].replace('\\"', '"').replace("\\\\", "\\"), LONGEST_REASON)
-            stages = (match[name] for name in ("ms", "parse", "trial", "reconfigure"))
-            ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in stages)
-            at = _bounded(match["at"] or "0")
-            at = at if at <= LAST_SECOND else 0
-            found = Verdict(match["hash"], match["stage"], ms, parse, trial, reconfigure, reason, at)
+        said = verdicts.read(line.strip())
+        if said is not None:
+            found = _verdict(said.values) if not said.problem else Verdict("", verdicts.UNREADABLE, reason=said.problem)
     return found
+
+
+def _verdict(values: Mapping[str, str]) -> Verdict:
+    reason = printable(values["reason"].replace('\\"', '"').replace("\\\\", "\\"), LONGEST_REASON)
+    times = (values[name] for name in ("ms", "parse", "trial", "reconfigure"))
+    ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in times)
+    at = _bounded(values.get("at", "0"))
+    at = at if at <= LAST_SECOND else 0
+    return Verdict(values["hash"], values["stage"], ms, parse, trial, reconfigure, reason, at)
 
 
 def _bounded(digits: str) -> int:
@@ -259,6 +259,10 @@ def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdi
         against = next((word for word in words if word.stage == _NAMES[stage]), None)
         if against is not None:
             return stage, against
+    for pod in world.pods:
+        # Whatever it means, it is no success.
+        if pod.verdict is not None and pod.verdict.stage == verdicts.UNREADABLE:
+            return Stage.UNREADABLE, pod.verdict
     if words and len(words) == len(world.pods) and all(word.stage == _NAMES[Stage.APPLIED] for word in words):
         return Stage.APPLIED, max(words, key=lambda word: word.milliseconds)
     if not world.pods:
@@ -266,7 +270,11 @@ def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdi
     return (Stage.FIRST if before == hash_ else Stage.TRYING), None
 
 
-_NAMES = {Stage.REFUSED: "refused", Stage.ROLLED_BACK: "rolledback", Stage.APPLIED: "applied"}
+_NAMES = {
+    Stage.REFUSED: verdicts.REFUSED,
+    Stage.ROLLED_BACK: verdicts.ROLLED_BACK,
+    Stage.APPLIED: verdicts.APPLIED,
+}
 
 
 def locate(files: Files, reason: str) -> str:

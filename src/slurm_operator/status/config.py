@@ -42,6 +42,8 @@ def _valid(plan: ConfigPlan, checked: bool, known: bool) -> Statement:
         return no(CONFIG_VALID, "SlurmRefused", _reason(plan, plan.verdict))
     if plan.stage is Stage.ROLLED_BACK and plan.verdict is not None:
         return no(CONFIG_VALID, "RolledBack", _reason(plan, plan.verdict))
+    if plan.stage is Stage.UNREADABLE and plan.verdict is not None:
+        return unknown(CONFIG_VALID, "VerdictNotUnderstood", _not_understood(plan, plan.verdict))
     # One that was in force and is wanted again was tried then.
     if checked and (plan.stage is Stage.APPLIED or (plan.stage is Stage.FIRST and known)):
         return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {plan.hash[:SHOWN]}")
@@ -64,6 +66,10 @@ def shown(finding: Finding) -> str:
 def _reason(plan: ConfigPlan, verdict: Verdict) -> str:
     place = f"{plan.place}: " if plan.place else ""
     return f"{place}{verdict.reason} (configuration {plan.hash[:SHOWN]}; {_stays(plan)})"
+
+
+def _not_understood(plan: ConfigPlan, verdict: Verdict) -> str:
+    return f"what became of configuration {plan.hash[:SHOWN]} is not known: {verdict.reason}"
 
 
 def _stays(plan: ConfigPlan) -> str:
@@ -105,6 +111,9 @@ def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
             return no(CONFIG_APPLIED, "WaitingForSlurmctld", f"no slurmctld has reported configuration {short} yet")
         case Stage.HELD:
             return no(CONFIG_APPLIED, "KeyRotation", f"configuration {short} {_HELD}")
+        case Stage.UNREADABLE:
+            message = _not_understood(plan, plan.verdict) if plan.verdict else "a verdict is not understood"
+            return unknown(CONFIG_APPLIED, "VerdictNotUnderstood", message)
         case Stage.TRYING:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 

@@ -1,3 +1,4 @@
+#!/bin/sh
 # The first program of the machine that machine.py makes: $1 is its folder. It makes the machine's own view of files,
 # then starts what its standard input names, one program a line, and ends, with everything in it, when that closes.
 set -eu
@@ -43,6 +44,7 @@ else
   # No group has both processes and limits for groups below it.
   mkdir /sys/fs/cgroup/programs
   while read -r pid; do echo "$pid" >/sys/fs/cgroup/programs/cgroup.procs || true; done </sys/fs/cgroup/cgroup.procs
+  # shellcheck disable=SC2013 # the names are words of one line
   for name in $(cat /sys/fs/cgroup/cgroup.controllers); do echo "+$name" >/sys/fs/cgroup/cgroup.subtree_control; done
 fi
 mount --make-rshared /

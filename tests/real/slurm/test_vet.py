@@ -19,7 +19,8 @@ from tests.real.slurm import rootfs
 from tests.real.slurm.bad_configurations import EXTRA, FILES, ONLY_THE_LINTER
 from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wait_for
 
-from slurm_operator.build.pods import script
+from slurm_operator.build import verdicts
+from slurm_operator.build.sidecar import program
 from slurm_operator.plan.config import linted, locate
 from slurm_operator.plan.daemons import SLACK
 from slurm_operator.status.config import shown
@@ -28,7 +29,6 @@ pytestmark = [pytest.mark.real_slurm, pytest.mark.timeout(300)]
 
 CGROUP = "CgroupPlugin=disabled\n"
 BASE = SLURM_CONF.replace("/etc/slurm/jwt_hs256.key", "/etc/slurm/jwt.key")
-VERDICT = re.compile(r'^verdict hash=(?P<hash>\S+) stage=(?P<stage>\S+) ms=(?P<ms>\d+) .*reason="(?P<reason>.*)"$')
 # What a restricted container runs with: no capabilities, none to gain, a socket folder that cannot be written to.
 RESTRICTED = (
     "exec setpriv --reuid=64030 --regid=64030 --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all"
@@ -56,7 +56,7 @@ class Sidecar:
 
     def start(self) -> None:
         self.cluster.shell(PREPARE)
-        self.write("/cfg/reconfigure.sh", script("reconfigure.sh"))
+        self.write("/cfg/reconfigure.sh", program())
         self.publish({"slurm.conf": BASE, "cgroup.conf": CGROUP}, to="good")
         unshare = ("unshare", "-m", "--propagation", "private", "bash", "-c", START)
         self.process = subprocess.Popen([*self.cluster.enter(), *unshare])
@@ -90,8 +90,8 @@ class Sidecar:
     def log(self) -> str:
         return self.cluster.run("cat", "/cfg/log", check=False)
 
-    def verdicts(self) -> list[re.Match[str]]:
-        return [found for found in map(VERDICT.match, self.log().splitlines()) if found]
+    def verdicts(self) -> list[Mapping[str, str]]:
+        return [found.values for found in map(verdicts.read, self.log().splitlines()) if found]
 
     def last(self) -> tuple[str, str, str]:
         """Stage, hash and reason of the last verdict."""
