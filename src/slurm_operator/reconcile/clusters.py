@@ -22,7 +22,6 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
-from slurm_operator.reconcile.partition_notes import PartitionNotes
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
@@ -86,8 +85,6 @@ class Cluster:
     vanished: VanishedJobs = field(default_factory=VanishedJobs)
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # What became of the live changes of partitions, for the turns that report on them.
-    partition_notes: PartitionNotes = field(default_factory=PartitionNotes)
     # Whether partitions are changed live, as of the last list of them.
     live_partitions: bool = False
     # The node that was asked for by name most recently.
