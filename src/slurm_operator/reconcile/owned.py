@@ -102,7 +102,7 @@ class OwnedReconciler(ABC, Generic[R]):
             return Result()
         refs = self.observer.refs(key.namespace)
         world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
-        found = errors(rules.check(cr, None, refs))
+        found = errors(rules.check(cr, None, refs, is_built_next=True))
         if found:
             await self.failed(world, Report(workload.refused(found)))
             return Result()
