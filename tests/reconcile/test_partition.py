@@ -8,7 +8,7 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
-from slurm_operator.reconcile.partition_outcomes import PartitionOutcomes
+from slurm_operator.reconcile.partition import PartitionOutcomes
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply

@@ -1,7 +1,7 @@
 """What became of one Partition in the reconcile of its Controller: all that its own reconcile reports.
 
 In: the builder's verdict, the lines, Slurm's answer, and what was refused. Out: a frozen `PartitionOutcome`, left by
-the Controller's reconcile in `reconcile/partition_outcomes.py` and turned into conditions by `status/partition.py`.
+the Controller's reconcile for `reconcile/partition.py` and turned into conditions by `status/partition.py`.
 Pure.
 """
 

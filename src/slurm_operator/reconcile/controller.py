@@ -24,7 +24,7 @@ from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
 from slurm_operator.reconcile.owned import OwnedReconciler, Report, World
-from slurm_operator.reconcile.partition_outcomes import ClusterOutcome, PartitionOutcomes
+from slurm_operator.reconcile.partition import ClusterOutcome, PartitionOutcomes
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import cluster as status
 from slurm_operator.status import workload

@@ -42,8 +42,7 @@ from slurm_operator.reconcile.faults import FaultReports
 from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
-from slurm_operator.reconcile.partition import Partitions
-from slurm_operator.reconcile.partition_outcomes import PartitionOutcomes
+from slurm_operator.reconcile.partition import PartitionOutcomes, Partitions
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
 from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace

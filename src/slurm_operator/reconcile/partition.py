@@ -1,13 +1,14 @@
 """One reconcile of a Partition: it reports what the reconcile of its Controller made of it, and holds its end.
 
-In: the `PartitionOutcome` that was left for it. Out: its status, and its finalizer until Slurm has let the partition
-go. Nothing is planned here and Slurm is not asked: lines and live changes are made by `reconcile/controller.py`, for
-all partitions of a cluster together. Where there is no outcome of this generation yet, that reconcile is woken.
+In: the `PartitionOutcome` that was left for it in `PartitionOutcomes`. Out: its status, and its finalizer until Slurm
+has let the partition go. Nothing is planned here and Slurm is not asked: lines and live changes are made by
+`reconcile/controller.py`, for all partitions of a cluster together. An outcome that changed wakes its Partition; where
+there is none of this generation yet, the Controller's reconcile is woken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,6 @@ from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_SECONDS
-from slurm_operator.reconcile.partition_outcomes import ClusterOutcome, PartitionOutcomes
 from slurm_operator.reconcile.report import held_fields, say
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import partition as status
@@ -48,6 +48,48 @@ GRACE_SECONDS = 0.5
 # every few seconds, and one that hangs is cut off after two minutes.
 CONTROLLER_GRACE_SECONDS = 2.0
 OUTCOME_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutcome:
+    """What one reconcile of a Controller left."""
+
+    # By the name of the Partition.
+    partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
+    # Why nothing was decided, as a Partition says it; empty where something was.
+    failure: Sequence[Statement] = ()
+
+
+def _nobody(_: Key) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class PartitionOutcomes:
+    """The last outcome of each cluster; it is replaced as a whole, and never changed."""
+
+    wake_partition: Callable[[Key], None] = _nobody
+    wake_controller: Callable[[Key], None] = _nobody
+    # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
+    _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
+
+    def leave(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str], now: float) -> None:
+        """Replace what is known of a cluster, and wake those of its Partitions that have something new to say."""
+        before, _ = self._left.get(controller.metadata.uid, (ClusterOutcome(), 0.0))
+        self._left[controller.metadata.uid] = (outcome, now)
+        for name in names:
+            is_same = before.partitions.get(name) == outcome.partitions.get(name)
+            if not is_same or before.failure != outcome.failure:
+                self.wake_partition(Key(controller.namespace, name))
+
+    def find(self, controller: Controller, now: float, at_most_seconds: float) -> ClusterOutcome | None:
+        """What was left last, unless it is too old to be true."""
+        outcome, left_at = self._left.get(controller.metadata.uid, (None, 0.0))
+        return outcome if outcome is not None and now - left_at <= at_most_seconds else None
+
+    def forget(self, uid: str) -> None:
+        """Drop what was left of a Controller that has gone."""
+        self._left.pop(uid, None)
 
 
 @dataclass(frozen=True, slots=True)
