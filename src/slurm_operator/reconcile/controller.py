@@ -83,7 +83,7 @@ class Controllers(OwnedReconciler[Controller]):
 
     async def failed(self, world: World[Controller], report: Report) -> None:
         """Say why it was not reconciled, here and on its Partitions."""
-        self._leave(world, ClusterOutcome(failure=report.statements))
+        self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.statements)))
         await super().failed(world, report)
 
     def forget(self, uid: str) -> None:

@@ -118,11 +118,11 @@ class OwnedReconciler(ABC, Generic[R]):
             await self.failed(world, Report(workload.blocked(error.reason, str(error))))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self.failed(world, Report(workload.failed(error.reason, str(error))))
+            await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error))))
             raise
 
     async def failed(self, world: World[R], report: Report) -> None:
-        """Say why it was not reconciled."""
+        """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
         await self._say(world.raw, world.cr, report)
 
     async def report(self, world: World[R], report: Report, look_again: float | None = None) -> Result:

@@ -134,7 +134,7 @@ class Partitions:
             return Result(MISSING_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
-            await self._say(raw, cr, cluster.failure, {})
+            await self._say(raw, cr, cluster.failure, held_fields(raw))
             return Result(LOOK_SECONDS)
         await self._hold(raw, cr)
         if outcome is None:
@@ -152,12 +152,12 @@ class Partitions:
         cluster = self.outcomes.find(controller, self.clock.monotonic(), OUTCOME_SECONDS)
         found = cluster.partitions.get(raw.metadata.name) if cluster is not None else None
         meta = raw.metadata
-        is_mine = found is not None and found.uid == meta.uid and found.generation >= meta.generation
-        if is_mine and found is not None and found.is_leaving != bool(meta.deletion_timestamp):
-            is_mine = False
-        if is_mine:
-            self._waiting.pop(_key(raw), None)
-        return cluster, found if is_mine else None
+        if found is None or found.uid != meta.uid or found.generation < meta.generation:
+            return cluster, None
+        if found.is_leaving != bool(meta.deletion_timestamp):
+            return cluster, None
+        self._waiting.pop(_key(raw), None)
+        return cluster, found
 
     async def _wait(self, controller: Controller, raw: RawObject, cr: Partition) -> Result:
         """Wake the Controller's reconcile, and say so when it takes long."""
@@ -210,7 +210,10 @@ class Partitions:
             # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
             await self._say(raw, None, workload.refused(problems), {})
             return Result(MISSING_SECONDS)
-        controller = refs.controllers[cr.spec.controller_ref.name]
+        try:
+            controller = refs.controller(cr.namespace, cr.spec.controller_ref)
+        except BuildError:
+            return Result(LOOK_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
             # The Controller says what is wrong; until it is mended, nothing leaves slurm.conf.

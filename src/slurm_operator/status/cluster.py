@@ -6,7 +6,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kube_runtime.times import parse_seconds
@@ -18,7 +18,7 @@ from slurm_operator.plan.cluster_world import ClusterWorld
 from slurm_operator.plan.config import Stage
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.model import Unknown
-from slurm_operator.status import config
+from slurm_operator.status import config, workload
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes
 
 MOST_JOBS = 10
@@ -51,6 +51,12 @@ def external(cr: Controller) -> list[Statement]:
     """What a Partition says whose cluster is run by somebody else."""
     message = f"Controller {cr.name!r} is external: the partitions of its Slurm are not changed from here"
     return [no(READY, "External", message)]
+
+
+def not_reconciled(cr: Controller, why: Iterable[Statement]) -> list[Statement]:
+    """What a Partition says whose Controller is not reconciled: the same reason, and whose it is."""
+    found = next(each for each in why if each.type == READY)
+    return workload.failed(found.reason, f"Controller {cr.name!r} is not reconciled: {found.message}")
 
 
 def _refused(release: Release) -> Statement:
