@@ -129,7 +129,10 @@ def declared_in_force(maps: ConfigMaps, offered: str | None, wanted: Declared) -
     """What Slurm may have read: the last good one, and partitions of a candidate that are not wanted any more."""
     if maps.good is None:
         return Declared({}, {})
-    good, tried = maps.good.get(FILE, ""), declared(handed_over(maps, offered))
+    good, candidate = maps.good.get(FILE, ""), handed_over(maps, offered)
+    if candidate == good:
+        return declared(good, maps.good)
+    tried = declared(candidate)
     known = {*declared(good).lines, *wanted.lines}
     text = with_lines(good, {name: line for name, line in tried.lines.items() if name not in known}, tried.sets)
     return declared(text, maps.good)

@@ -116,7 +116,7 @@ class ClusterReader:
         if not isinstance(cluster, Unknown):
             found = await cluster.partitions(_asker(world.cr), patience=PARTITION_SECONDS)
             if not isinstance(found, Unknown):
-                return cluster.live_partitions
+                return cluster.supports_live_partitions
         return keeps_partitions(maps.good.get(FILE, ""))
 
     def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
@@ -165,7 +165,7 @@ async def fetch_snapshot(
     patience = NEW_SECONDS if resources else PARTITION_SECONDS
     partitions = await cluster.partitions(who, fresh=is_decided, patience=patience)
     is_leaving = bool(in_force.lines.keys() - wanted.lines.keys())
-    snapshot = SlurmSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.live_partitions)
+    snapshot = SlurmSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif is_leaving or resources or has_edits(built.conf):

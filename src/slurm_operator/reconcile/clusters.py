@@ -86,7 +86,7 @@ class Cluster:
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Whether partitions are changed live, as of the last list of them.
-    live_partitions: bool = False
+    supports_live_partitions: bool = False
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
@@ -126,7 +126,7 @@ class Cluster:
     async def _ask_partitions(self, who: Hashable) -> Answer[Partition] | Unknown:
         try:
             answer = await self.client.all_partitions()
-            self.live_partitions = await self.client.offers(Feature.PARTITIONS)
+            self.supports_live_partitions = await self.client.offers(Feature.PARTITIONS)
         except SlurmError as error:
             return unknown(error)
         before, self._listed_partitions = self._listed_partitions, answer.items

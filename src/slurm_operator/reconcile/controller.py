@@ -14,7 +14,7 @@ from kube_runtime.loop.controller import SHORTEST_REQUEUE, Result
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
 from slurm_operator.plan.actions import Outcomes, Plan, partitions_of
-from slurm_operator.plan.cluster import Release, plan_cluster, release
+from slurm_operator.plan.cluster import Release, plan_cluster, planned_on, release
 from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
 from slurm_operator.plan.config import Stage
 from slurm_operator.plan.objects import Identity, identity
@@ -48,11 +48,12 @@ class Controllers(OwnedReconciler[Controller]):
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
     async def reconcile(self, world: World[Controller]) -> Result:
-        """One reconcile."""
+        """Build, observe, plan, execute, release, report."""
+        monitor_refusal = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
         built = controller.built(world.cr, world.refs)
         objects = self.owned_world(world, built.objects, (_candidate(world.cr),))
         if world.cr.spec.external:
-            return await self._reconcile_external(world, objects)
+            return await self._reconcile_external(world, objects, monitor_refusal)
         memory = self._memories.get(world.cr.metadata.uid, ClusterMemory())
         seen, slurm = await self.reader.observe(world, built, objects, memory)
         plan = plan_cluster(seen)
@@ -62,13 +63,13 @@ class Controllers(OwnedReconciler[Controller]):
         self._leave(world, ClusterOutcome(released.partitions))
         published = await self._publish(world, released)
         statements, fields = status.statements(seen, plan, released), status.fields(seen, released)
-        report = self._conditions(world, published).with_these(statements, fields)
+        report = _report(world, published, monitor_refusal).with_these(statements, fields)
         return await self.report(world, report, look_again(seen, plan, outcomes, released))
 
-    async def _reconcile_external(self, world: World[Controller], objects: OwnedWorld) -> Result:
+    async def _reconcile_external(self, world: World[Controller], objects: OwnedWorld, monitor_refusal: str) -> Result:
         self._leave(world, ClusterOutcome(failure=status.external(world.cr)))
         published = await self._execute(world, plan_owned(objects, objects.built))
-        return await self.report(world, self._conditions(world, published))
+        return await self.report(world, _report(world, published, monitor_refusal))
 
     async def _publish(self, world: World[Controller], released: Release) -> Outcomes:
         published = await self._execute(world, released.objects)
@@ -95,19 +96,14 @@ class Controllers(OwnedReconciler[Controller]):
         mine = [each.name for each in world.refs.partitions_of(world.cr)]
         self.outcomes.leave(world.cr, outcome, mine, self.clock.monotonic())
 
-    def _conditions(self, world: World[Controller], published: Outcomes) -> Report:
-        why = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
-        return _without_monitor(_report(world, published), world.cr, why)
-
 
 def look_again(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
     """When to come back though nothing has changed."""
-    return min(SETTLED_SECONDS, *_waits(world, plan, outcomes, released), SETTLED_SECONDS)
+    return min([SETTLED_SECONDS, *_waits(world, plan, outcomes, released)])
 
 
 def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:
-    is_answered = not isinstance(world.slurm.partitions, Unknown)
-    if is_answered and (plan.partitions.waits or released.refused):
+    if not isinstance(planned_on(world), Unknown) and (plan.partitions.waits or released.refused):
         yield WAITING_SECONDS
     accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()
     if accepted - plan.partitions.reverts:
@@ -137,7 +133,11 @@ def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
     return report.with_these([yes(DEGRADED, Forbidden.reason, message)])
 
 
-def _report(world: World[Controller], published: Outcomes) -> Report:
+def _report(world: World[Controller], published: Outcomes, monitor_refusal: str) -> Report:
+    return _without_monitor(_of_daemon(world, published), world.cr, monitor_refusal)
+
+
+def _of_daemon(world: World[Controller], published: Outcomes) -> Report:
     cr = world.cr
     config = world.content(published, ("v1", "ConfigMap", cr.namespace, names.config(cr)))
     fields = {"configHash": hashes.of_map(config.get("data") or {})} if config else {}
