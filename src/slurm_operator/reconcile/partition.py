@@ -33,7 +33,7 @@ from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_SECONDS
-from slurm_operator.reconcile.report import held_fields, say
+from slurm_operator.reconcile.report import say, say_unreconciled
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import partition as status
 from slurm_operator.status import workload
@@ -134,11 +134,11 @@ class Partitions:
             return Result(MISSING_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
-            await self._say(raw, cr, cluster.failure, held_fields(raw))
+            await say_unreconciled(self.executor, self.clock, "Partition", raw, cluster.failure)
             return Result(LOOK_SECONDS)
         await self._hold(raw, cr)
         if outcome is None:
-            return await self._wait(controller, raw, cr)
+            return await self._wait(controller, raw)
         age = self._age(raw)
         is_late = age is None or age >= GRACE_SECONDS
         if not outcome.is_in_force and outcome.verdict.accepted and not outcome.refused and not is_late:
@@ -159,14 +159,15 @@ class Partitions:
         self._waiting.pop(_key(raw), None)
         return cluster, found
 
-    async def _wait(self, controller: Controller, raw: RawObject, cr: Partition) -> Result:
+    async def _wait(self, controller: Controller, raw: RawObject) -> Result:
         """Wake the Controller's reconcile, and say so when it takes long."""
         key, now = _key(raw), self.clock.monotonic()
         since = self._waiting.setdefault(key, now)
         self.outcomes.wake_controller(Key(controller.namespace, controller.name))
         if now - since < CONTROLLER_GRACE_SECONDS:
             return Result(CONTROLLER_GRACE_SECONDS)
-        await self._say(raw, cr, status.waiting_for_controller(controller.name), held_fields(raw))
+        said = status.waiting_for_controller(controller.name)
+        await say_unreconciled(self.executor, self.clock, "Partition", raw, said)
         return Result(LOOK_SECONDS)
 
     def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
@@ -219,7 +220,7 @@ class Partitions:
             # The Controller says what is wrong; until it is mended, nothing leaves slurm.conf.
             return Result(LOOK_SECONDS)
         if outcome is None:
-            return await self._wait(controller, raw, cr)
+            return await self._wait(controller, raw)
         if outcome.has_left:
             return await self._release(raw, cr)
         finished_too = not outcome.supports_live_partitions
