@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_where_is_knows_every_package() -> None:
     packages |= {str(path.parent.relative_to(source)) for path in source.glob("kube_*/*/__init__.py")}
     named = [code for code in WHERE_IS.inline_code() if "/" in code]
     assert not {package for package in packages if not any(code.startswith(f"{package}/") for code in named)}
+
+
+def test_the_walk_of_a_field_is_short_and_never_comes_back_to_a_package() -> None:
+    walk = (ROOT / "docs/internals/lifecycle.md").read_text().partition("## A walk")[2].partition("\n## ")[0]
+    files = re.findall(r"^\| `([\w/]+\.py)` \|", walk, re.MULTILINE)
+    assert 0 < len(files) <= 12
+    assert all((ROOT / "src/slurm_operator" / file).exists() for file in files)
+    packages = [package for package, _ in groupby(file.partition("/")[0] for file in files)]
+    assert len(packages) == len(set(packages))
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from slurm_operator.plan.actions import DeletePartition, Reconfigure, SetPartition
+from slurm_operator.plan.actions import DeletePartition, Plan, Reconfigure, SetPartition
 from slurm_operator.plan.partition import (
-    PartitionPlan,
+    PartitionWorld,
     declared,
     edited,
     lines,
@@ -57,7 +57,7 @@ class Case:
     in_force: str = "PartitionName=p Nodes=compute"
     live: tuple[Partition, ...] = (BARE,)
     jobs: tuple[Job, ...] | Unknown = ()
-    live_way: bool = True
+    supports_live_partitions: bool = True
     policy: str | None = None
     given_up: bool = False
     actions: tuple[object, ...] = ()
@@ -66,17 +66,19 @@ class Case:
     drift: set[str] = field(default_factory=set)
     unsettable: tuple[str, ...] = ()
 
-    def plan(self) -> PartitionPlan:
+    def plan(self) -> Plan:
         in_force = declared(SETS + self.in_force)
         return plan_partitions(
-            lines(SETS + "NodeSet=new Feature=new\n" + self.wanted),
-            in_force.lines,
-            Answer(self.live, complete=True),
-            self.jobs,
-            self.live_way,
-            {"p": self.policy} if self.policy else {},
-            sets_in_force=frozenset(in_force.sets),
-            given_up=frozenset({"p"}) if self.given_up else frozenset(),
+            PartitionWorld(
+                lines(SETS + "NodeSet=new Feature=new\n" + self.wanted),
+                in_force.lines,
+                Answer(self.live, complete=True),
+                self.jobs,
+                self.supports_live_partitions,
+                {"p": self.policy} if self.policy else {},
+                sets_in_force=frozenset(in_force.sets),
+                unreverted=frozenset({"p"}) if self.given_up else frozenset(),
+            )
         )
 
 
@@ -108,7 +110,7 @@ CASES = {
     "a new one with an option that no call sets comes by the file": Case(
         wanted=f"{P} CpuBind=core", in_force="", live=()
     ),
-    "without the live way a new one comes by the file": Case(in_force="", live=(), live_way=False),
+    "without the live way a new one comes by the file": Case(in_force="", live=(), supports_live_partitions=False),
     # --- changing
     "a change is made live": Case(wanted=f"{P} MaxTime=5", actions=(change(max_time=5),)),
     "a state takes effect live": Case(wanted=f"{P} State=DOWN", actions=(change(state="DOWN"),)),
@@ -133,7 +135,7 @@ CASES = {
     "an option that no call sets is named, the others are set": Case(
         wanted=f"{P} CpuBind=core MaxTime=5", actions=(change(max_time=5),), unsettable=("CpuBind",)
     ),
-    "without the live way a change comes by the file": Case(wanted=f"{P} MaxTime=5", live_way=False),
+    "without the live way a change comes by the file": Case(wanted=f"{P} MaxTime=5", supports_live_partitions=False),
     "the default of a DEFAULT line counts": Case(
         wanted=f"PartitionName=DEFAULT MaxTime=5\n{P}", actions=(change(max_time=5),)
     ),
@@ -161,10 +163,10 @@ CASES = {
     ),
     "a partition deleted by hand is missed": Case(live=(), policy="Report", drift={"Partition"}),
     "without the live way drift is reverted by a reconfigure": Case(
-        live=(slurm(max_time=5),), live_way=False, actions=("reconfigure",), drift={"MaxTime"}
+        live=(slurm(max_time=5),), supports_live_partitions=False, actions=("reconfigure",), drift={"MaxTime"}
     ),
     "without the live way nothing is drift while a change is on its way": Case(
-        wanted=f"{P} MaxTime=9", live=(slurm(max_time=5),), live_way=False
+        wanted=f"{P} MaxTime=9", live=(slurm(max_time=5),), supports_live_partitions=False
     ),
     "a partition that somebody made by hand is left alone": Case(live=(BARE, slurm("theirs"))),
     # --- removing
@@ -205,11 +207,11 @@ CASES = {
     "without the live way even a finished job's record is waited for": Case(
         wanted="",
         jobs=(job(5, "p", "COMPLETED"),),
-        live_way=False,
+        supports_live_partitions=False,
         kept={"p": f"{P} State=DRAIN"},
         waits={"p": (5,)},
     ),
-    "without the live way the file takes it away": Case(wanted="", live_way=False),
+    "without the live way the file takes it away": Case(wanted="", supports_live_partitions=False),
     "one that is gone already leaves the file": Case(wanted="", live=()),
     "jobs that cannot be asked for keep it as it is": Case(
         wanted="", jobs=Unknown("no answer"), kept={"p": P}, waits={"p": ()}
@@ -232,20 +234,22 @@ def told(action: object) -> object:
 def test_the_plan(case: Case) -> None:
     plan = case.plan()
     assert tuple(told(each) for each in plan.actions) == case.actions
-    assert {name: line.text for name, line in plan.kept_lines.items()} == case.kept
-    assert plan.waits == case.waits
-    assert {each.field for rows in plan.drift.values() for each in rows} == case.drift
-    assert plan.unsettable.get("p", ()) == case.unsettable
+    assert {name: line.text for name, line in plan.partitions.kept_lines.items()} == case.kept
+    assert plan.partitions.waits == case.waits
+    assert {each.field for rows in plan.partitions.drift.values() for each in rows} == case.drift
+    assert plan.partitions.unsettable.get("p", ()) == case.unsettable
 
 
 @pytest.mark.parametrize(
     "live", [Unknown("slurmctld does not answer"), Answer((BARE,), complete=False)], ids=["no answer", "half an answer"]
 )
 def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: Answer[Partition] | Unknown) -> None:
-    plan = plan_partitions(lines(SETS + "PartitionName=q Nodes=gpu"), lines(SETS + P), live, (), True, {})
+    plan = plan_partitions(
+        PartitionWorld(lines(SETS + "PartitionName=q Nodes=gpu"), lines(SETS + P), live, (), True, {})
+    )
     assert plan.actions == ()
-    assert {name: line.text for name, line in plan.kept_lines.items()} == {"p": P}
-    assert plan.waits == {"p": ()}
+    assert {name: line.text for name, line in plan.partitions.kept_lines.items()} == {"p": P}
+    assert plan.partitions.waits == {"p": ()}
 
 
 @pytest.mark.parametrize(
@@ -258,41 +262,45 @@ def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: Answer[Parti
 def test_one_that_is_not_in_slurm_yet_stays_in_the_file_until_it_is(
     on_the_way: frozenset[str], kept: list[str]
 ) -> None:
-    plan = plan_partitions({}, lines(P), Answer((), complete=True), (), True, {}, on_the_way=on_the_way)
-    assert ([line.text for line in plan.kept_lines.values()], plan.actions) == (kept, ())
+    plan = plan_partitions(PartitionWorld({}, lines(P), Answer((), complete=True), (), True, {}, on_the_way=on_the_way))
+    assert ([line.text for line in plan.partitions.kept_lines.values()], plan.actions) == (kept, ())
 
 
 def test_the_new_default_is_set_after_the_old_one_is_cleared() -> None:
     old = "PartitionName=a Nodes=compute Default=YES\nPartitionName=b Nodes=compute"
     new = "PartitionName=a Nodes=compute\nPartitionName=b Nodes=compute Default=YES"
     live = Answer((slurm("a", flags=frozenset({"DEFAULT"})), slurm("b")), complete=True)
-    plan = plan_partitions(lines(SETS + new), lines(SETS + old), live, (), True, {})
+    plan = plan_partitions(PartitionWorld(lines(SETS + new), lines(SETS + old), live, (), True, {}))
     flags = [(each.change.name, each.change.flags) for each in plan.actions if isinstance(each, SetPartition)]
     assert flags == [("a", {"DEFAULT": False}), ("b", {"DEFAULT": True})]
 
 
 def test_a_name_that_slurmrestd_misreads_is_kept_rather_than_another_deleted() -> None:
     plan = plan_partitions(
-        {}, lines(SETS + "PartitionName=on Nodes=compute"), Answer((slurm("on"),), True), (), True, {}
+        PartitionWorld({}, lines(SETS + "PartitionName=on Nodes=compute"), Answer((slurm("on"),), complete=True))
     )
     assert plan.actions == ()
-    assert "on" in plan.kept_lines
+    assert "on" in plan.partitions.kept_lines
 
 
 def test_drift_of_many_is_one_reconfigure() -> None:
     text = SETS + "PartitionName=a Nodes=compute\nPartitionName=b Nodes=compute"
     live = Answer((slurm("a", max_time=1), slurm("b", max_time=1)), complete=True)
-    plan = plan_partitions(lines(text), lines(text), live, (), False, {})
+    plan = plan_partitions(PartitionWorld(lines(text), lines(text), live, (), False, {}))
     assert [str(each) for each in plan.actions] == ["reconfigure: a, b"]
 
 
-@pytest.mark.parametrize("live_way", [True, False], ids=["live", "by the file"])
-def test_only_those_whose_policy_asks_for_it_are_reverted(live_way: bool) -> None:
+@pytest.mark.parametrize("supports_live_partitions", [True, False], ids=["live", "by the file"])
+def test_only_those_whose_policy_asks_for_it_are_reverted(supports_live_partitions: bool) -> None:
     """B2: one action for several partitions reverts those that it names."""
     text = SETS + "\n".join(f"PartitionName={name} Nodes=compute" for name in "abc")
     live = Answer(tuple(slurm(name, max_time=1) for name in "abc"), complete=True)
-    plan = plan_partitions(lines(text), lines(text), live, (), live_way, {"b": "Report"}, given_up=frozenset("c"))
-    assert (set(plan.drift), set(plan.reverts)) == ({"a", "b", "c"}, {"a"})
+    plan = plan_partitions(
+        PartitionWorld(
+            lines(text), lines(text), live, (), supports_live_partitions, {"b": "Report"}, unreverted=frozenset("c")
+        )
+    )
+    assert (set(plan.partitions.drift), set(plan.partitions.reverts)) == ({"a", "b", "c"}, {"a"})
 
 
 # --- hosts added and taken away ----------------------------------------------------------------------------------
@@ -321,9 +329,9 @@ def test_a_partition_without_some_hosts_follows_its_nodeset() -> None:
     text = lines(SETS + P)
     now = {"p": edited(text["p"], (), ("n1",), {"compute": frozenset({"n0", "n1", "n2", "n3"})})}
     live = Answer((slurm(node_sets="", nodes="n[0,2]"),), complete=True)
-    plan = plan_partitions(now, text, live, (), True, {"p": "Keep"})
+    plan = plan_partitions(PartitionWorld(now, text, live, (), True, {"p": "Keep"}))
     assert [told(each) for each in plan.actions] == [change(nodes="n[0,2-3]")]
-    assert plan.drift == {}
+    assert plan.partitions.drift == {}
 
 
 # --- texts -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tests.reconcile.test_partition import SHORT, condition, conf, deaf, shape, 
 
 from kube_runtime.loop.controller import SHORTEST_REQUEUE, Controller, Result
 from kube_runtime.loop.queue import Key
-from slurm_operator.reconcile.partition_notes import MOST_REVERTS, PATIENCE_SECONDS, WINDOW_SECONDS
+from slurm_operator.plan.partition_memory import MOST_REVERTS, PATIENCE_SECONDS, WINDOW_SECONDS
 from slurm_operator.slurm.errors import SlurmRejected
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.campaigns.rig import World
-from tests.campaigns.scenarios import REF, small
+from tests.campaigns.scenarios import KEYS, REF, small
 
+from slurm_operator.reconcile.partition import PartitionOutcomes
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -200,3 +201,52 @@ async def test_a_change_that_is_in_the_file_before_slurm_could_be_told_is_no_dri
     assert shape(world)["maximums"]["time"]["number"] == 120
     assert "late" in world.slurm.live_partitions.shapes
     assert condition(world, "InSync") == condition(world, "InSync", "late") == ("True", "InSync")
+
+
+async def test_an_edit_is_in_force_at_once_and_reported_within_half_a_second(world: World) -> None:
+    await with_partition(world)
+    await world.run_for(3.0)
+    await world.patch("Partition", "short", {"spec": {"maxTime": "02:00:00"}})
+    await world.run_for(0.05)
+    assert shape(world)["maximums"]["time"]["number"] == 120
+    await world.run_for(0.45)
+    found = world.custom("Partition", "short")
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    assert condition(world, "Applied") == ("True", "InSlurm")
+    assert found["status"]["lastApply"]["milliseconds"] < 500
+
+
+async def test_a_new_operator_learns_of_partitions_without_a_write(world: World) -> None:
+    await with_partition(world)
+    await world.run_for(10.0)
+    await world.stop_operator()
+    world.arm()
+    await world.start_operator()
+    await world.run_for(30.0)
+    assert world.trace == []
+
+
+async def test_while_its_controller_is_not_reconciled_a_partition_says_that_it_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await small(world, 1)
+    with monkeypatch.context() as changed:
+        changed.setattr(PartitionOutcomes, "leave", lambda *_: None)
+        await world.create("Partition", "short", SHORT)
+        await world.run_for(1.0)
+        assert world.custom("Partition", "short").get("status") is None
+        await world.run_for(4.0)
+        assert condition(world, "Ready") == ("Unknown", "WaitingForController")
+    await world.run_for(10.0)
+    assert condition(world, "Ready") == ("True", "Up")
+
+
+async def test_a_partition_of_an_external_controller_says_that_it_is_not_changed_from_here(world: World) -> None:
+    outside = {"external": True, "externalConfig": {"host": "slurmctld.example.org", "port": 6817}}
+    await world.create("Controller", "slurm", {**KEYS, **outside})
+    await world.create("Partition", "short", SHORT)
+    await world.run_for(10.0)
+    assert condition(world, "Ready") == ("False", "External")
+    await world.delete("Partition", "short")
+    await world.run_for(5.0)
+    assert world.custom("Partition", "short") is None

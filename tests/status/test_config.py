@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.api.controller import ConfigStages, ConfigStatus, DaemonCensus
-from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
+from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.status.config import fields, statements
@@ -26,11 +26,11 @@ FINDING = Finding(
 )
 
 
-def plan(stage: Stage, **more: Any) -> ConfigPlan:
-    return ConfigPlan(stage, NEW, None, **{"good_hash": OLD, **more})
+def plan(stage: Stage, **more: Any) -> ConfigDecision:
+    return ConfigDecision(stage, NEW, None, **{"good_hash": OLD, **more})
 
 
-def said(made: ConfigPlan) -> dict[str, tuple[str, str]]:
+def said(made: ConfigDecision) -> dict[str, tuple[str, str]]:
     return {each.type: (each.truth.value, each.reason) for each in statements(made, BEFORE)}
 
 
@@ -98,12 +98,14 @@ def said(made: ConfigPlan) -> dict[str, tuple[str, str]]:
         ),
     ],
 )
-def test_three_conditions_tell_how_far_it_has_come(made: ConfigPlan, valid: Any, published: Any, applied: Any) -> None:
+def test_three_conditions_tell_how_far_it_has_come(
+    made: ConfigDecision, valid: Any, published: Any, applied: Any
+) -> None:
     assert said(made) == {"ConfigValid": valid, "ConfigPublished": published, "ConfigApplied": applied}
 
 
 def test_what_was_in_force_and_is_wanted_again_is_valid_at_once() -> None:
-    again = ConfigPlan(Stage.FIRST, OLD, None, good_hash=OLD)
+    again = ConfigDecision(Stage.FIRST, OLD, None, good_hash=OLD)
     assert said(again)["ConfigValid"] == ("True", "Tried")
 
 

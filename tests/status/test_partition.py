@@ -7,9 +7,9 @@ import pytest
 from slurm_operator.api.partition import Drift
 from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Verdict
 from slurm_operator.plan.partition_fields import Difference
-from slurm_operator.slurm.model import Job, Node, Partition, Unknown
+from slurm_operator.plan.partition_outcome import PartitionOutcome
+from slurm_operator.slurm.model import Partition, Unknown
 from slurm_operator.status import partition as status
-from slurm_operator.status.partition import Seen
 
 LINE = "PartitionName=p Nodes=compute"
 GOOD = Verdict("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE)
@@ -22,52 +22,70 @@ LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("outcome", "expected"),
     [
-        pytest.param(Seen(GOOD, UP), "Accepted InSlurm InSync Up", id="all is well"),
-        pytest.param(Seen(TAKEN, UP), "-NameTaken -NameTaken -NameTaken", id="not in slurm.conf"),
-        pytest.param(Seen(GOOD, Unknown("no answer")), "Accepted ?SlurmUnreachable ?SlurmUnreachable", id="blind"),
-        pytest.param(Seen(GOOD, None), "Accepted -NotInSlurmYet -NotInSlurmYet", id="not there yet"),
-        pytest.param(Seen(GOOD, None, refused="no"), "Accepted -RefusedBySlurm -RefusedBySlurm", id="refused"),
-        pytest.param(Seen(GOOD, UP, refused="no"), "Accepted -RefusedBySlurm InSync Up", id="a change was refused"),
-        pytest.param(Seen(GOOD, UP, pending=LATE), "Accepted -NotInSlurmYet InSync Up", id="a change is on its way"),
+        pytest.param(PartitionOutcome(GOOD, UP), "Accepted InSlurm InSync Up", id="all is well"),
+        pytest.param(PartitionOutcome(TAKEN, UP), "-NameTaken -NameTaken -NameTaken", id="not in slurm.conf"),
         pytest.param(
-            Seen(GOOD, UP, unsettable=("CpuBind",)), "Accepted -NeedsNewPartition InSync Up", id="not for this one"
+            PartitionOutcome(GOOD, Unknown("no answer")), "Accepted ?SlurmUnreachable ?SlurmUnreachable", id="blind"
         ),
-        pytest.param(Seen(GOOD, UP, drift=LATE), "Accepted InSlurm -Reverting Up", id="drift is reverted"),
-        pytest.param(Seen(GOOD, UP, drift=LATE, policy="Report"), "Accepted InSlurm -Drifted Up", id="reported"),
-        pytest.param(Seen(GOOD, UP, drift=LATE, policy="Keep"), "Accepted InSlurm DriftKept Up", id="kept"),
-        pytest.param(Seen(GOOD, UP, drift=LATE, given_up=True), "Accepted InSlurm -DriftComesBack Up", id="given up"),
+        pytest.param(PartitionOutcome(GOOD, None), "Accepted -NotInSlurmYet -NotInSlurmYet", id="not there yet"),
         pytest.param(
-            Seen(GOOD, UP, drift=LATE, policy="Report", given_up=True),
+            PartitionOutcome(GOOD, None, refused="no"), "Accepted -RefusedBySlurm -RefusedBySlurm", id="refused"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, refused="no"), "Accepted -RefusedBySlurm InSync Up", id="a change was refused"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, pending=LATE), "Accepted -NotInSlurmYet InSync Up", id="a change is on its way"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, unsettable=("CpuBind",)),
+            "Accepted -NeedsNewPartition InSync Up",
+            id="not for this one",
+        ),
+        pytest.param(PartitionOutcome(GOOD, UP, drift=LATE), "Accepted InSlurm -Reverting Up", id="drift is reverted"),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"), "Accepted InSlurm -Drifted Up", id="reported"
+        ),
+        pytest.param(PartitionOutcome(GOOD, UP, drift=LATE, policy="Keep"), "Accepted InSlurm DriftKept Up", id="kept"),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, drift=LATE, given_up=True), "Accepted InSlurm -DriftComesBack Up", id="given up"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, drift=LATE, policy="Report", given_up=True),
             "Accepted InSlurm -Drifted Up",
             id="reported, whatever was reverted under another policy",
         ),
         pytest.param(
-            Seen(GOOD, UP, drift=LATE, refused="no"),
+            PartitionOutcome(GOOD, UP, drift=LATE, refused="no"),
             "Accepted -RefusedBySlurm -RefusedBySlurm Up",
             id="a revert was refused",
         ),
         pytest.param(
-            Seen(GOOD, None, drift=LATE, policy="Report"),
+            PartitionOutcome(GOOD, None, drift=LATE, policy="Report"),
             "Accepted -NotInSlurm -Drifted -NotInSlurm",
             id="deleted by hand",
         ),
-        pytest.param(Seen(GOOD, DOWN), "Accepted InSlurm InSync -NotUp", id="down"),
-        pytest.param(Seen(GOOD, EMPTY), "Accepted InSlurm InSync -NoNodes", id="without nodes"),
+        pytest.param(PartitionOutcome(GOOD, DOWN), "Accepted InSlurm InSync -NotUp", id="down"),
+        pytest.param(PartitionOutcome(GOOD, EMPTY), "Accepted InSlurm InSync -NoNodes", id="without nodes"),
         pytest.param(
-            Seen(EDITED, UP), "NodesNotTakenOut InSlurm InSync Up", id="hosts that only a live change takes out"
+            PartitionOutcome(EDITED, UP),
+            "NodesNotTakenOut InSlurm InSync Up",
+            id="hosts that only a live change takes out",
         ),
-        pytest.param(Seen(EDITED, UP, live_way=True), "Accepted InSlurm InSync Up", id="and it did"),
+        pytest.param(
+            PartitionOutcome(EDITED, UP, supports_live_partitions=True), "Accepted InSlurm InSync Up", id="and it did"
+        ),
     ],
 )
-def test_conditions(seen: Seen, expected: str) -> None:
+def test_conditions(outcome: PartitionOutcome, expected: str) -> None:
     sign = {"True": "", "False": "-", "Unknown": "?"}
-    assert " ".join(sign[each.truth.value] + each.reason for each in status.statements(seen)) == expected
+    assert " ".join(sign[each.truth.value] + each.reason for each in status.statements(outcome)) == expected
 
 
 def test_drift_is_told_with_both_values() -> None:
-    said = status.statements(Seen(GOOD, UP, drift=LATE, policy="Report"))
+    said = status.statements(PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"))
     assert "MaxTime is UNLIMITED, not 01:00:00" in next(each.message for each in said if each.type == "InSync")
 
 
@@ -96,19 +114,3 @@ def test_who_is_waited_for_is_named(
     (said,) = status.deleting("p", jobs, finished_too=finished_too)
     assert said.reason == reason
     assert words in said.message
-
-
-def test_counts() -> None:
-    nodes = [Node(name="n0", cpus=2, partitions=("p",)), Node(name="n1", cpus=4, partitions=("q",))]
-    states = [("p", "RUNNING"), ("q,p", "PENDING"), ("q", "RUNNING"), ("p", "COMPLETED")]
-    jobs = [Job(job_id=at, partition=name, states=frozenset({state})) for at, (name, state) in enumerate(states)]
-    assert status.fields(UP, nodes, jobs) == {"nodes": 3, "cpus": 2, "runningJobs": 1, "pendingJobs": 1}
-    assert status.fields(None, nodes, jobs) == {}
-
-
-def test_a_count_that_slurm_cannot_be_asked_for_is_left_out() -> None:
-    """B3: no answer was counted as nothing there."""
-    unknown = Unknown("no answer")
-    assert status.fields(UP, unknown, unknown) == {"nodes": 3}
-    assert status.fields(UP, unknown, ()) == {"nodes": 3, "runningJobs": 0, "pendingJobs": 0}
-    assert status.fields(UP, (), unknown) == {"nodes": 3, "cpus": 0}

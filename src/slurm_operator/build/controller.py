@@ -7,6 +7,7 @@ beforehand by `slurm-operator render`, `kubectl slurm plan` and admission.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -44,15 +45,28 @@ ETC_MODE = 0o610
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
 
 
-def objects(cr: Controller, refs: Refs) -> list[Object]:
-    """Every object that a Controller owns."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Every object that a Controller owns, and the slurm.conf in one of them."""
+
+    objects: tuple[Object, ...]
+    conf: SlurmConf
+
+
+def built(cr: Controller, refs: Refs) -> Built:
+    """All that a Controller asks for; slurm.conf is built once for it."""
     conf = slurm_conf(cr, refs)
     if cr.spec.external:
-        return [external_config_map(cr, conf)]
+        return Built((external_config_map(cr, conf),), conf)
     config = config_map(cr, refs, conf)
-    result = [internal_service(cr), service(cr), config, stateful_set(cr, refs, config)]
+    result = (internal_service(cr), service(cr), config, stateful_set(cr, refs, config))
     monitor = service_monitor(cr, refs)
-    return [*result, monitor] if monitor else result
+    return Built((*result, monitor) if monitor else result, conf)
+
+
+def objects(cr: Controller, refs: Refs) -> list[Object]:
+    """Every object that a Controller owns."""
+    return list(built(cr, refs).objects)
 
 
 def component_labels(cr: Controller) -> dict[str, str]:
@@ -105,6 +119,11 @@ def _whole(cr: Controller, refs: Refs, data: dict[str, str]) -> dict[str, str]:
         message = f"the files hold {size} bytes together; {MOST_BYTES} fit into the ConfigMap that hands them over"
         raise InvalidSpec(("spec", "configFileRefs"), message)
     return data
+
+
+def is_config_map(value: Object, cr: Controller) -> bool:
+    """Whether an object is the ConfigMap of a Controller's configuration."""
+    return bool(value["kind"] == "ConfigMap" and value["metadata"]["name"] == names.config(cr))
 
 
 def good_map(cr: Controller, files: Mapping[str, str]) -> Object:

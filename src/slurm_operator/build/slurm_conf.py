@@ -66,32 +66,43 @@ class SlurmConf:
 
     text: str
     partitions: tuple[Verdict, ...] = ()
+    # The text where slurmrestd changes partitions, and where it does not; `text` is the one that the images promise.
+    with_live_partitions: str = ""
+    without_live_partitions: str = ""
+
+    def text_for(self, *, live_partitions: bool | None) -> str:
+        """The text for what slurmrestd offers; None where it has not said."""
+        if live_partitions is None:
+            return self.text
+        return self.with_live_partitions if live_partitions else self.without_live_partitions
 
 
-def slurm_conf(cr: Controller, refs: Refs, *, live_partitions: bool | None = None) -> SlurmConf:
-    """The slurm.conf of a cluster; `live_partitions` is what slurmrestd offers, None where it has not said."""
+def slurm_conf(cr: Controller, refs: Refs) -> SlurmConf:
+    """The slurm.conf of a cluster."""
     refs.demand_readable(cr)
     if cr.spec.external:
         return SlurmConf(write(_external(cr, refs)))
     extra = extra_conf(cr.spec.extra_conf)
     document = conf.parse(extra)
-    live = takes_partitions_live(cr, refs) if live_partitions is None else live_partitions
-    own = managed(cr, live_partitions=live)
     nodesets = refs.nodesets_of(cr)
     partitions = refs.partitions_of(cr)
     found = tuple(partition.verdicts(nodesets, partitions, claimed(document, with_nodes=bool(partitions))))
-    sections: list[Section] = [
-        ("GENERAL", _general(cr, nodesets, refs, document)),
-        ("LOGGING", _logging()),
-        ("PLUGINS & PARAMETERS", _plugins(cr, own)),
+    before: list[Section] = [("GENERAL", _general(cr, nodesets, refs, document)), ("LOGGING", _logging())]
+    after: list[Section] = [
         ("ACCOUNTING", accounting_lines(refs.accounting_of(cr))),
         ("SLURMCTLD PROLOG & EPILOG", list(_slurmctld_scripts(cr, refs))),
         ("PROLOG & EPILOG", list(_scripts(cr, refs))),
         ("NODESET & PARTITION", list(_nodes_and_partitions(nodesets, found))),
         ("EXTRA CONFIG", [extra] if extra else []),
-        ("MERGED CONFIG", list(merged(document, own))),
     ]
-    return SlurmConf(write(section for section in sections if section[1]), found)
+
+    def written(*, live: bool) -> str:
+        own = managed(cr, live_partitions=live)
+        plugins, more = ("PLUGINS & PARAMETERS", _plugins(cr, own)), ("MERGED CONFIG", list(merged(document, own)))
+        return write(section for section in (*before, plugins, *after, more) if section[1])
+
+    texts = {live: written(live=live) for live in (True, False)}
+    return SlurmConf(texts[takes_partitions_live(cr, refs)], found, texts[True], texts[False])
 
 
 def write(sections: Iterable[Section]) -> str:

@@ -13,7 +13,11 @@ from kube_runtime.client.objects import RawObject
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.ownership import Seen
+from slurm_operator.plan.partition_fields import Difference, Line
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
+
+# By partition: the line that slurm.conf holds, None for no line at all; one that is not named has the wanted line.
+FileLines = Mapping[str, Line | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,7 @@ class SetPartition:
 
     change: PartitionChange
     why: str
+    if_refused: FileLines = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return f"set partition {self.change.name}: {self.why}"
@@ -202,6 +207,7 @@ class DeletePartition:
 
     name: str
     why: str
+    if_refused: FileLines = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return f"delete partition {self.name}: {self.why}"
@@ -213,6 +219,7 @@ class Reconfigure:
 
     # Whose drift it reverts.
     partitions: tuple[str, ...]
+    if_refused: FileLines = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return f"reconfigure: {', '.join(self.partitions)}"
@@ -236,12 +243,30 @@ Action = Apply | Create | CreateHostKeys | Delete | PatchMetadata | PatchSpec | 
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionDecisions:
+    """What was decided of the partitions of one cluster, beside the actions."""
+
+    # The lines that the file must hold if every action is accepted, though they are no longer, or not yet, the wanted.
+    kept_lines: Mapping[str, Line] = field(default_factory=dict)
+    # By partition that is to go: the jobs that are waited for; empty where they cannot be asked for.
+    waits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # By partition: what was changed by hand.
+    drift: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)
+    # The partitions whose drift an action here reverts.
+    reverts: frozenset[str] = frozenset()
+    # By partition: wanted options that a live change cannot set, and that Slurm ignores in the file.
+    unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Stages in order; actions within a stage do not depend on each other."""
 
     stages: tuple[tuple[Action, ...], ...] = ()
     # When to look again though nothing has changed.
     requeue_after: float | None = None
+    # Of a Controller alone.
+    partitions: PartitionDecisions = field(default_factory=PartitionDecisions)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -250,6 +275,44 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join(str(action) for action in self.actions) or "nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition action that was not carried out."""
+
+    action: PartitionAction
+    why: str
+    # Whether Slurm itself said no, and did not merely give no answer.
+    is_answer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of a plan that came to its end."""
+
+    # All was done but this.
+    refused: tuple[Refused, ...] = ()
+    # The objects that were applied, as the server has them now.
+    applied: Mapping[tuple[str, str, str, str], RawObject] = field(default_factory=dict, repr=False)
+
+    @property
+    def by_partition(self) -> dict[str, Refused]:
+        """What was refused, by partition."""
+        return {name: each for each in self.refused for name in partitions_of(each.action)}
+
+
+def partitions_of(action: Action) -> tuple[str, ...]:
+    """The partitions that an action is for."""
+    match action:
+        case Reconfigure():
+            return action.partitions
+        case SetPartition():
+            return (action.change.name,)
+        case DeletePartition():
+            return (action.name,)
+        case _:
+            return ()
 
 
 def title(value: Object) -> str:

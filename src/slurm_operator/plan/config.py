@@ -1,8 +1,8 @@
 """The way of a configuration: rendered, checked, handed over, tried by the sidecar, in force, published.
 
 In: the files that are wanted, what both ConfigMaps hold, and what the sidecars of the controller pods said last. Out: a
-`ConfigPlan`: what both ConfigMaps shall hold, which pods to nudge, and how far it has come. Nothing is remembered
-between turns: the same world always gives the same plan. Pure; called by `reconcile/config.py`.
+`ConfigDecision`: what both ConfigMaps shall hold, which pods to nudge, and how far it has come. Nothing is remembered
+between reconciles: the same world always gives the same decision. Pure; called by `plan/cluster.py`.
 
 The last good ConfigMap is written when slurmctld runs with what it says, with two exceptions: the very first one, which
 nobody can try before there is a pod, and pods whose sidecar is of another make and reads that ConfigMap itself.
@@ -109,7 +109,7 @@ class ConfigWorld:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigPlan:
+class ConfigDecision:
     """What both ConfigMaps shall hold, whom to nudge, and what to say."""
 
     stage: Stage
@@ -191,7 +191,7 @@ def _bounded(digits: str) -> int:
     return max(0, int(digits[:MOST_DIGITS]))
 
 
-def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigPlan:
+def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigDecision:
     """The next step of a configuration; `told` is its note, `findings` are the linter's errors."""
     hash_ = content_hash(wanted)
     if world.good is None and world.candidate is not None and content_hash(world.candidate) == world.applied:
@@ -199,23 +199,23 @@ def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence
         world = replace(world, good=world.candidate)
     before = content_hash(world.good) if world.good is not None else ""
     if findings:
-        return ConfigPlan(
+        return ConfigDecision(
             Stage.INVALID, hash_, world.good, world.candidate, world.note, findings=tuple(findings), good_hash=before
         )
     if world.frozen and before and before != hash_:
-        return ConfigPlan(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
+        return ConfigDecision(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
     if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
-        return ConfigPlan(stage, hash_, wanted, wanted, told, good_hash=hash_)
+        return ConfigDecision(stage, hash_, wanted, wanted, told, good_hash=hash_)
     return _tried(wanted, told, world, hash_, before)
 
 
-def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str) -> ConfigPlan:
+def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
     stage, verdict = _progress(world, hash_, before)
     good = wanted if stage is Stage.APPLIED else world.good
     if stage is Stage.APPLIED:
         before = hash_
-    return ConfigPlan(
+    return ConfigDecision(
         stage,
         hash_,
         good,
@@ -247,7 +247,9 @@ def _needs_nudge(pod: ControllerPod, world: ConfigWorld, wanted: Files, hash_: s
         return before != hash_ or bool(pod.nudged)
     # A kubelet that looked a moment too early shows the old one for another minute or more.
     silent = pod.verdict is None or pod.verdict.hash != hash_
-    return silent and world.applied != hash_ and pod.times < world.nudges
+    # A status may be a second behind: where another one has been published since, this one is not in force.
+    is_known = world.applied == hash_ == before
+    return silent and not is_known and pod.times < world.nudges
 
 
 def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdict | None]:

@@ -2,7 +2,7 @@
 
 In: a configuration that has been in force for a while, and the ControllerRevisions that are there. Out: the action that
 keeps it, and those that take the oldest away; and, for readers, each `Revision`. A world in which nothing changed costs
-one look at a label. Pure; called by `reconcile/config.py`, and by `cli/kubectl/` to read.
+one look at a label. Pure; called by `plan/cluster.py`, and by `cli/kubectl/` to read.
 """
 
 from __future__ import annotations

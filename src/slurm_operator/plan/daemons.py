@@ -3,7 +3,7 @@
 In: Slurm's node records, the pods of slurmrestd and of logins, and when slurmctld last read its files. Out: one
 `Census` for each kind of daemon. A slurmd starts anew at each reconfigure that reaches it (24.11 and 26.05 alike), so
 one whose record has an older start has missed it. slurmrestd reads slurm.conf when it starts; sackd of a login pod is
-sent each new configuration, and nobody records whether it came. Pure; called by `reconcile/config.py`.
+sent each new configuration, and nobody records whether it came. Pure; called by `status/cluster.py`.
 """
 
 from __future__ import annotations

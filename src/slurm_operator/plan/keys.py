@@ -5,7 +5,7 @@ an old key, and why daemons keep theirs for now. Old and new keys do not underst
 running job keep the key that they began with. So the workers are drained first; when Slurm itself has said of each that
 no job holds it, slurmctld, slurmdbd and the login pods get the new key, and then the workers are made anew. The way
 from one step to the next is data that every turn sees: annotations of pods and of slurmctld's pod template. Pure; used
-by `plan/nodeset.py`, `reconcile/nodeset.py` and `reconcile/owned.py`.
+by `plan/nodeset.py`, `plan/owned.py`, `reconcile/nodeset.py` and `reconcile/owned.py`.
 """
 
 from __future__ import annotations

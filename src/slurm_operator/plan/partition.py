@@ -1,18 +1,25 @@
 """Partitions: what is wanted, what is in force, what Slurm says; out of them live changes, lines to keep, and drift.
 
-In: the partition lines of two slurm.confs, Slurm's own partitions and jobs. Out: a `PartitionPlan`: actions for the
-live way (REST v0.0.45), the lines that the next slurm.conf must hold beside or instead of the wanted ones, who is
-waited for, and what somebody changed by hand. Called in the Controller's turn by `reconcile/live_partitions.py`. Pure.
+In: a `PartitionWorld`: the partition lines of two slurm.confs, Slurm's own partitions and jobs. Out: a `Plan`: live
+changes (REST v0.0.45), and in its `partitions` the lines that the next slurm.conf must hold beside or instead of the
+wanted ones, who is waited for, and what somebody changed by hand. Called by `plan/cluster.py`. Pure.
 
 A removal is live first and file second: taking a used partition out of slurm.conf kills its jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from slurm_operator.plan.actions import DeletePartition, PartitionAction, Reconfigure, SetPartition
+from slurm_operator.plan.actions import (
+    DeletePartition,
+    PartitionAction,
+    PartitionDecisions,
+    Plan,
+    Reconfigure,
+    SetPartition,
+)
 from slurm_operator.plan.partition_fields import (
     NODES,
     STATE,
@@ -37,23 +44,7 @@ FILE = "slurm.conf"
 REVERT = "Revert"
 DRAIN = "DRAIN"
 PRESENCE = "Partition"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """What to do about the partitions of one cluster."""
-
-    actions: tuple[PartitionAction, ...] = ()
-    # By partition: the line that the file must hold, though it is no longer, or not yet, the wanted one.
-    kept_lines: Mapping[str, Line] = field(default_factory=dict)
-    # By partition that is to go: the jobs that are waited for; empty where they cannot be asked for.
-    waits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # By partition: what was changed by hand.
-    drift: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)
-    # The partitions whose drift an action here reverts.
-    reverts: frozenset[str] = frozenset()
-    # By partition: wanted options that a live change cannot set, and that Slurm ignores in the file.
-    unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+GONE = Difference(PRESENCE, "present", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +56,24 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class _World:
+class PartitionWorld:
+    """What is wanted of the partitions of a cluster, and what Slurm says."""
+
     wanted: Mapping[str, Line]
+    # The lines that Slurm follows as far as is known.
     in_force: Mapping[str, Line]
-    live: Mapping[str, Partition]
-    jobs: tuple[Job, ...] | Unknown
-    live_way: bool
-    policies: Mapping[str, str]
-    sets_in_force: frozenset[str] | None
-    given_up: frozenset[str]
-    on_the_way: frozenset[str]
+    slurm: Answer[Partition] | Unknown
+    jobs: tuple[Job, ...] | Unknown = ()
+    # Whether slurmrestd changes partitions (REST v0.0.45).
+    supports_live_partitions: bool = True
+    # driftPolicy by partition; Revert where none is named.
+    policies: Mapping[str, str] = field(default_factory=dict)
+    # The NodeSets that Slurm has read; None: all that are named.
+    sets_in_force: frozenset[str] | None = None
+    # Partitions whose drift is not reverted now, whatever their policy.
+    unreverted: frozenset[str] = frozenset()
+    # Those of a candidate that a sidecar is trying, which Slurm may have in a moment.
+    on_the_way: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,45 +125,29 @@ def edited(line: Line, added: Iterable[str], removed: Iterable[str], members: Ma
     return Line(line.name, line.values, (), tuple(hosts), edited=True)
 
 
-def plan_partitions(
-    wanted: Mapping[str, Line],
-    in_force: Mapping[str, Line],
-    live: Answer[Partition] | Unknown,
-    jobs: tuple[Job, ...] | Unknown,
-    live_way: bool,
-    policies: Mapping[str, str],
-    *,
-    sets_in_force: frozenset[str] | None = None,
-    given_up: frozenset[str] = frozenset(),
-    on_the_way: frozenset[str] = frozenset(),
-) -> PartitionPlan:
-    """The plan for all partitions of a cluster.
-
-    `policies` is the driftPolicy by partition (Revert where none is named); `sets_in_force` are the NodeSets that Slurm
-    has read (None: all that are named); `given_up` are partitions whose drift did not stay reverted; `on_the_way` are
-    those of a candidate that a sidecar is trying, which Slurm may have in a moment.
-    """
-    if isinstance(live, Unknown) or not live.complete:
+def plan_partitions(world: PartitionWorld) -> Plan:
+    """The plan for all partitions of a cluster, one action after the other."""
+    wanted, in_force = world.wanted, world.in_force
+    if isinstance(world.slurm, Unknown) or not world.slurm.complete:
         # Nobody can say whether these have jobs: they stay as they are.
         gone = {name: line for name, line in in_force.items() if name not in wanted}
-        return PartitionPlan(kept_lines=gone, waits=dict.fromkeys(gone, ()))
-    found = {each.name: each for each in live.items}
-    world = _World(wanted, in_force, found, jobs, live_way, policies, sets_in_force, given_up, on_the_way)
-    parts = {name: _wanted(name, world) for name in wanted}
-    parts |= {name: _unwanted(name, world) for name in in_force if name not in wanted}
+        return Plan(partitions=PartitionDecisions(kept_lines=gone, waits=dict.fromkeys(gone, ())))
+    live = {each.name: each for each in world.slurm.items}
+    parts = {name: _wanted(name, live.get(name), world) for name in wanted}
+    parts |= {name: _unwanted(name, live.get(name), world) for name in in_force if name not in wanted}
     return _joined(parts)
 
 
-def _joined(parts: Mapping[str, _Part]) -> PartitionPlan:
+def _joined(parts: Mapping[str, _Part]) -> Plan:
     actions = [part.action for part in parts.values() if part.action is not None]
-    return PartitionPlan(
-        actions=tuple(sorted(_once(actions), key=_order)),
+    decisions = PartitionDecisions(
         kept_lines={name: part.kept for name, part in parts.items() if part.kept is not None},
         waits={name: part.waits for name, part in parts.items() if part.waits is not None},
         drift={name: part.drift for name, part in parts.items() if part.drift},
         reverts=frozenset(name for name, part in parts.items() if part.reverts),
         unsettable={name: part.unsettable for name, part in parts.items() if part.unsettable},
     )
+    return Plan(tuple((action,) for action in sorted(_once(actions), key=_order)), partitions=decisions)
 
 
 def _once(actions: list[PartitionAction]) -> list[PartitionAction]:
@@ -180,18 +163,16 @@ def _order(action: PartitionAction) -> tuple[int, str]:
     return (0, action.name) if isinstance(action, DeletePartition) else (3, "")
 
 
-def _wanted(name: str, world: _World) -> _Part:
-    line, before, live = world.wanted[name], world.in_force.get(name), world.live.get(name)
+def _wanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
+    line, before = world.wanted[name], world.in_force.get(name)
     if live is None:
         return _absent(line, before, world)
-    found = {each.field: each for each in differences(line, live)}
-    changed = frozenset(found) if before is None else changed_options(line, before)
-    if line.edited:
-        changed |= {NODES} & found.keys()
-    drift = tuple(each for key, each in found.items() if key not in changed)
-    if not world.live_way:
-        revert = bool(drift) and before is not None and not changed and _reverts(name, world)
-        return _Part(Reconfigure((name,)) if revert else None, drift=drift if not changed else (), reverts=revert)
+    found = {each.field for each in differences(line, live)}
+    changed = _changed(line, before, found)
+    drift, _ = split_differences(line, before, live, supports_live_partitions=world.supports_live_partitions)
+    if not world.supports_live_partitions:
+        revert = bool(drift) and before is not None and _reverts(name, world)
+        return _Part(Reconfigure((name,)) if revert else None, drift=drift, reverts=revert)
     due = frozenset(key for key in changed if key in found or is_unseen(line, key))
     held = (frozenset(unsettable(line)) | unreturnable(line)) & changed if before is not None else frozenset[str]()
     if due and not _is_known(line, world):
@@ -203,11 +184,31 @@ def _wanted(name: str, world: _World) -> _Part:
     return _Part(action, drift=drift, reverts=bool(mended & fields), unsettable=tuple(sorted(held)))
 
 
-def _absent(line: Line, before: Line | None, world: _World) -> _Part:
+def split_differences(
+    line: Line, before: Line | None, live: Partition, *, supports_live_partitions: bool
+) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    """Where Slurm is not as wanted: what somebody changed by hand, and what is on its way since the line changed."""
+    found = differences(line, live)
+    changed = _changed(line, before, {each.field for each in found})
+    if changed and not supports_live_partitions:
+        # A file brings all of it at once: until then nobody can tell one from the other.
+        return (), found
+    return tuple(each for each in found if each.field not in changed), tuple(
+        each for each in found if each.field in changed
+    )
+
+
+def _changed(line: Line, before: Line | None, found: Set[str]) -> frozenset[str]:
+    """The options that the line itself changes."""
+    changed = frozenset(found) if before is None else changed_options(line, before)
+    return changed | ({NODES} & found) if line.edited else changed
+
+
+def _absent(line: Line, before: Line | None, world: PartitionWorld) -> _Part:
     """A wanted partition that Slurm does not have."""
-    gone = (Difference(PRESENCE, "present", "absent"),) if before is not None else ()
+    gone = (GONE,) if before is not None else ()
     by_file = bool(unsettable(line)) or not _is_known(line, world)
-    if not world.live_way or (before is None and by_file):
+    if not world.supports_live_partitions or (before is None and by_file):
         # The reconfigure that follows the file makes it.
         return _Part(drift=gone)
     if before is not None and not _reverts(line.name, world):
@@ -218,9 +219,9 @@ def _absent(line: Line, before: Line | None, world: _World) -> _Part:
     return _Part(SetPartition(creation(line), why), drift=gone, reverts=bool(gone))
 
 
-def _unwanted(name: str, world: _World) -> _Part:
+def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
     """A partition that is to go: its jobs first, then Slurm's record, then the line."""
-    before, live = world.in_force[name], world.live.get(name)
+    before = world.in_force[name]
     if live is None:
         # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
         return _Part(kept=before if name in world.on_the_way else None)
@@ -228,12 +229,12 @@ def _unwanted(name: str, world: _World) -> _Part:
         return _Part(kept=before, waits=())
     drained = before.with_option(STATE, DRAIN)
     # Without a live delete it is the reconfigure that takes it away, and that fails on any record that names it.
-    blocking = blocking_jobs(name, world.jobs, finished_too=not world.live_way)
+    blocking = blocking_jobs(name, world.jobs, finished_too=not world.supports_live_partitions)
     if blocking:
-        must_drain = world.live_way and "UP" in live.states
+        must_drain = world.supports_live_partitions and "UP" in live.states
         action = SetPartition(change(drained, {STATE}), "it is to go when its jobs have ended") if must_drain else None
         return _Part(action, kept=drained, waits=blocking)
-    if not world.live_way:
+    if not world.supports_live_partitions:
         return _Part()
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
@@ -246,11 +247,11 @@ def blocking_jobs(name: str, jobs: Iterable[Job], *, finished_too: bool) -> tupl
     return tuple(sorted(job.job_id for job in mine if finished_too or not is_over(job)))
 
 
-def _reverts(name: str, world: _World) -> bool:
-    return world.policies.get(name, REVERT) == REVERT and name not in world.given_up
+def _reverts(name: str, world: PartitionWorld) -> bool:
+    return world.policies.get(name, REVERT) == REVERT and name not in world.unreverted
 
 
-def _is_known(line: Line, world: _World) -> bool:
+def _is_known(line: Line, world: PartitionWorld) -> bool:
     known = world.sets_in_force
     return known is None or all(name in known or name == "ALL" for name in line.sets)
 

@@ -1,7 +1,7 @@
 """Partition options, field by field: as slurm.conf writes them, as Slurm answers them, as the REST call sets them.
 
 In: a partition line and Slurm's own answer. Out: what differs, and the change that mends it. Called by
-`plan/partition.py` and `reconcile/partition.py`. Values are compared in one normal form, the one that `scontrol show
+`plan/partition.py`. Values are compared in one normal form, the one that `scontrol show
 partition` prints, so that MaxTime=60 and MaxTime=1:00:00 are the same. Pure.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -93,6 +94,11 @@ class _Field:
     default: str
     # Whether a line that does not set it stands for the default: not where the default is elsewhere in slurm.conf.
     watched: bool = True
+
+
+def line_hash(line: Line) -> str:
+    """Enough to tell one line of a partition from another."""
+    return sha256(line.text.encode()).hexdigest()[:12]
 
 
 def differences(line: Line, live: Partition) -> tuple[Difference, ...]:

@@ -3,7 +3,7 @@
 In: what we would make, and what is there. Out: what to apply. A pod template in our words would restart every daemon
 once, for nothing. So a StatefulSet or Deployment whose template nobody has applied before us keeps that template, and
 an annotation remembers what we would have made of it on that day. From the day on which we would make something else of
-it, it is ours like any other. Pure; used by `reconcile/owned.py`.
+it, it is ours like any other. Pure; used by `plan/owned.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
-from slurm_operator.reconcile.partition_notes import PartitionNotes
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
@@ -86,10 +85,8 @@ class Cluster:
     vanished: VanishedJobs = field(default_factory=VanishedJobs)
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # What became of the live changes of partitions, for the turns that report on them.
-    partition_notes: PartitionNotes = field(default_factory=PartitionNotes)
     # Whether partitions are changed live, as of the last list of them.
-    live_partitions: bool = False
+    supports_live_partitions: bool = False
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
@@ -129,7 +126,7 @@ class Cluster:
     async def _ask_partitions(self, who: Hashable) -> Answer[Partition] | Unknown:
         try:
             answer = await self.client.all_partitions()
-            self.live_partitions = await self.client.offers(Feature.PARTITIONS)
+            self.supports_live_partitions = await self.client.offers(Feature.PARTITIONS)
         except SlurmError as error:
             return unknown(error)
         before, self._listed_partitions = self._listed_partitions, answer.items

@@ -1,67 +1,153 @@
-"""One turn for a Controller."""
+"""One reconcile of a Controller: observe, plan, change partitions live, release what follows, report.
+
+In: a key. Out: objects, a configuration, live partitions, a status, and an outcome for each Partition of the cluster.
+All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from kube_runtime.client.errors import Forbidden
-from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.controller import SHORTEST_REQUEUE, Result
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
-from slurm_operator.build.metadata import Object
-from slurm_operator.build.refs import Refs
-from slurm_operator.plan.objects import Identity
-from slurm_operator.reconcile.clusters import Clusters
-from slurm_operator.reconcile.config import Configurations, Logs
-from slurm_operator.reconcile.execute import Executor
-from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import Owned, Report, World
+from slurm_operator.plan.actions import Outcomes, Plan, partitions_of
+from slurm_operator.plan.cluster import Release, plan_cluster, planned_on, release
+from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
+from slurm_operator.plan.config import Stage
+from slurm_operator.plan.objects import Identity, identity
+from slurm_operator.plan.owned import OwnedWorld, plan_owned
+from slurm_operator.plan.takeover import WORKLOADS
+from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
+from slurm_operator.reconcile.cluster_world import ClusterReader
+from slurm_operator.reconcile.clusters import Cluster
+from slurm_operator.reconcile.owned import OwnedReconciler, Report, World
+from slurm_operator.reconcile.partition import ClusterOutcome, PartitionOutcomes
+from slurm_operator.slurm.model import Unknown
+from slurm_operator.status import cluster as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import DEGRADED, yes
 
 SERVICE_MONITOR = "ServiceMonitor"
+NO_SLURM = Unknown("Slurm is not needed for this")
+# When to look again: at rest; while somebody is waited for; while a partition without jobs leaves Slurm.
+SETTLED_SECONDS = 5.0
+WAITING_SECONDS = 1.0
+LEAVING_SECONDS = 0.25
 
 
-def reconcile(
-    observer: Observer, executor: Executor, clock: Clock, clusters: Clusters, logs: Logs
-) -> Owned[Controller]:
+@dataclass(frozen=True)
+class Controllers(OwnedReconciler[Controller]):
     """The reconcile function of Controllers."""
-    configurations = Configurations(observer, executor, clusters, clock, logs)
-    observer.on_gone("Controller", configurations.forget)
 
-    def report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]]) -> Report:
-        return _without_monitor(_report(world, owned, clusters), world.cr, observer)
+    reader: ClusterReader
+    outcomes: PartitionOutcomes
+    # By the uid of a Controller, since a namesake is another one: what its last reconcile learned.
+    _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
-    return Owned(Controller, _build, report, observer, executor, clock, settle=configurations.settle)
+    async def reconcile(self, world: World[Controller]) -> Result:
+        """Build, observe, plan, execute, release, report."""
+        monitor_refusal = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
+        built = controller.built(world.cr, world.refs)
+        objects = self.owned_world(world, built.objects, (_candidate(world.cr),))
+        if world.cr.spec.external:
+            return await self._reconcile_external(world, objects, monitor_refusal)
+        memory = self._memories.get(world.cr.metadata.uid, ClusterMemory())
+        seen, slurm = await self.reader.observe(world, built, objects, memory)
+        plan = plan_cluster(seen)
+        outcomes = await self._execute(world, plan, slurm)
+        released = release(seen, plan, outcomes)
+        self._memories[world.cr.metadata.uid] = released.memory
+        self._leave(world, ClusterOutcome(released.partitions))
+        published = await self._publish(world, released)
+        statements, fields = status.statements(seen, plan, released), status.fields(seen, released)
+        report = _report(world, published, monitor_refusal).with_these(statements, fields)
+        return await self.report(world, report, look_again(seen, plan, outcomes, released))
+
+    async def _reconcile_external(self, world: World[Controller], objects: OwnedWorld, monitor_refusal: str) -> Result:
+        self._leave(world, ClusterOutcome(failure=status.external(world.cr)))
+        published = await self._execute(world, plan_owned(objects, objects.built))
+        name = self.reader.clusters.name_of(world.cr)
+        # What is no name is not carried on, though nothing else is believed in its stead.
+        pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
+        return await self.report(world, _report(world, published, monitor_refusal).with_these((), pinned))
+
+    async def _publish(self, world: World[Controller], released: Release) -> Outcomes:
+        published = await self._execute(world, released.objects)
+        # The pods of a StatefulSet are its own; what is ours is the StatefulSet.
+        workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
+        await self.executor.execute(released.afterwards, world.raw, self.kind.__name__, stand_ins=workloads)
+        return published
+
+    async def _execute(self, world: World[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM) -> Outcomes:
+        writer = None if isinstance(slurm, Unknown) else slurm
+        return await self.executor.execute(plan, world.raw, self.kind.__name__, writer)
+
+    async def failed(self, world: World[Controller], report: Report) -> None:
+        """Say why it was not reconciled, here and on its Partitions."""
+        self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.statements)))
+        await super().failed(world, report)
+
+    def forget(self, uid: str) -> None:
+        """A Controller has gone: drop all that was remembered of it."""
+        self._memories.pop(uid, None)
+        self.outcomes.forget(uid)
+
+    def _leave(self, world: World[Controller], outcome: ClusterOutcome) -> None:
+        mine = [each.name for each in world.refs.partitions_of(world.cr)]
+        self.outcomes.leave(world.cr, outcome, mine, self.clock.monotonic())
 
 
-def _without_monitor(report: Report, cr: Controller, observer: Observer) -> Report:
+def look_again(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
+    """When to come back though nothing has changed."""
+    return min([SETTLED_SECONDS, *_waits(world, plan, outcomes, released)])
+
+
+def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:
+    if not isinstance(planned_on(world), Unknown) and (plan.partitions.waits or released.refused):
+        yield WAITING_SECONDS
+    accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()
+    if accepted - plan.partitions.reverts:
+        # What was changed live is read back at once.
+        yield SHORTEST_REQUEUE
+    for each in released.partitions.values():
+        if each.is_leaving and not each.has_left:
+            yield WAITING_SECONDS if each.waits else LEAVING_SECONDS
+        elif each.is_awaited:
+            yield WAITING_SECONDS
+    poll = released.memory.poll
+    if poll is not None and released.config.is_open:
+        interval = poll.interval(world.now)
+        yield interval if released.config.stage is Stage.TRYING else max(interval, SLOW_POLL_SECONDS)
+
+
+def _candidate(cr: Controller) -> Identity:
+    return identity(controller.candidate_map(cr, {}, ""))
+
+
+def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
     """Nothing else waits for a ServiceMonitor that may not be looked at; but whoever asked for it is told."""
     monitor = cr.spec.metrics.service_monitor
-    why = observer.refusal(SERVICE_MONITOR, cr.namespace)
     if not (why and cr.spec.metrics.enabled and monitor and monitor.enabled):
         return report
-    others = [each for each in report.statements if each.type != DEGRADED]
     message = f"its ServiceMonitor is left as it is, since the operator may not read it: {why}"
-    return Report([*others, yes(DEGRADED, Forbidden.reason, message)], report.fields)
+    return report.with_these([yes(DEGRADED, Forbidden.reason, message)])
 
 
-def _build(cr: Controller, refs: Refs) -> list[Object]:
-    return controller.objects(cr, refs)
+def _report(world: World[Controller], published: Outcomes, monitor_refusal: str) -> Report:
+    return _without_monitor(_of_daemon(world, published), world.cr, monitor_refusal)
 
 
-def _report(world: World[Controller], owned: Mapping[Identity, dict[str, Any]], clusters: Clusters) -> Report:
+def _of_daemon(world: World[Controller], published: Outcomes) -> Report:
     cr = world.cr
-    config = owned.get(("v1", "ConfigMap", cr.namespace, names.config(cr)), {})
+    config = world.content(published, ("v1", "ConfigMap", cr.namespace, names.config(cr)))
     fields = {"configHash": hashes.of_map(config.get("data") or {})} if config else {}
     if cr.spec.external:
-        name = clusters.name_of(cr)
-        # What is no name is not carried on, though nothing else is believed in its stead.
-        known = {"clusterName": name} if name and text.cluster_name(name) is None else {}
-        return Report(workload.elsewhere("slurmctld"), {**fields, **known})
-    stateful_set = owned.get(("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
-    status = (stateful_set or {}).get("status") or {}
-    counts = {"replicas": int(status.get("replicas") or 0), "readyReplicas": int(status.get("readyReplicas") or 0)}
+        return Report(workload.elsewhere("slurmctld"), fields)
+    stateful_set = world.content(published, ("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
+    found = (stateful_set or {}).get("status") or {}
+    counts = {"replicas": int(found.get("replicas") or 0), "readyReplicas": int(found.get("readyReplicas") or 0)}
     return Report(workload.rollout("slurmctld", stateful_set), {**fields, **counts})

@@ -1,8 +1,8 @@
 """All writing: the only caller of the writer and of Slurm's write.
 
-In: a plan. Out: what was done. Stages run in order, actions of a stage side by side with a bound; a stage that fails is
-the last. No object in Kubernetes is written to before `plan/ownership.py` has said that it is ours; `NameTaken` where
-it is not. Crash tests, dry runs and audit hook in below, at the two writers.
+In: a plan. Out: what became of it (`Outcomes`). Stages run in order, actions of a stage side by side with a bound; a
+stage that fails is the last. No object in Kubernetes is written to before `plan/ownership.py` has said that it is
+ours; `NameTaken` where it is not. Crash tests, dry runs and audit hook in below, at the two writers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from slurm_operator.plan.actions import (
     DeletePartition,
     DeleteReservation,
     Drain,
+    Outcomes,
+    PartitionAction,
     PatchMetadata,
     PatchPodConditions,
     PatchSpec,
     Plan,
     Reconfigure,
+    Refused,
     SetPartition,
     SetReservation,
     SlurmAction,
@@ -43,10 +46,13 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNode,
 )
+from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import CLAIM, Claimant, Seen, demand, judge, judge_live
 from slurm_operator.reconcile import host_keys
+from slurm_operator.reconcile.clusters import shown
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.reconcile.status_pace import StatusPace
+from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmError, SlurmUnauthorized, SlurmUnreachable
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 log = logging.getLogger(__name__)
@@ -58,6 +64,8 @@ REFUSED = 5.0
 LINES = 10
 # Stands for the version of an object that somebody else has changed since it was judged.
 OVERTAKEN = "overtaken"
+# After one of these nobody knows what Slurm thinks of the change.
+NO_ANSWER = (SlurmUnreachable, SlurmUnauthorized, SlurmBadAnswer)
 DrawHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
 BY_KIND: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in ALL}
 
@@ -93,6 +101,9 @@ class _Work:
     slurm: SlurmWriter | None
     # By uid, what is deleted in the end: in which version it was judged.
     going: dict[str, str]
+    # What came of it.
+    applied: dict[Identity, RawObject]
+    refused: list[Refused]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +122,14 @@ class Executor:
         kind: str,
         slurm: SlurmWriter | None = None,
         stand_ins: frozenset[str] = frozenset(),
-    ) -> None:
-        """Do everything in a plan, or raise what kept it from being done.
+    ) -> Outcomes:
+        """Do everything in a plan, or raise what kept it from being done; what Slurm refuses of a partition is told.
 
         `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
         """
         bound = asyncio.Semaphore(AT_ONCE)
         going = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
-        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, going)
+        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, going, {}, [])
 
         async def one(action: Action) -> None:
             async with bound:
@@ -139,6 +150,7 @@ class Executor:
                 # Many failures of one kind are one story, which a condition can tell.
                 alike = all(isinstance(error, OperatorError) and type(error) is type(failed[0]) for error in failed)
                 raise failed[0] if alike or len(failed) == 1 else ExceptionGroup("several actions failed", failed)
+        return Outcomes(tuple(work.refused), work.applied)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
         """Write a status, when it differs and the last one is a second old."""
@@ -166,7 +178,7 @@ class Executor:
     async def _do(self, action: Action, work: _Work) -> None:
         claimant = work.claimant
         if isinstance(action, Apply):
-            await self._apply(action, claimant)
+            work.applied[identity(action.desired)] = await self._apply(action, claimant)
             return
         log.debug("%s", action)
         match action:
@@ -188,16 +200,19 @@ class Executor:
             case Tell():
                 tell = self.recorder.warning if action.warning else self.recorder.normal
                 await tell(work.regarding, OURS[claimant.kind], action.reason, action.message)
+            case SetPartition() | DeletePartition() | Reconfigure():
+                await _on_partition(action, work)
             case _:
                 await _slurm(action, work.slurm)
 
-    async def _apply(self, action: Apply, claimant: Claimant) -> None:
+    async def _apply(self, action: Apply, claimant: Claimant) -> RawObject:
         # An apply would take over what no cache shows yet, and there is no apply that only creates.
         live = action.live if action.live is not None else await self._find(action.desired)
         _demand_live(claimant, action.desired, live)
         applied = await self.writer.apply(action.desired, live)
         if applied.effect is not Effect.UNCHANGED:
             log.info("%s: %s", action, _outcome(applied))
+        return applied.object
 
     async def _create(self, action: Create, claimant: Claimant) -> None:
         try:
@@ -330,6 +345,15 @@ def _announce(stage: tuple[Action, ...]) -> None:
             log.info("%s", action)
         if len(same) > LINES:
             log.info("… and %d more of that, up to: %s", len(same) - LINES, same[-1])
+
+
+async def _on_partition(action: PartitionAction, work: _Work) -> None:
+    """What Slurm refuses of one partition does not keep the others waiting."""
+    try:
+        await _slurm(action, work.slurm)
+    except SlurmError as error:
+        what = "the reconfigure that would revert it failed: " if isinstance(action, Reconfigure) else ""
+        work.refused.append(Refused(action, f"{what}{shown(error)}", not isinstance(error, NO_ANSWER)))
 
 
 async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:

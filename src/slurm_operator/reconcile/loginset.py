@@ -1,27 +1,23 @@
-"""One turn for a LoginSet.
+"""One reconcile of a LoginSet.
 
 The ssh host keys are drawn once: while their Secret is there, whatever it holds, they are never drawn again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from kube_runtime.loop.clock import Clock
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build import labels, loginset, names
-from slurm_operator.plan.actions import Action, CreateHostKeys
-from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.actions import Action, CreateHostKeys, Outcomes
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import Owned, Report, World
+from slurm_operator.reconcile.owned import OwnedObjects, Report, World
 from slurm_operator.status import workload
 
 
-def reconcile(observer: Observer, executor: Executor, clock: Clock) -> Owned[LoginSet]:
+def reconcile(observer: Observer, executor: Executor, clock: Clock) -> OwnedObjects[LoginSet]:
     """The reconcile function of LoginSets."""
-    return Owned(LoginSet, loginset.objects, _report, observer, executor, clock, _once, always=_selector)
+    return OwnedObjects(LoginSet, observer, executor, clock, loginset.objects, _report, _once, always=_selector)
 
 
 def _once(world: World[LoginSet]) -> tuple[Action, ...]:
@@ -32,9 +28,9 @@ def _selector(name: str) -> dict[str, object]:
     return {"selector": labels.selector_text(labels.LOGIN, name)}
 
 
-def _report(world: World[LoginSet], owned: Mapping[Identity, dict[str, Any]]) -> Report:
+def _report(world: World[LoginSet], outcomes: Outcomes) -> Report:
     cr = world.cr
-    deployment = owned.get(("apps/v1", "Deployment", cr.namespace, cr.name))
+    deployment = world.content(outcomes, ("apps/v1", "Deployment", cr.namespace, cr.name))
     status = (deployment or {}).get("status") or {}
     fields = {
         "replicas": int(status.get("replicas") or 0),

@@ -34,7 +34,7 @@ from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWor
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import MISSING
+from slurm_operator.reconcile.owned import MISSING_SECONDS
 from slurm_operator.reconcile.report import held_fields, say
 from slurm_operator.slurm.errors import SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
@@ -82,7 +82,7 @@ class NodeSets:
         unread = self._unread(cr, refs)
         if unread:
             await self._say(raw, cr, workload.blocked(UnreadableReference.reason, unread), {})
-            return Result(MISSING)
+            return Result(MISSING_SECONDS)
         if controller is None:
             return await self._without_controller(cr, raw)
         found = errors(rules.check(cr, None, refs, standing=True)) if not raw.metadata.deletion_timestamp else []
@@ -167,7 +167,7 @@ class NodeSets:
                 return Result()
         except BuildError as error:
             await self._say(raw, world.cr, workload.refused([error.problem]), {})
-            return Result(MISSING)
+            return Result(MISSING_SECONDS)
         except NameTaken as error:
             await self._say(raw, world.cr, workload.blocked(error.reason, str(error)), {})
             return Result(LOOK_AGAIN_SECONDS)
@@ -223,7 +223,7 @@ class NodeSets:
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
-        return Result(MISSING)
+        return Result(MISSING_SECONDS)
 
     def _pods(self, cr: NodeSet) -> tuple[Pod, ...]:
         """The pods that the NodeSet controls, and those that it may adopt; one that goes adopts nobody."""

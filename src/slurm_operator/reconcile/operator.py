@@ -25,21 +25,24 @@ from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
 from kube_runtime.loop.run import Ending, run
 from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
+from slurm_operator.api.controller import Controller as ControllerResource
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.program import EVENT_CONTROLLER, FIELD_MANAGER, NAME
-from slurm_operator.reconcile import accounting, config, controller, host_keys, loginset, restapi
+from slurm_operator.reconcile import accounting, config, host_keys, loginset, restapi
+from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
+from slurm_operator.reconcile.controller import Controllers
 from slurm_operator.reconcile.denied import Guarded
 from slurm_operator.reconcile.execute import DrawHostKeys, Executor
 from slurm_operator.reconcile.faults import FaultReports
 from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
-from slurm_operator.reconcile.partition import Partitions
+from slurm_operator.reconcile.partition import PartitionOutcomes, Partitions
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
 from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace
@@ -107,13 +110,17 @@ def assemble(
     recorder = Recorder(writer, f"{NAME}-{outside.new_id()[:8]}", EVENT_CONTROLLER, timing)
     executor = Executor(writer, recorder, pace, outside.host_keys)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
+    outcomes = PartitionOutcomes()
+    reader = ClusterReader(observer, clusters, clock, config.reader(client))
+    cluster_reconciler = Controllers(ControllerResource, observer, executor, clock, reader, outcomes)
+    observer.on_gone("Controller", cluster_reconciler.forget)
     reconcilers: dict[str, Any] = {
-        "Controller": controller.reconcile(observer, executor, clock, clusters, config.reader(client)),
+        "Controller": cluster_reconciler,
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
         "LoginSet": loginset.reconcile(observer, executor, clock),
         "NodeSet": NodeSets(observer, executor, clusters, clock, frozenset(settings.propagated_node_conditions)),
-        "Partition": Partitions(observer, executor, clusters, clock),
+        "Partition": Partitions(observer, executor, outcomes, clock),
         "Token": Tokens(observer, executor, clock, outside.new_id),
     }
     controllers = {
@@ -130,6 +137,7 @@ def assemble(
         )
         for kind, turn in reconcilers.items()
     }
+    outcomes.wake_partition, outcomes.wake_controller = controllers["Partition"].add, controllers["Controller"].add
     pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
     _connect(observer, controllers, clusters)
     caches = dict(_named_caches(observer))
@@ -246,7 +254,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
             _watch(observer, child.kind, controllers[kind], to_owner(GROUP, kind))
         for referred in ("Secret", "ConfigMap"):
             _watch(observer, referred, controllers[kind], triggers.referrers(kind))
-    for member in ("NodeSet", "Partition"):
+    for member in ("NodeSet", "Partition", "RestApi"):
         _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
     _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
     _watch(observer, "PersistentVolumeClaim", controllers["Controller"], triggers.users_of_claim)
@@ -256,9 +264,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     _watch(observer, "ConfigMap", controllers["NodeSet"], triggers.behind_controllers("NodeSet"))
     for member in ("NodeSet", "LoginSet", "RestApi", "Partition"):
         _watch(observer, "Controller", controllers[member], triggers.referrers(member), spec_changed)
-    for member in ("NodeSet", "Partition"):
-        _watch(observer, "RestApi", controllers[member], triggers.members(member), spec_changed)
-    _watch(observer, "NodeSet", controllers["Partition"], triggers.members("Partition"), spec_changed)
+    _watch(observer, "RestApi", controllers["NodeSet"], triggers.members("NodeSet"), spec_changed)
     for pods in observer.pods:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
         Watch(pods, controllers["Controller"], triggers.controller_of_slurmctld, slurmctld_changed).connect()

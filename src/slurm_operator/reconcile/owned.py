@@ -1,12 +1,14 @@
-"""The turn that Controller, Accounting, RestApi and LoginSet share: build, apply, prune, report.
+"""The reconcile that Controller, Accounting, RestApi and LoginSet share: check, build, apply, prune, report.
 
-In: a kind's builder and reporter. Out: its reconcile function. What differs between the kinds stands in their own
-modules.
+In: a key, and what differs between the kinds, which stands in their own modules. Out: a reconcile function.
+`OwnedReconciler` is the frame that all four have; `OwnedObjects` is all of it for kinds whose objects depend on nothing
+but the caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -23,12 +25,11 @@ from slurm_operator.build import names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.plan import keys, takeover
-from slurm_operator.plan.actions import Action, Plan
-from slurm_operator.plan.config_history import KEY as HISTORY
-from slurm_operator.plan.objects import Identity, identity, plan_objects
+from slurm_operator.plan import keys
+from slurm_operator.plan.actions import Action, Outcomes, Plan
+from slurm_operator.plan.objects import Identity, identity
+from slurm_operator.plan.owned import Live, OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, demand, judge_live
-from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.report import held_fields, say
@@ -36,77 +37,60 @@ from slurm_operator.status import workload
 from slurm_operator.status.conditions import PROGRESSING, Statement, yes
 
 R = TypeVar("R", bound=Resource)
-Live = Mapping[Identity, RawObject]
 # When to look for what was made once, should nobody tell that it is there.
-ONCE = 1.0
+ONCE_SECONDS = 1.0
 # When to look for what a resource names and is not there, should nobody tell that it has come.
-MISSING = 30.0
+MISSING_SECONDS = 30.0
 # How often it is looked whether the workers are free.
-KEY_ROTATION = 1.0
+KEY_ROTATION_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[R]):
-    """What one turn sees."""
+    """What one reconcile sees in the caches."""
 
     cr: R
     raw: RawObject
     refs: Refs
     owned: Live
-    # Whether a new key goes round: nothing may make a daemon read its files again.
-    frozen: bool = False
+    # Why a new key goes round, so that nothing may make a daemon read its files again; empty when none does.
+    waits_for_key: str = ""
+
+    def content(self, outcomes: Outcomes, key: Identity) -> dict[str, Any] | None:
+        """An object as it is now: as the server answered, else as the cache had it."""
+        found = outcomes.applied.get(key) or self.owned.get(key)
+        return found.content() if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one turn says: conditions, and further fields of the status."""
+    """What one reconcile says: conditions, and further fields of the status."""
 
     statements: Sequence[Statement]
-    fields: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a kind's objects after a look beyond the caches."""
-
-    objects: list[Object]
-    # What is done once the objects are there.
-    after: tuple[Action, ...] = ()
-    # Added to the report; where it already says something of a type, these say it instead.
-    statements: Sequence[Statement] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
-    look_again: float | None = None
 
-    def added_to(self, report: Report) -> Report:
-        """A report with what was found here."""
-        mine = {each.type for each in self.statements}
-        others = [each for each in report.statements if each.type not in mine]
-        return Report([*others, *self.statements], {**report.fields, **self.fields})
-
-
-async def _as_built(_: World[Any], objects: list[Object]) -> Settled:
-    return Settled(objects)
+    def with_these(self, statements: Sequence[Statement], fields: Mapping[str, Any] | None = None) -> Report:
+        """The same report, where these say something of a type instead of what it said."""
+        types = {each.type for each in statements}
+        others = [each for each in self.statements if each.type not in types]
+        return Report([*others, *statements], {**self.fields, **(fields or {})})
 
 
-@dataclass(frozen=True, slots=True)
-class Owned(Generic[R]):
-    """The reconcile function of one kind."""
+@dataclass(frozen=True)
+class OwnedReconciler(ABC, Generic[R]):
+    """The frame of a kind's reconcile: what may be reconciled at all, and what is said when it could not be."""
 
     kind: type[R]
-    build: Callable[[R, Refs], list[Object]]
-    report: Callable[[World[R], Mapping[Identity, dict[str, Any]]], Report]
     observer: Observer
     executor: Executor
     clock: Clock
-    # Objects that must exist before the others and are made once: (world) -> actions.
-    once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
-    # What only others can tell, such as Slurm: (world, built) -> what to apply, and what to say.
-    settle: Callable[[World[R], list[Object]], Awaitable[Settled]] = _as_built
-    # Fields without which the API server takes no status, however little there is to say.
-    always: Callable[[str], Mapping[str, object]] = lambda _: {}
+
+    @abstractmethod
+    async def reconcile(self, world: World[R]) -> Result:
+        """One reconcile of a resource that is as it should be."""
 
     async def __call__(self, key: Key) -> Result:
-        """One turn."""
+        """One reconcile."""
         decoded = self.observer.resource(self.kind.__name__, key.namespace, key.name)
         raw = self.observer.get(self.kind.__name__, key.namespace, key.name)
         if decoded is None or raw is None or raw.metadata.deletion_timestamp:
@@ -114,45 +98,55 @@ class Owned(Generic[R]):
             return Result()
         cr = decoded.resource
         if not isinstance(cr, self.kind):
-            await self._say(raw, None, Report(workload.refused(decoded.problems), {}))
+            await self._say(raw, None, Report(workload.refused(decoded.problems)))
             return Result()
-        world = World(cr, raw, self.observer.refs(key.namespace), self.observer.owned(raw.metadata.uid))
-        return await self._turn(world)
-
-    async def _turn(self, world: World[R]) -> Result:
-        found = errors(rules.check(world.cr, None, world.refs))
+        refs = self.observer.refs(key.namespace)
+        world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
+        found = errors(rules.check(cr, None, refs, is_built_next=True))
         if found:
-            await self._say(world.raw, world.cr, Report(workload.refused(found), {}))
+            await self.failed(world, Report(workload.refused(found)))
             return Result()
+        return await self._checked(replace(world, waits_for_key=self._waits_for_key(world)))
+
+    async def _checked(self, world: World[R]) -> Result:
         try:
-            desired = self.build(world.cr, world.refs)
+            return await self.reconcile(world)
         except BuildError as error:
-            await self._say(world.raw, world.cr, Report(_refusal(error), {}))
-            return Result(MISSING)
-        waiting = self._waits_for_key(world)
-        try:
-            self._demand_names(world, desired)
-            first = self.once(world)
-            if first:
-                # The others are built from what these hold: in the next turn, which their coming starts.
-                await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
-                return Result(ONCE)
-            settled = await self.settle(replace(world, frozen=bool(waiting)), desired)
-            wanted = takeover.kept(settled.objects, self._live(settled.objects), desired)
-            await self._apply(world, wanted, frozen=bool(waiting))
-            if settled.after and not waiting:
-                await self._afterwards(world, settled.after)
+            await self.failed(world, Report(_refusal(error)))
+            return Result(MISSING_SECONDS)
         except NameTaken as error:
-            await self._say(world.raw, world.cr, Report(workload.blocked(error.reason, str(error)), {}))
+            await self.failed(world, Report(workload.blocked(error.reason, str(error))))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error)), {}))
+            await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error))))
             raise
-        owned = self.observer.owned(world.raw.metadata.uid)
-        contents = {key: item.content() for key, item in owned.items() if key[:2] != HISTORY}
-        report = settled.added_to(self.report(world, contents))
-        await self._say(world.raw, world.cr, _with_key_rotation(report, waiting) if waiting else report)
-        return Result(_soonest(settled.look_again, KEY_ROTATION if waiting else None))
+
+    async def failed(self, world: World[R], report: Report) -> None:
+        """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
+        await self._say(world.raw, world.cr, report)
+
+    async def report(self, world: World[R], report: Report, look_again: float | None = None) -> Result:
+        """Say what is true now."""
+        why = world.waits_for_key
+        said = report.with_these([yes(PROGRESSING, "KeyRotation", why)]) if why else report
+        await self._say(world.raw, world.cr, said)
+        waits = [seconds for seconds in (look_again, KEY_ROTATION_SECONDS if why else None) if seconds is not None]
+        return Result(min(waits, default=None))
+
+    def owned_world(self, world: World[R], built: Sequence[Object], more: Iterable[Identity] = ()) -> OwnedWorld:
+        """What was built and what is there; `more` are names that are applied under other circumstances.
+
+        Nothing is begun, nor anybody's object read as our own, while a name is somebody else's.
+        """
+        live = self.observer.live(identity(value) for value in built)
+        claimant = claimant_of(world.raw, self.kind.__name__)
+        for key, item in live.items():
+            demand(claimant, key[1], key[3], judge_live(claimant, key[1], item))
+        return OwnedWorld(built, {**live, **self.observer.live(more)}, world.owned, world.waits_for_key)
+
+    def required_fields(self, name: str) -> Mapping[str, object]:  # noqa: ARG002  # of kinds that have some
+        """Fields without which the API server takes no status, however little there is to say."""
+        return {}
 
     def _waits_for_key(self, world: World[R]) -> str:
         """Why the daemons must not be restarted now: they would come up with a key that others do not have yet."""
@@ -168,53 +162,37 @@ class Owned(Generic[R]):
                 return why
         return ""
 
-    def _demand_names(self, world: World[R], desired: list[Object]) -> None:
-        """Nothing is begun, nor anybody's object read as our own, while a name is somebody else's."""
-        claimant, live = claimant_of(world.raw, self.kind.__name__), self._live(desired)
-        for key, item in live.items():
-            demand(claimant, key[1], key[3], judge_live(claimant, key[1], item))
-
-    async def _afterwards(self, world: World[R], after: tuple[Action, ...]) -> None:
-        # The pods of a StatefulSet are its own; what is ours is the StatefulSet.
-        workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
-        await self.executor.execute(Plan((after,)), world.raw, self.kind.__name__, stand_ins=workloads)
-
-    def _live(self, desired: list[Object]) -> Live:
-        return self.observer.live(identity(value) for value in desired)
-
-    async def _apply(self, world: World[R], desired: list[Object], *, frozen: bool) -> None:
-        live = self._live(desired)
-        left_alone = {identity(value) for value in desired if frozen and value["kind"] in keys.FROZEN}
-        # One that is not there yet has nothing to lose.
-        left_alone &= live.keys()
-        wanted = [value for value in keys.with_known_hashes(desired, live) if identity(value) not in left_alone]
-        plan = plan_objects(wanted, live, world.owned, keep=frozenset(_made_once(world) | left_alone))
-        await self.executor.execute(plan, world.raw, self.kind.__name__)
-
     async def _say(self, raw: RawObject, cr: R | None, report: Report) -> None:
         before = getattr(getattr(cr, "status", None), "conditions", ())
-        name = self.kind.__name__
-        fields = {**self.always(raw.metadata.name), **(report.fields or held_fields(raw))}
-        await say(self.executor, self.clock, name, raw, before, report.statements, fields)
+        fields = {**self.required_fields(raw.metadata.name), **(report.fields or held_fields(raw))}
+        await say(self.executor, self.clock, self.kind.__name__, raw, before, report.statements, fields)
 
 
-def _soonest(*waits: float | None) -> float | None:
-    return min((wait for wait in waits if wait is not None), default=None)
+@dataclass(frozen=True)
+class OwnedObjects(OwnedReconciler[R]):
+    """The reconcile function of a kind whose objects depend on nothing but the caches."""
 
+    build: Callable[[R, Refs], list[Object]]
+    conditions: Callable[[World[R], Outcomes], Report]
+    # Objects that must exist before the others and are made once: (world) -> actions.
+    once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
+    always: Callable[[str], Mapping[str, object]] = lambda _: {}
 
-def _with_key_rotation(report: Report, why: str) -> Report:
-    others = [each for each in report.statements if each.type != PROGRESSING]
-    return Report([*others, yes(PROGRESSING, "KeyRotation", why)], report.fields)
+    async def reconcile(self, world: World[R]) -> Result:
+        """Build, apply, prune, report."""
+        built = self.build(world.cr, world.refs)
+        objects = self.owned_world(world, built)
+        first = self.once(world)
+        if first:
+            # The others are built from what these hold: in the next reconcile, which their coming starts.
+            await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
+            return Result(ONCE_SECONDS)
+        outcomes = await self.executor.execute(plan_owned(objects, built), world.raw, self.kind.__name__)
+        return await self.report(world, self.conditions(world, outcomes))
 
-
-def _made_once(world: World[Any]) -> set[Identity]:
-    """What is made once and then kept; the history of a Controller is made and thinned out by its own rules."""
-    history = {key for key in world.owned if key[:2] == HISTORY}
-    return history | {key for key in world.owned.keys() - history if _is_immutable(world.owned[key])}
-
-
-def _is_immutable(item: RawObject) -> bool:
-    return item.content().get("immutable") is True
+    def required_fields(self, name: str) -> Mapping[str, object]:
+        """Fields without which the API server takes no status, however little there is to say."""
+        return self.always(name)
 
 
 def _refusal(error: BuildError) -> list[Statement]:

@@ -24,7 +24,7 @@ from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, Foreign, NameTaken
 from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import MISSING
+from slurm_operator.reconcile.owned import MISSING_SECONDS
 from slurm_operator.reconcile.report import say
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
@@ -59,7 +59,7 @@ class Tokens:
         key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
         if not key:
             await self._say(raw, cr, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
-            return Result(MISSING)
+            return Result(MISSING_SECONDS)
         now = self.clock.now().timestamp()
         live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
         stand_ins = self._stand_ins(cr, live)

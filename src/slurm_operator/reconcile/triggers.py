@@ -1,6 +1,6 @@
 """Which resources a change concerns.
 
-In: a changed object. Out: the keys of the resources whose turn it is. Every reference counts: a Secret or ConfigMap
+In: a changed object. Out: the keys of the resources to reconcile. Every reference counts: a Secret or ConfigMap
 that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition that stands in slurm.conf.
 """
 
@@ -88,13 +88,16 @@ class Triggers:
         return keys
 
     def users_of_slurm_nodes(self, controller: Key, nodes: frozenset[str] | None) -> Iterator[tuple[str, Key]]:
-        """The resources that report on these nodes of a cluster (None: on any); a Partition may hold any of them."""
-        for kind in ("NodeSet", "Partition"):
-            for item in self.observer.in_namespace(kind, controller.namespace):
-                if controller in self.named_controller(item) and (
-                    kind == "Partition" or nodes is None or self._has_worker(item, nodes)
-                ):
-                    yield kind, _key(item)
+        """The resources that report on these nodes of a cluster (None: on any).
+
+        A Partition may hold any of them: what it reports is made by its Controller's reconcile.
+        """
+        for item in self.observer.in_namespace("NodeSet", controller.namespace):
+            if controller in self.named_controller(item) and (nodes is None or self._has_worker(item, nodes)):
+                yield "NodeSet", _key(item)
+        partitions = self.observer.in_namespace("Partition", controller.namespace)
+        if any(controller in self.named_controller(item) for item in partitions):
+            yield "Controller", controller
 
     def _has_worker(self, nodeset: RawObject, nodes: frozenset[str]) -> bool:
         return any(

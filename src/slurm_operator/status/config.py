@@ -1,6 +1,6 @@
 """What is said of a configuration: ConfigValid, ConfigPublished, ConfigApplied, and `status.config`.
 
-In: a `ConfigPlan` after its turn. Out: statements and fields. The message of a refusal names file, line and reason.
+In: a `ConfigDecision` after its turn. Out: statements and fields. The message of a refusal names file, line and reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from kube_runtime.times import parse_seconds, time_text
 from slurm_operator.api.controller import ConfigStatus
-from slurm_operator.plan.config import ConfigPlan, Stage, Verdict
+from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import LAST_SECOND
@@ -29,13 +29,13 @@ SETTLING = 10.0
 _HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
 
 
-def statements(plan: ConfigPlan, before: ConfigStatus | None, *, checked: bool = True) -> list[Statement]:
+def statements(plan: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[Statement]:
     """The three conditions."""
     known = before is not None and before.hash == plan.hash
     return [_valid(plan, checked, known), _published(plan), _applied(plan, before)]
 
 
-def _valid(plan: ConfigPlan, checked: bool, known: bool) -> Statement:
+def _valid(plan: ConfigDecision, checked: bool, known: bool) -> Statement:
     if plan.stage is Stage.INVALID:
         return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MOST_FINDINGS]))
     if plan.stage is Stage.REFUSED and plan.verdict is not None:
@@ -63,20 +63,20 @@ def shown(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}: {finding.message}{expected}{suggestion}"
 
 
-def _reason(plan: ConfigPlan, verdict: Verdict) -> str:
+def _reason(plan: ConfigDecision, verdict: Verdict) -> str:
     place = f"{plan.place}: " if plan.place else ""
     return f"{place}{verdict.reason} (configuration {plan.hash[:SHOWN]}; {_stays(plan)})"
 
 
-def _not_understood(plan: ConfigPlan, verdict: Verdict) -> str:
+def _not_understood(plan: ConfigDecision, verdict: Verdict) -> str:
     return f"what became of configuration {plan.hash[:SHOWN]} is not known: {verdict.reason}"
 
 
-def _stays(plan: ConfigPlan) -> str:
+def _stays(plan: ConfigDecision) -> str:
     return f"{plan.good_hash[:SHOWN]} stays in force" if plan.good_hash != plan.hash else "there is no earlier one"
 
 
-def _published(plan: ConfigPlan) -> Statement:
+def _published(plan: ConfigDecision) -> Statement:
     if plan.good_hash == plan.hash:
         return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {plan.hash[:SHOWN]}")
     if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
@@ -92,7 +92,7 @@ def _published(plan: ConfigPlan) -> Statement:
     )
 
 
-def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
+def _applied(plan: ConfigDecision, before: ConfigStatus | None) -> Statement:
     short = plan.hash[:SHOWN]
     match plan.stage:
         case Stage.APPLIED:
@@ -118,7 +118,9 @@ def _applied(plan: ConfigPlan, before: ConfigStatus | None) -> Statement:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 
 
-def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str, daemons: Sequence[Census] = ()) -> dict[str, Any]:
+def fields(
+    plan: ConfigDecision, before: ConfigStatus | None, now: str, daemons: Sequence[Census] = ()
+) -> dict[str, Any]:
     """`status.config`: a time moves only with what it tells of."""
     known = before or ConfigStatus()
     result: dict[str, Any] = {"hash": known.hash, "lastApplied": known.last_applied, "milliseconds": known.milliseconds}
@@ -146,7 +148,7 @@ def fields(plan: ConfigPlan, before: ConfigStatus | None, now: str, daemons: Seq
     return {key: value for key, value in result.items() if value is not None}
 
 
-def _last_read(plan: ConfigPlan, known: ConfigStatus) -> str | None:
+def _last_read(plan: ConfigDecision, known: ConfigStatus) -> str | None:
     if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= LAST_SECOND:
         return known.last_read
     return time_text(datetime.fromtimestamp(plan.verdict.at, UTC))

@@ -1,20 +1,19 @@
 """What is true of a Partition: whether it is in slurm.conf, whether Slurm has it as asked, how full it is.
 
-In: the builder's verdict, Slurm's own answer, and what differs. Out: conditions, counts and rows of drift. Pure.
+In: the `PartitionOutcome` that its Controller's reconcile left. Out: conditions and rows of drift. Called by
+`reconcile/partition.py`. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.plural import counted
-from slurm_operator.build.partition import ACCEPTED, Verdict
+from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.plan.partition_fields import Difference
-from slurm_operator.slurm.model import Job, Node, Partition, Unknown
-from slurm_operator.slurm.policy import is_over
+from slurm_operator.plan.partition_outcome import PartitionOutcome
+from slurm_operator.slurm.model import Partition, Unknown
 from slurm_operator.slurm.requests import is_read_as_name
 from slurm_operator.status.conditions import READY, Statement, no, unknown, yes
 
@@ -24,28 +23,10 @@ IN_SYNC = "InSync"
 MOST_NAMED = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one turn found out about a partition."""
-
-    verdict: Verdict
-    # None: Slurm does not have it.
-    found: Partition | Unknown | None
-    # Fields that are on their way, and fields that somebody changed by hand.
-    pending: tuple[Difference, ...] = ()
-    drift: tuple[Difference, ...] = ()
-    policy: str = "Revert"
-    given_up: bool = False
-    live_way: bool = False
-    # What Slurm said to the last change, and what no live change can set.
-    refused: str | None = None
-    unsettable: tuple[str, ...] = ()
-
-
-def statements(seen: Seen) -> list[Statement]:
+def statements(outcome: PartitionOutcome) -> list[Statement]:
     """The conditions of a Partition."""
-    verdict, found = seen.verdict, seen.found
-    accepted = _accepted(seen)
+    verdict, found = outcome.verdict, outcome.found
+    accepted = _accepted(outcome)
     if not verdict.accepted:
         return [
             accepted,
@@ -58,51 +39,51 @@ def statements(seen: Seen) -> list[Statement]:
             unknown(APPLIED, found.reason, found.why),
             unknown(READY, found.reason, found.why),
         ]
-    if found is None and not seen.drift:
-        waiting = seen.refused or "Slurm does not have it yet"
-        reason = "RefusedBySlurm" if seen.refused else "NotInSlurmYet"
+    if found is None and not outcome.drift:
+        waiting = outcome.refused or "Slurm does not have it yet"
+        reason = "RefusedBySlurm" if outcome.refused else "NotInSlurmYet"
         return [accepted, no(APPLIED, reason, waiting), no(READY, reason, waiting)]
-    return [accepted, _applied(seen), _in_sync(seen), _ready(found)]
+    return [accepted, _applied(outcome), _in_sync(outcome), _ready(found)]
 
 
-def _accepted(seen: Seen) -> Statement:
-    verdict = seen.verdict
+def _accepted(outcome: PartitionOutcome) -> Statement:
+    verdict = outcome.verdict
     if not verdict.accepted:
         return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
-    if verdict.removed_nodes and not seen.live_way:
+    if verdict.removed_nodes and not outcome.supports_live_partitions:
         named = _some(verdict.removed_nodes)
         message = f"{named} cannot be taken out: slurm.conf has no word for it, and this Slurm has no live partitions"
         return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
     return yes(ACCEPTED_TYPE, verdict.reason if verdict.reason != ACCEPTED else ACCEPTED, verdict.message)
 
 
-def _applied(seen: Seen) -> Statement:
-    if seen.refused:
-        return no(APPLIED, "RefusedBySlurm", seen.refused)
-    if seen.found is None:
+def _applied(outcome: PartitionOutcome) -> Statement:
+    if outcome.refused:
+        return no(APPLIED, "RefusedBySlurm", outcome.refused)
+    if outcome.found is None:
         return no(APPLIED, "NotInSlurm", "somebody deleted it in Slurm")
-    if seen.pending:
-        return no(APPLIED, "NotInSlurmYet", f"Slurm has not taken over: {_rows(seen.pending)}")
-    if seen.unsettable:
-        named = ", ".join(seen.unsettable)
+    if outcome.pending:
+        return no(APPLIED, "NotInSlurmYet", f"Slurm has not taken over: {_rows(outcome.pending)}")
+    if outcome.unsettable:
+        named = ", ".join(outcome.unsettable)
         message = f"Slurm takes {named} only for a new partition: delete it and make it again"
         return no(APPLIED, "NeedsNewPartition", message)
     return yes(APPLIED, "InSlurm", "Slurm's own answer has it")
 
 
-def _in_sync(seen: Seen) -> Statement:
-    if not seen.drift:
+def _in_sync(outcome: PartitionOutcome) -> Statement:
+    if not outcome.drift:
         return yes(IN_SYNC, "InSync", "Slurm has what is asked for here")
-    rows = _rows(seen.drift)
-    if seen.policy == "Keep":
+    rows = _rows(outcome.drift)
+    if outcome.policy == "Keep":
         return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")
-    if seen.policy == "Report":
+    if outcome.policy == "Report":
         return no(IN_SYNC, "Drifted", f"changed in Slurm: {rows}")
-    if seen.given_up:
+    if outcome.given_up:
         message = f"Slurm accepted several reverts and drifted again each time; it is now left as it is: {rows}"
         return no(IN_SYNC, "DriftComesBack", message)
-    if seen.refused:
-        return no(IN_SYNC, "RefusedBySlurm", f"changed in Slurm, and not reverted: {seen.refused}; {rows}")
+    if outcome.refused:
+        return no(IN_SYNC, "RefusedBySlurm", f"changed in Slurm, and not reverted: {outcome.refused}; {rows}")
     return no(IN_SYNC, "Reverting", f"changed in Slurm, being reverted: {rows}")
 
 
@@ -115,6 +96,12 @@ def _ready(found: Partition | None) -> Statement:
     if not found.total_nodes:
         return no(READY, "NoNodes", "it holds no nodes yet")
     return yes(READY, "Up", f"it is up with {counted(found.total_nodes, 'node')}")
+
+
+def waiting_for_controller(name: str) -> list[Statement]:
+    """The conditions of a Partition of which its Controller's reconcile has not told anything yet."""
+    message = f"the reconcile of Controller {name!r} has not come to this generation of the Partition yet"
+    return [unknown(APPLIED, "WaitingForController", message), unknown(READY, "WaitingForController", message)]
 
 
 def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[Statement]:
@@ -140,22 +127,6 @@ def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -
         since = old.since if old is not None and old.found == each.found else now
         rows.append({"field": each.field, "wanted": each.wanted, "found": each.found, "since": since})
     return rows
-
-
-def fields(
-    found: Partition | Unknown | None, nodes: Iterable[Node] | Unknown, jobs: Iterable[Job] | Unknown
-) -> dict[str, Any]:
-    """The counts of a Partition's status; those that Slurm cannot be asked for are left out, not 0."""
-    if found is None or isinstance(found, Unknown):
-        return {}
-    counts = {"nodes": found.total_nodes}
-    if not isinstance(nodes, Unknown):
-        counts["cpus"] = sum(node.cpus for node in nodes if found.name in node.partitions)
-    if not isinstance(jobs, Unknown):
-        mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
-        counts["runningJobs"] = sum("RUNNING" in job.states for job in mine)
-        counts["pendingJobs"] = sum("PENDING" in job.states for job in mine)
-    return counts
 
 
 def _rows(differences: Iterable[Difference]) -> str:

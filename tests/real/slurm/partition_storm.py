@@ -21,7 +21,7 @@ from tests.real.slurm import rootfs
 from tests.real.slurm.cluster import Cluster, eventually
 
 from slurm_operator.plan.actions import DeletePartition, SetPartition
-from slurm_operator.plan.partition import lines, plan_partitions
+from slurm_operator.plan.partition import PartitionWorld, lines, plan_partitions
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.model import Job
 from slurm_operator.slurm.policy import is_over
@@ -118,7 +118,7 @@ async def _change(cluster: Cluster, client: SlurmClient, size: Size) -> int:
 
 async def _apply_live(client: SlurmClient, text: str, in_force: str) -> None:
     partitions, jobs = await client.all_partitions(), await client.all_jobs()
-    plan = plan_partitions(lines(text), lines(in_force), partitions, jobs.items, True, {})
+    plan = plan_partitions(PartitionWorld(lines(text), lines(in_force), partitions, jobs.items, True, {}))
     for action in plan.actions:
         if isinstance(action, SetPartition):
             await client.set_partition(action.change)

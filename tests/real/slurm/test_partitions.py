@@ -9,7 +9,7 @@ from tests.real.slurm.cluster import Cluster, eventually
 from tests.real.slurm.partition_storm import Size, storm
 
 from slurm_operator.plan.actions import DeletePartition, SetPartition
-from slurm_operator.plan.partition import lines, plan_partitions
+from slurm_operator.plan.partition import PartitionWorld, lines, plan_partitions
 from slurm_operator.plan.partition_fields import Line, change, changed_options, creation, differences, unreturnable
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmNotFound, SlurmRejected, SlurmUnsupported
@@ -288,7 +288,7 @@ async def remove(client: SlurmClient, slurm: Cluster, name: str, options: str) -
         name: Line(name, {"Nodes": "compute", **dict(word.split("=") for word in options.split())}, ("compute",))
     }
     jobs = (await client.all_jobs()).items
-    plan = plan_partitions({}, in_force, await client.all_partitions(), jobs, live_way, {})
+    plan = plan_partitions(PartitionWorld({}, in_force, await client.all_partitions(), jobs, live_way, {}))
     for action in plan.actions:
         if isinstance(action, SetPartition):
             await client.set_partition(action.change)
@@ -296,14 +296,14 @@ async def remove(client: SlurmClient, slurm: Cluster, name: str, options: str) -
             await client.delete_partition(action.name)
     kept = (
         ""
-        if name not in plan.kept_lines or any(isinstance(each, DeletePartition) for each in plan.actions)
-        else (plan.kept_lines[name].text)
+        if name not in plan.partitions.kept_lines or any(isinstance(each, DeletePartition) for each in plan.actions)
+        else (plan.partitions.kept_lines[name].text)
     )
     slurm.shell(f"sed -i '/^PartitionName={name} /d' /etc/slurm/slurm.conf; echo '{kept}' >> /etc/slurm/slurm.conf")
     await client.reconfigure()
     await eventually(lambda: answers(client))
     slurm.run("scontrol", "update", "partitionname=compute", "state=up")
-    return plan.waits.get(name, ())
+    return plan.partitions.waits.get(name, ())
 
 
 async def answers(client: SlurmClient) -> bool:

@@ -40,11 +40,14 @@ RULES: dict[str, Rule] = {
 }
 
 
-def check(new: Resource, old: Resource | None, refs: Refs, *, standing: bool = False) -> list[FieldProblem]:
+def check(
+    new: Resource, old: Resource | None, refs: Refs, *, standing: bool = False, is_built_next: bool = False
+) -> list[FieldProblem]:
     """Everything that is wrong with a new or changed resource.
 
     Of one that is `standing`, let in by whatever way, what it shares with others is no mistake of its own: a condition
-    of the one that came later says so.
+    of the one that came later says so. One that `is_built_next` is not built here too: whoever builds it hears the
+    builder's objection.
     """
     if old is not None and _spec(old) == _spec(new):
         # Labels and finalizers may always change: what is wrong must still be let go.
@@ -52,7 +55,7 @@ def check(new: Resource, old: Resource | None, refs: Refs, *, standing: bool = F
     found = limited(chain(RULES[type(new).__name__](new, old, refs), reach.check(new, old, refs)))
     if isinstance(new, NodeSet) and not standing:
         found += nodeset.duplicates(new, old if isinstance(old, NodeSet) else None, refs)
-    return found if errors(found) else [*found, *buildable.check(new, refs)]
+    return found if errors(found) or is_built_next else [*found, *buildable.check(new, refs)]
 
 
 def _spec(resource: Resource) -> object:

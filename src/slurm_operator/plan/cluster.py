@@ -1,0 +1,333 @@
+"""One plan for a cluster: live partitions first, then what may be published of its configuration and objects.
+
+In: a `ClusterWorld`. Out: `plan_cluster` gives the live changes, each with what slurm.conf holds if Slurm refuses it;
+`release` gives, of plan and outcomes, the files, objects and nudges that follow, and what the next reconcile and each
+Partition are told. Called by `reconcile/controller.py`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.partition import Partition as PartitionResource
+from slurm_operator.build import controller, images, labels
+from slurm_operator.build.config_revision import inputs
+from slurm_operator.build.metadata import Object
+from slurm_operator.build.slurm_conf import FILE, SlurmConf
+from slurm_operator.plan.actions import (
+    Action,
+    DeletePartition,
+    FileLines,
+    Outcomes,
+    PartitionAction,
+    PatchMetadata,
+    Plan,
+    Reconfigure,
+    partitions_of,
+)
+from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld, handed_over
+from slurm_operator.plan.config import (
+    ConfigDecision,
+    ConfigWorld,
+    ControllerPod,
+    Files,
+    Stage,
+    content_hash,
+    linted,
+    note,
+    plan_config,
+)
+from slurm_operator.plan.config_history import InForce, plan_history
+from slurm_operator.plan.owned import plan_owned
+from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
+from slurm_operator.plan.partition_fields import Line, line_hash
+from slurm_operator.plan.partition_memory import Lines, PartitionMemory, learned
+from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
+from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
+from slurm_operator.slurm.conf_lint import Finding
+from slurm_operator.slurm.model import Answer, Partition, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What follows from a plan and its outcomes."""
+
+    config: ConfigDecision
+    # The objects as they shall be; and, once these are there, pods to nudge and revisions to keep.
+    objects: Plan
+    afterwards: Plan
+    memory: ClusterMemory
+    # By partition that Slurm would not take: why.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    # By the name of the Partition.
+    partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
+
+
+def plan_cluster(world: ClusterWorld) -> Plan:
+    """The live changes of a cluster's partitions, one after the other."""
+    partitions = partition_world(world)
+    plan = plan_partitions(partitions)
+    lasting = _remembered(world).seeing(plan.partitions.drift, world.now).lasting(world.now)
+    if world.objects.waits_for_key:
+        # A reconfigure would take the new key too.
+        lasting = frozenset()
+    actions = tuple(_with_fallback(each, world, plan) for each in _due(plan.actions, lasting))
+    deleted = {name for each in actions if isinstance(each, DeletePartition) for name in partitions_of(each)}
+    kept = {name: line for name, line in plan.partitions.kept_lines.items() if name not in deleted}
+    return replace(
+        plan, stages=tuple((each,) for each in actions), partitions=replace(plan.partitions, kept_lines=kept)
+    )
+
+
+def _with_fallback(action: PartitionAction, world: ClusterWorld, plan: Plan) -> PartitionAction:
+    """An action with the lines that the file holds if Slurm refuses it: it follows Slurm, and never runs ahead."""
+    kept, lines = plan.partitions.kept_lines, dict[str, Line | None]()
+    for name in partitions_of(action):
+        if name in kept:
+            lines[name] = kept[name]
+        elif name in world.wanted.lines:
+            lines |= _fallback(world, name)
+    return replace(action, if_refused=lines)
+
+
+def _fallback(world: ClusterWorld, name: str) -> FileLines:
+    """The line in force where the wanted one is refused; a refused revert asks for what the file has already."""
+    before = world.in_force.lines.get(name)
+    return {name: before} if world.wanted.lines[name] != before else {}
+
+
+def _due(actions: Iterable[Action], lasting: frozenset[str]) -> Iterator[PartitionAction]:
+    """A reconfigure keeps waiting jobs waiting: only for drift that does not pass by itself, whatever others do."""
+    for action in actions:
+        if isinstance(action, Reconfigure):
+            if names := tuple(name for name in action.partitions if name in lasting):
+                yield Reconfigure(names)
+        elif isinstance(action, PartitionAction):
+            yield action
+
+
+def partition_world(world: ClusterWorld) -> PartitionWorld:
+    """The partitions of a cluster, as they are wanted and as Slurm has them."""
+    live, memory = world.slurm.supports_live_partitions, _remembered(world)
+    return PartitionWorld(
+        _lines(world).edited,
+        _known_to_slurm(world) if live else world.in_force.lines,
+        planned_on(world),
+        world.slurm.jobs,
+        live,
+        _policies(world),
+        sets_in_force=frozenset(world.in_force.sets),
+        unreverted=frozenset(memory.given_up) | memory.just_reverted(world.now),
+        on_the_way=_on_the_way(world),
+    )
+
+
+def planned_on(world: ClusterWorld) -> Answer[Partition] | Unknown:
+    """The list that partitions are planned on: one in which a missing partition, or host, is one that Slurm lacks."""
+    partitions, nodes = world.slurm.partitions, world.slurm.nodes
+    if isinstance(partitions, Unknown) or not partitions.complete:
+        return partitions if isinstance(partitions, Unknown) else INCOMPLETE
+    if not world.slurm.supports_live_partitions or not has_edits(world.built.conf):
+        return partitions
+    # A host that is not in the list would be taken out of the partitions that name it.
+    return nodes if isinstance(nodes, Unknown) else partitions
+
+
+def has_edits(conf: SlurmConf) -> bool:
+    """Whether Partitions add or take away hosts that slurm.conf cannot name."""
+    return any(each.live_nodes or each.removed_nodes for each in conf.partitions)
+
+
+def _lines(world: ClusterWorld) -> Lines:
+    """The wanted lines, and the same with the hosts that Partitions add or take away."""
+    wanted, nodes = world.wanted, world.slurm.nodes
+    if not world.slurm.supports_live_partitions or isinstance(nodes, Unknown) or not has_edits(world.built.conf):
+        return Lines(wanted.lines, wanted.lines)
+    # The operator's NodeSets are features; "" are all.
+    members = {name: frozenset(node.name for node in nodes.items if name in node.features) for name in wanted.sets}
+    members[""] = frozenset(node.name for node in nodes.items)
+    changed = {
+        each.partition: edited(wanted.lines[each.partition], each.live_nodes, each.removed_nodes, members)
+        for each in world.built.conf.partitions
+        if (each.live_nodes or each.removed_nodes) and each.partition in wanted.lines
+    }
+    return Lines(wanted.lines, {**wanted.lines, **changed})
+
+
+def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
+    """The lines that Slurm follows, so that all else is somebody's hand: those it was told live, else the file's.
+
+    A line can be in the file while Slurm has never heard of it: it changed while slurmrestd was away.
+    """
+    known, told = dict(world.in_force.lines), world.memory.partitions.told
+    seen = dict(_seen_lines(world.refs.partitions_of(world.cr)))
+    for name, line in world.wanted.lines.items():
+        if name in told:
+            known[name] = told[name]
+        elif name in known and known[name].text == line.text and seen.get(name, "") not in ("", line_hash(line)):
+            del known[name]
+    return known
+
+
+def _seen_lines(partitions: Iterable[PartitionResource]) -> Iterator[tuple[str, str | None]]:
+    """Of each Partition whose drift is left: the hash of the line that was last seen in force, None where none was."""
+    for each in partitions:
+        last = each.status.last_apply
+        # A status of an older operator does not tell which line it was; it was in force then.
+        if each.spec.drift_policy != REVERT and (last is None or last.line):
+            yield each.slurm_name, last.line if last else None
+
+
+def _on_the_way(world: ClusterWorld) -> frozenset[str]:
+    """The partitions of a candidate that a sidecar is trying."""
+    if world.memory.poll is None or (world.poll is not None and world.poll.is_decided):
+        return frozenset()
+    return frozenset(declared(handed_over(world.maps, world.memory.offered)).lines)
+
+
+def _policies(world: ClusterWorld) -> dict[str, str]:
+    return {each.slurm_name: str(each.spec.drift_policy) for each in world.refs.partitions_of(world.cr)}
+
+
+def _remembered(world: ClusterWorld) -> PartitionMemory:
+    """What is remembered of the lines that are still to be held."""
+    policies, lines = _policies(world), _lines(world).edited
+    held = {name: line.text for name, line in lines.items() if policies.get(name, REVERT) == REVERT}
+    return world.memory.partitions.holding(held)
+
+
+def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
+    """What is published, what follows, and what is told, once Slurm has answered to the live changes."""
+    planned = partition_world(world)
+    is_answered = not isinstance(planned.slurm, Unknown)
+    partitions = _partitions_after(world, plan, outcomes) if is_answered else world.memory.partitions
+    refused, lines = _refused(world, plan, outcomes, is_answered=is_answered)
+    files = {**world.files, FILE: with_lines(world.conf_text, lines, world.in_force.sets)}
+    findings = _findings(world, files)
+    config = _config(world, files, findings)
+    told = OutcomeWorld(
+        world.built.conf.partitions,
+        world.wanted,
+        world.in_force,
+        planned,
+        world.slurm.partitions,
+        world.slurm.nodes,
+        partitions,
+    )
+    return Release(
+        config,
+        plan_owned(world.objects, list(_objects(world, config))),
+        Plan((tuple(_afterwards(world, config, files)),)),
+        ClusterMemory(
+            partitions,
+            _next_poll(world, config),
+            (config.candidate or {}).get(FILE, ""),
+            (content_hash(files), findings),
+        ),
+        refused,
+        partition_outcomes(told, world.refs.partitions_of(world.cr)),
+    )
+
+
+def _partitions_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> PartitionMemory:
+    before = _remembered(world).seeing(plan.partitions.drift, world.now)
+    return learned(before, _lines(world), plan, outcomes, world.now)
+
+
+def _refused(
+    world: ClusterWorld, plan: Plan, outcomes: Outcomes, *, is_answered: bool
+) -> tuple[dict[str, str], FileLines]:
+    """Who was refused and why, and the lines that the file holds instead of the wanted ones."""
+    lines: dict[str, Line | None] = dict(plan.partitions.kept_lines)
+    if is_answered:
+        for each in outcomes.refused:
+            lines |= each.action.if_refused
+        return {name: each.why for name, each in outcomes.by_partition.items()}, lines
+    # Slurm could not be asked: what it refused before stays refused, as long as the same is wanted.
+    still = world.memory.partitions.still_refused(world.wanted.lines) if world.slurm.has_restapi else {}
+    for name in still.keys() & world.wanted.lines.keys():
+        lines = {**_fallback(world, name), **lines}
+    return still, lines
+
+
+def _findings(world: ClusterWorld, files: Files) -> tuple[Finding, ...]:
+    """What the linter will not let pass; nothing where the check is off."""
+    cr, (known, found) = world.cr, world.memory.linted
+    if not is_checked(cr):
+        return ()
+    if known == content_hash(files):
+        return found
+    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
+    return linted(files, cr.spec.extra_conf or "", f"{version[0]}.{version[1]:02}" if version else None)
+
+
+def is_checked(cr: Controller) -> bool:
+    """Whether a configuration is linted and tried before it is in force."""
+    return cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
+
+
+def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) -> ConfigDecision:
+    cr, hash_ = world.cr, content_hash(files)
+    applied = (cr.status.config.hash if cr.status.config else None) or ""
+    poll = world.poll if world.poll is not None and world.poll.hash == hash_ else None
+    verdicts = poll.verdicts if poll is not None else {}
+    seen = ConfigWorld(
+        world.maps.good,
+        world.maps.candidate_files,
+        world.maps.note,
+        tuple(replace(pod, verdict=verdicts.get(pod.uid)) for pod in world.pods),
+        "" if _is_in_doubt(world.memory.poll, hash_, world.now) else applied,
+        cr.spec.inplace_reconfigure,
+        bool(world.objects.waits_for_key),
+        poll.nudges(world.now) if poll is not None else 1,
+    )
+    live = world.slurm.supports_live_partitions
+    return plan_config(files, note(files, live_partitions=live, check=is_checked(cr)), seen, findings)
+
+
+def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
+    """Whether a sidecar may be trying another one, though this one was in force before."""
+    return poll is not None and poll.is_recent(now) and (poll.overtook or poll.hash != hash_)
+
+
+def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | None:
+    if not config.is_open or config.stage is Stage.WAITING:
+        return None
+    # One that was made in this very reconcile is as good as one that was there.
+    before = world.poll if world.poll is not None and world.poll.hash == config.hash else world.memory.poll
+    return poll_of(config.hash, reporting(world.pods), before, world.now)
+
+
+def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:
+    cr = world.cr
+    for value in world.built.objects:
+        if controller.is_config_map(value, cr):
+            if config.good is not None:
+                yield controller.good_map(cr, config.good)
+            if config.candidate is not None and cr.spec.inplace_reconfigure:
+                yield controller.candidate_map(cr, config.candidate, config.note)
+        elif value["kind"] != "StatefulSet":
+            yield value
+        elif config.good is not None:
+            # Its hash, where it has one, is that of what is published.
+            yield controller.stateful_set(cr, world.refs, controller.good_map(cr, config.good))
+        elif any(key[1] == "StatefulSet" for key in world.objects.owned):
+            yield value
+
+
+def _afterwards(world: ClusterWorld, config: ConfigDecision, files: Files) -> Iterator[Action]:
+    if world.objects.waits_for_key:
+        return
+    yield from (_nudge(pod) for pod in config.nudge)
+    said, history = world.cr.status.config, world.history
+    if said is not None and said.hash == config.hash and config.stage is Stage.APPLIED and history.is_due:
+        in_force = InForce(config.hash, files, inputs(world.cr, world.refs), said.last_applied or world.time)
+        yield from plan_history(world.cr, in_force, history.present, history.managers, history.highest)
+
+
+def _nudge(pod: ControllerPod) -> Action:
+    """Any change of a pod makes its kubelet read the ConfigMaps again at once."""
+    text = pod.nudged if pod.times == 1 else f"{pod.nudged}/{pod.times}"
+    return PatchMetadata("v1", "Pod", pod.seen, annotations={labels.CONFIG_CANDIDATE: text})

@@ -1,0 +1,129 @@
+"""What the reconciles of a Controller learn of its partitions: refusals, reverts, and since when something drifts.
+
+In: a plan on a complete answer of Slurm, and its outcomes; without an answer nothing is learned. Out: a new
+`PartitionMemory`. Frozen: each reconcile makes its own out of the one before (`plan/cluster.py`). A restart forgets it,
+which costs a few tries and no truth. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from slurm_operator.plan.actions import Outcomes, Plan, SetPartition, partitions_of
+from slurm_operator.plan.partition_fields import Line
+
+# So many reverts of one partition within the window, and somebody else insists.
+MOST_REVERTS = 5
+WINDOW_SECONDS = 600.0
+# A file takes up to 90 s to a pod that nobody nudges; what differs for that long may be the file's delay.
+PATIENCE_SECONDS = 120.0
+# A revert that Slurm accepted and that is not seen yet is not sent again sooner.
+REVERT_PACE_SECONDS = 4.5
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that was not made."""
+
+    why: str
+    # The line that was wanted then; None where none was.
+    line: Line | None = None
+    # Whether Slurm itself said no, and did not merely give no answer.
+    is_answer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMemory:
+    """By partition."""
+
+    # What became of the last change, where it was not made.
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    # Wanted options that a live change cannot set.
+    unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # The line that Slurm was last told of live.
+    told: Mapping[str, Line] = field(default_factory=dict)
+    # What differs, and since when.
+    drifting: Mapping[str, tuple[object, float]] = field(default_factory=dict)
+    # When Slurm accepted a revert, by partition and line.
+    reverts: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
+    # The line that could not be held, and since when.
+    given_up: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+    def still_refused(self, wanted: Mapping[str, Line]) -> dict[str, str]:
+        """Why Slurm refused lines that are still wanted; another line is a new try."""
+        return {
+            name: each.why for name, each in self.refused.items() if each.is_answer and wanted.get(name) == each.line
+        }
+
+    def holding(self, wanted: Mapping[str, str]) -> PartitionMemory:
+        """Without what is known of other lines than those to hold: another line is a new try."""
+        return replace(
+            self,
+            reverts={key: times for key, times in self.reverts.items() if wanted.get(key[0]) == key[1]},
+            given_up={name: held for name, held in self.given_up.items() if wanted.get(name) == held[0]},
+        )
+
+    def seeing(self, drift: Mapping[str, object], now: float) -> PartitionMemory:
+        """With what differs now; what is as it was keeps its time."""
+        before = self.drifting
+        return replace(
+            self,
+            drifting={
+                name: before[name] if name in before and before[name][0] == rows else (rows, now)
+                for name, rows in drift.items()
+            },
+        )
+
+    def lasting(self, now: float) -> frozenset[str]:
+        """The partitions whose drift has been the same for a while, and not only until a file arrives."""
+        return frozenset(name for name, (_, since) in self.drifting.items() if now - since >= PATIENCE_SECONDS)
+
+    def just_reverted(self, now: float) -> frozenset[str]:
+        """The partitions whose last revert may not be seen yet."""
+        return frozenset(name for (name, _), times in self.reverts.items() if now - times[-1] < REVERT_PACE_SECONDS)
+
+    def reverted(self, name: str, line: str, now: float) -> PartitionMemory:
+        """Slurm accepted the revert of a drift now."""
+        key = (name, line)
+        times = (*(then for then in self.reverts.get(key, ()) if now - then < WINDOW_SECONDS), now)
+        if len(times) < MOST_REVERTS:
+            return replace(self, reverts={**self.reverts, key: times})
+        others = {each: then for each, then in self.reverts.items() if each != key}
+        return replace(self, reverts=others, given_up={**self.given_up, name: (line, now)})
+
+    def without_drift(self, names: frozenset[str], now: float) -> PartitionMemory:
+        """These are as wanted; the next drift is a new one when the old one is long ago."""
+        return replace(
+            self,
+            given_up={
+                name: held
+                for name, held in self.given_up.items()
+                if name not in names or now - held[1] < WINDOW_SECONDS
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of one reconcile: as the file declares them, and with the hosts that only a live change names."""
+
+    declared: Mapping[str, Line]
+    edited: Mapping[str, Line]
+
+
+def learned(memory: PartitionMemory, lines: Lines, plan: Plan, outcomes: Outcomes, now: float) -> PartitionMemory:
+    """What is known after a plan was carried out; accepted is enough, since whoever insists may be faster."""
+    refused = {
+        name: Refusal(each.why, lines.declared.get(name), each.is_answer)
+        for name, each in outcomes.by_partition.items()
+    }
+    told = {name: line for name, line in memory.told.items() if name in lines.edited}
+    for action in plan.actions:
+        if isinstance(action, SetPartition) and action.change.name in lines.edited.keys() - refused.keys():
+            told[action.change.name] = lines.edited[action.change.name]
+    after = replace(memory, refused=refused, unsettable=plan.partitions.unsettable, told=told)
+    accepted = {name for each in plan.actions for name in partitions_of(each)} - refused.keys()
+    for name in sorted(plan.partitions.reverts & accepted):
+        after = after.reverted(name, lines.edited[name].text, now)
+    return after.without_drift(frozenset(lines.edited.keys() - plan.partitions.drift.keys()), now)

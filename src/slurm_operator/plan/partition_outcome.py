@@ -1,0 +1,176 @@
+"""What became of one Partition in the reconcile of its Controller: all that its own reconcile reports.
+
+In: the builder's verdict, the lines, Slurm's answer, and what was refused. Out: a frozen `PartitionOutcome`, left by
+the Controller's reconcile for `reconcile/partition.py` and turned into conditions by `status/partition.py`.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slurm_operator.api.partition import Partition as PartitionResource
+from slurm_operator.build.partition import DELETING, Verdict
+from slurm_operator.plan.partition import GONE, REVERT, Declared, PartitionWorld, blocking_jobs, split_differences
+from slurm_operator.plan.partition_fields import Difference, line_hash
+from slurm_operator.plan.partition_memory import PartitionMemory
+from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+from slurm_operator.slurm.policy import is_over
+
+INCOMPLETE = Unknown("Slurm's list of partitions is incomplete")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What is known of a partition after its Controller's reconcile."""
+
+    verdict: Verdict
+    # None: Slurm does not have it.
+    found: Partition | Unknown | None
+    # Fields that are on their way, and fields that somebody changed by hand.
+    pending: tuple[Difference, ...] = ()
+    drift: tuple[Difference, ...] = ()
+    policy: str = REVERT
+    given_up: bool = False
+    supports_live_partitions: bool = False
+    # What Slurm said to the last change, and what no live change can set.
+    refused: str | None = None
+    unsettable: tuple[str, ...] = ()
+    # Which object it was, in which generation.
+    uid: str = ""
+    generation: int = 0
+    # Nodes, CPUs and jobs, as far as Slurm could be asked.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    # The hash of the line that is wanted; empty where none is.
+    line: str = ""
+    # Of one that is being deleted: the jobs that it waits for, and whether nothing is left of it.
+    waits: tuple[int, ...] | Unknown = ()
+    has_left: bool = False
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether Slurm has it as asked."""
+        return isinstance(self.found, Partition) and not self.pending and not self.refused
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its object is being deleted."""
+        return self.verdict.reason == DELETING
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it may become as asked without anybody's doing: not where drift is left as it is."""
+        if self.drift and (self.given_up or self.policy != REVERT):
+            return False
+        return self.verdict.accepted and (bool(self.drift) or not self.is_in_force)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeWorld:
+    """What the outcomes of a cluster's partitions are made of."""
+
+    verdicts: Sequence[Verdict]
+    # As slurm.conf declares them, wanted and in force.
+    wanted: Declared
+    in_force: Declared
+    # As they were planned.
+    planned: PartitionWorld
+    # The list as it came, also an incomplete one.
+    listed: Answer[Partition] | Unknown
+    nodes: Answer[Node] | Unknown
+    # What is remembered after the plan was carried out.
+    memory: PartitionMemory
+
+
+def partition_outcomes(world: OutcomeWorld, resources: Iterable[PartitionResource]) -> dict[str, PartitionOutcome]:
+    """The outcome of each Partition, by the name of the resource."""
+    verdicts = {each.resource: each for each in world.verdicts if each.kind == "Partition"}
+    return {each.name: _outcome(world, each, verdicts[each.name]) for each in resources if each.name in verdicts}
+
+
+def _outcome(world: OutcomeWorld, resource: PartitionResource, verdict: Verdict) -> PartitionOutcome:
+    name, found = resource.slurm_name, _found(world, resource.slurm_name)
+    jobs = world.planned.jobs
+    line = world.wanted.lines.get(name)
+    outcome = PartitionOutcome(
+        verdict,
+        found,
+        policy=str(resource.spec.drift_policy),
+        supports_live_partitions=world.planned.supports_live_partitions and not isinstance(found, Unknown),
+        uid=resource.metadata.uid,
+        generation=resource.metadata.generation,
+        counts=counts(found, world.nodes, jobs),
+        line=line_hash(line) if line is not None else "",
+    )
+    if resource.metadata.deletion_timestamp:
+        return _leaving(world, outcome, resource)
+    if isinstance(found, Unknown) or not verdict.accepted or line is None:
+        return outcome
+    return _judged(world, outcome, name)
+
+
+def _judged(world: OutcomeWorld, outcome: PartitionOutcome, name: str) -> PartitionOutcome:
+    """With what differs in Slurm, and why."""
+    planned, found, verdict = world.planned, outcome.found, outcome.verdict
+    is_edited = bool(verdict.live_nodes or verdict.removed_nodes)
+    if planned.supports_live_partitions and is_edited and isinstance(world.nodes, Unknown):
+        # Which hosts it should have depends on those that Slurm has.
+        return replace(outcome, found=world.nodes)
+    drift, pending = _differences(planned, name, found if isinstance(found, Partition) else None)
+    return replace(
+        outcome,
+        drift=drift,
+        pending=pending,
+        given_up=name in world.memory.given_up,
+        refused=world.memory.refused[name].why if name in world.memory.refused else None,
+        unsettable=world.memory.unsettable.get(name, ()),
+    )
+
+
+def _differences(
+    planned: PartitionWorld, name: str, found: Partition | None
+) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    line, before = planned.wanted[name], planned.in_force.get(name)
+    if found is not None:
+        return split_differences(line, before, found, supports_live_partitions=planned.supports_live_partitions)
+    # Without live changes one that is not there may still be on its way.
+    gone = before is not None and planned.supports_live_partitions
+    return ((GONE,) if gone else ()), ()
+
+
+def _leaving(world: OutcomeWorld, outcome: PartitionOutcome, resource: PartitionResource) -> PartitionOutcome:
+    name, found, jobs = resource.slurm_name, outcome.found, world.planned.jobs
+    if name in world.wanted.lines:
+        # Somebody else has the name now.
+        return replace(outcome, has_left=True)
+    if isinstance(found, Unknown):
+        return replace(outcome, waits=found)
+    never_was_ours = name not in world.in_force.lines and resource.status.last_apply is None
+    finished_too = not world.planned.supports_live_partitions
+    waits = jobs if isinstance(jobs, Unknown) else blocking_jobs(name, jobs, finished_too=finished_too)
+    return replace(outcome, waits=waits, has_left=found is None or never_was_ours)
+
+
+def _found(world: OutcomeWorld, name: str) -> Partition | Unknown | None:
+    listed = world.listed
+    if isinstance(listed, Unknown):
+        return listed
+    found = next((each for each in listed.items if each.name == name), None)
+    return found if found is not None or listed.complete else INCOMPLETE
+
+
+def counts(
+    found: Partition | Unknown | None, nodes: Answer[Node] | Unknown, jobs: Iterable[Job] | Unknown
+) -> dict[str, int]:
+    """How large and how full it is; what Slurm cannot be asked for is left out, not 0."""
+    if found is None or isinstance(found, Unknown):
+        return {}
+    counted = {"nodes": found.total_nodes}
+    if not isinstance(nodes, Unknown):
+        counted["cpus"] = sum(node.cpus for node in nodes.items if found.name in node.partitions)
+    if not isinstance(jobs, Unknown):
+        mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
+        counted["runningJobs"] = sum("RUNNING" in job.states for job in mine)
+        counted["pendingJobs"] = sum("PENDING" in job.states for job in mine)
+    return counted

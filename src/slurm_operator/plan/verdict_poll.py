@@ -1,0 +1,72 @@
+"""How often the logs of sidecars are read for their verdict on a candidate, and what was read last.
+
+In: a candidate that pods were given, and the time. Out: a `VerdictPoll`: whether its time has come, and how often a
+silent pod should have been nudged by now. Frozen; kept in `plan/cluster.py`'s memory, read by `reconcile/config.py`.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from slurm_operator.plan.config import ControllerPod, Verdict
+
+POLL_SECONDS = 0.15
+SLOW_POLL_SECONDS = 1.0
+SELDOM_POLL_SECONDS = 10.0
+# How long a log is read at each pace before nobody is thought to answer: (until that age, seconds between readings).
+PACES = ((5.0, POLL_SECONDS), (60.0, SLOW_POLL_SECONDS))
+# After so many seconds without a verdict a pod is nudged once more: its kubelet may have looked a moment too early.
+NUDGE_AGAIN_SECONDS = (1.0, 5.0, 20.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictPoll:
+    """What the sidecars of some pods last said of one candidate."""
+
+    # The candidate's hash, and the uids of the pods whose sidecar reports.
+    hash: str
+    pods: tuple[str, ...]
+    since: float
+    read_at: float = float("-inf")
+    # By the uid of a pod.
+    verdicts: Mapping[str, Verdict | None] = field(default_factory=dict)
+    # Why a log may not be read.
+    denied: str = ""
+    # Whether another candidate was handed over just before: what was reported of this one then is not believed.
+    overtook: bool = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether all have reported what became of it."""
+        return bool(self.verdicts) and all(each and each.hash == self.hash for each in self.verdicts.values())
+
+    def interval(self, now: float) -> float:
+        """Seconds between readings: the longer nobody reports, the more."""
+        return next((seconds for until, seconds in PACES if now - self.since < until), SELDOM_POLL_SECONDS)
+
+    def is_due(self, now: float) -> bool:
+        """Whether the logs are to be read now; nine tenths, so that a reconcile a little early need not come twice."""
+        return now - self.read_at >= 0.9 * self.interval(now)
+
+    def is_recent(self, now: float) -> bool:
+        """Whether a sidecar may still be trying it."""
+        return now - self.since < PACES[-1][0]
+
+    def nudges(self, now: float) -> int:
+        """How often a silent pod should have been nudged by now."""
+        return 1 + sum(now - self.since >= each for each in NUDGE_AGAIN_SECONDS)
+
+
+def reporting(pods: Iterable[ControllerPod]) -> tuple[str, ...]:
+    """The uids of the pods whose sidecar reports."""
+    return tuple(pod.uid for pod in pods if pod.speaks)
+
+
+def poll_of(hash_: str, pods: tuple[str, ...], before: VerdictPoll | None, now: float) -> VerdictPoll:
+    """The poll for a candidate: the one before while it is the same candidate and the same pods, else a new one."""
+    if before is not None and (before.hash, before.pods) == (hash_, pods):
+        return before
+    overtook = before is not None and (before.overtook or before.hash != hash_)
+    return VerdictPoll(hash_, pods, now, overtook=overtook)

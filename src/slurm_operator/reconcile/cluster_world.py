@@ -1,0 +1,184 @@
+"""All reading of a Controller's reconcile: caches, the logs of sidecars, Slurm.
+
+In: a Controller and what was built for it. Out: a frozen `ClusterWorld` (`plan/cluster_world.py`). Nothing is written,
+and nothing is read later. Logs are read before Slurm is asked: what a sidecar reports is then in Slurm's answer. Called
+by `reconcile/controller.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kube_runtime.client.objects import Pod
+from kube_runtime.loop.clock import Clock
+from kube_runtime.loop.queue import Key
+from kube_runtime.times import parse_seconds, time_text
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.loginset import LoginSet
+from slurm_operator.api.restapi import RestApi
+from slurm_operator.build import labels, names
+from slurm_operator.build.config_revision import inputs
+from slurm_operator.build.controller import Built
+from slurm_operator.build.slurm_conf import FILE, keeps_partitions
+from slurm_operator.plan.cluster import has_edits
+from slurm_operator.plan.cluster_world import (
+    ClusterMemory,
+    ClusterWorld,
+    ConfigMaps,
+    HistoryWorld,
+    SlurmSnapshot,
+    config_files,
+    declared_in_force,
+)
+from slurm_operator.plan.config_history import KEPT_AFTER, KEY, is_kept, is_revision, manager_of, number_of
+from slurm_operator.plan.daemons import AT_START, SENT
+from slurm_operator.plan.owned import OwnedWorld
+from slurm_operator.plan.partition import Declared, declared
+from slurm_operator.plan.workers import NOT_ASKED
+from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, Clusters
+from slurm_operator.reconcile.config import Logs, controller_pod, is_running, open_poll, sidecar_verdicts
+from slurm_operator.reconcile.observe import Observer
+from slurm_operator.reconcile.owned import World
+from slurm_operator.slurm.model import Answer, Unknown
+from slurm_operator.slurm.shared import NEW_SECONDS
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReader:
+    """Reads the worlds of Controllers."""
+
+    observer: Observer
+    clusters: Clusters
+    clock: Clock
+    logs: Logs
+
+    async def find(self, world: World[Controller], maps: ConfigMaps) -> Cluster | Unknown:
+        """The way to a cluster's Slurm, or why there is none."""
+        if maps.good is None:
+            return Unknown("not started yet")
+        restapis = self.observer.resources(RestApi, world.cr.namespace)
+        return await self.clusters.find(world.cr, restapis, world.refs)
+
+    def config_maps(self, cr: Controller) -> ConfigMaps:
+        """Both ConfigMaps of a configuration."""
+        return ConfigMaps(self._data(cr, names.config(cr)), self._data(cr, names.config_candidate(cr)))
+
+    def _data(self, cr: Controller, name: str) -> dict[str, str] | None:
+        found = self.observer.get("ConfigMap", cr.namespace, name)
+        return None if found is None else dict(found.content().get("data") or {})
+
+    async def observe(
+        self, world: World[Controller], built: Built, objects: OwnedWorld, memory: ClusterMemory
+    ) -> tuple[ClusterWorld, Cluster | Unknown]:
+        """One look at everything, and the way to the Slurm that was asked."""
+        cr, maps, now = world.cr, self.config_maps(world.cr), self.clock.monotonic()
+        pods = tuple(controller_pod(pod) for pod in self.observer.controller_pods(cr) if is_running(pod))
+        poll = open_poll(cr, maps, pods, memory.poll, now)
+        if poll is not None:
+            poll = await sidecar_verdicts(poll, cr.namespace, pods, self.logs, now)
+        cluster = await self.find(world, maps)
+        offered = await self._offers_live_partitions(world, cluster, maps)
+        text = built.conf.text_for(live_partitions=offered)
+        wanted = declared(text, config_files(built, cr))
+        in_force = declared_in_force(maps, memory.offered, wanted)
+        return (
+            ClusterWorld(
+                cr,
+                world.refs,
+                built,
+                objects,
+                maps,
+                await fetch_snapshot(world, built, cluster, wanted, in_force),
+                text,
+                wanted,
+                in_force,
+                memory,
+                self.clock.monotonic(),
+                time_text(self.clock.now()),
+                pods,
+                poll,
+                tuple(self._daemon_pods(cr)),
+                self._history(world),
+            ),
+            cluster,
+        )
+
+    async def _offers_live_partitions(
+        self, world: World[Controller], cluster: Cluster | Unknown, maps: ConfigMaps
+    ) -> bool | None:
+        """Whether slurmrestd changes partitions; while it cannot be asked, what was said last."""
+        if world.cr.name not in world.refs.served or maps.good is None:
+            return None
+        if not isinstance(cluster, Unknown):
+            found = await cluster.partitions(_asker(world.cr), patience=PARTITION_SECONDS)
+            if not isinstance(found, Unknown):
+                return cluster.supports_live_partitions
+        return keeps_partitions(maps.good.get(FILE, ""))
+
+    def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
+        for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
+            mine = self._served_by(cr, kind)
+            pods = [pod for pod in self.observer.pods_of(cr.namespace, component, mine) if is_running(pod)]
+            if mine and pods:
+                yield component.daemon, pods, why
+
+    def _served_by(self, cr: Controller, kind: type[RestApi] | type[LoginSet]) -> frozenset[str]:
+        there = self.observer.resources(kind, cr.namespace)
+        return frozenset(each.name for each in there if each.spec.controller_ref.name == cr.name)
+
+    def _history(self, world: World[Controller]) -> HistoryWorld:
+        """The revisions of what has been in force for a while and is not kept yet; nothing else is looked at."""
+        said = world.cr.status.config
+        since, now = parse_seconds(said.last_applied if said else None), self.clock.now().timestamp()
+        present = tuple(item for key, item in world.owned.items() if key[:2] == KEY and is_revision(item))
+        if said is None or since is None or now - since < KEPT_AFTER or is_kept(said.hash or "", present):
+            return HistoryWorld()
+        prefix = names.config_revision(world.cr, 0).removesuffix("0")
+        named = self.observer.in_namespace("ControllerRevision", world.cr.namespace)
+        highest = max((number_of(item) for item in named if item.metadata.name.startswith(prefix)), default=0)
+        return HistoryWorld(highest, dict(self._managers(world)), present, is_due=True)
+
+    def _managers(self, world: World[Controller]) -> Iterator[tuple[str, str]]:
+        for key in inputs(world.cr, world.refs):
+            kind, _, name = key.partition("/")
+            found = self.observer.get(kind, world.cr.namespace, name)
+            if found is not None:
+                yield key, manager_of(found.content())
+
+
+def _asker(cr: Controller) -> tuple[str, Key]:
+    return ("Controller", Key(cr.namespace, cr.name))
+
+
+async def fetch_snapshot(
+    world: World[Controller], built: Built, cluster: Cluster | Unknown, wanted: Declared, in_force: Declared
+) -> SlurmSnapshot:
+    """What Slurm answers; something is decided by it where the lines differ, and then no shared answer will do."""
+    if isinstance(cluster, Unknown):
+        return SlurmSnapshot.without(cluster, has_restapi=False)
+    who, resources = _asker(world.cr), world.refs.partitions_of(world.cr)
+    is_decided = wanted.lines != in_force.lines or any(each.metadata.deletion_timestamp for each in resources)
+    patience = NEW_SECONDS if resources else PARTITION_SECONDS
+    partitions = await cluster.partitions(who, fresh=is_decided, patience=patience)
+    is_leaving = bool(in_force.lines.keys() - wanted.lines.keys())
+    snapshot = SlurmSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
+    if isinstance(partitions, Unknown):
+        snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
+    elif is_leaving or resources or has_edits(built.conf):
+        look = await cluster.world(who=who, fresh=is_leaving)
+        snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
+    if cluster.nodes is None:
+        # Who runs with the configuration is asked once; others' looks serve ever after.
+        await cluster.world(who=who)
+    return replace(snapshot, known_nodes=cluster.nodes.items if cluster.nodes is not None else None)
+
+
+def complete(answer: Answer[T] | Unknown, what: str) -> Answer[T] | Unknown:
+    """A list in which a missing item means that Slurm has none; any other list is Unknown."""
+    if isinstance(answer, Unknown) or answer.complete:
+        return answer
+    return Unknown(f"Slurm's list of {what} is incomplete")

@@ -1,0 +1,113 @@
+"""What is said of a Controller beside its pods: its configuration, its partitions, and who runs with what.
+
+In: a `ClusterWorld`, the plan, and its `Release`. Out: conditions and fields. Called by `reconcile/controller.py`.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kube_runtime.times import parse_seconds
+from slurm_operator.api.controller import ConfigStatus, Controller
+from slurm_operator.plan import daemons
+from slurm_operator.plan.actions import Plan
+from slurm_operator.plan.cluster import Release, is_checked, planned_on
+from slurm_operator.plan.cluster_world import ClusterWorld
+from slurm_operator.plan.config import Stage
+from slurm_operator.plan.daemons import Census
+from slurm_operator.slurm.model import Unknown
+from slurm_operator.status import config, workload
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes
+
+MOST_JOBS = 10
+NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
+
+
+def statements(world: ClusterWorld, plan: Plan, release: Release) -> list[Statement]:
+    """The conditions of a configuration and of what it waits for."""
+    decision = release.config
+    of_config = config.statements(decision, world.cr.status.config, checked=is_checked(world.cr))
+    said = [*of_config, *_waiting(world, plan)]
+    if decision.stage in NOT_VALID:
+        return [*said, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
+    if release.refused:
+        return [*said, _refused(release)]
+    poll = release.memory.poll
+    if poll is not None and poll.denied:
+        message = f"the operator may not read what a sidecar says of the new configuration: {poll.denied}"
+        return [*said, yes(DEGRADED, "Forbidden", message)]
+    return said
+
+
+def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
+    """`status.config`."""
+    found = tuple(_daemons(world, release))
+    return {"config": config.fields(release.config, world.cr.status.config, world.time, found)}
+
+
+def external(cr: Controller) -> list[Statement]:
+    """What a Partition says whose cluster is run by somebody else."""
+    message = f"Controller {cr.name!r} is external: the partitions of its Slurm are not changed from here"
+    return [no(READY, "External", message)]
+
+
+def not_reconciled(cr: Controller, why: Iterable[Statement]) -> list[Statement]:
+    """What a Partition says whose Controller is not reconciled: the same reason, and whose it is."""
+    found = next(each for each in why if each.type == READY)
+    return workload.failed(found.reason, f"Controller {cr.name!r} is not reconciled: {found.message}")
+
+
+def _refused(release: Release) -> Statement:
+    """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
+    names_by_why: dict[str, list[str]] = {}
+    for name, why in sorted(release.refused.items()):
+        names_by_why.setdefault(why, []).append(name)
+    message = "; ".join(
+        f"{'partition' if len(refused) == 1 else 'partitions'} {', '.join(refused)}: {why}"
+        for why, refused in names_by_why.items()
+    )
+    return yes(DEGRADED, "RefusedBySlurm", message)
+
+
+def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[Statement]:
+    """Partitions that nothing asks for any more and that are still in slurm.conf, and what they wait for."""
+    waits, why = plan.partitions.waits, _unanswered(world)
+    if waits and why:
+        names = ", ".join(sorted(waits))
+        message = f"slurm.conf keeps {names} until Slurm says that no job is in it; {why}"
+        yield yes(PROGRESSING, "WaitingForSlurm", message)
+    elif waits:
+        held = "; ".join(f"{name}: {_jobs(numbers)}" for name, numbers in sorted(waits.items()))
+        yield yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {held}")
+
+
+def _unanswered(world: ClusterWorld) -> str:
+    """Why partitions could not be planned; empty when they could."""
+    listed = planned_on(world)
+    return listed.why if isinstance(listed, Unknown) else ""
+
+
+def _jobs(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(str(each) for each in numbers[:MOST_JOBS])
+    more = f" and {len(numbers) - MOST_JOBS} more" if len(numbers) > MOST_JOBS else ""
+    return f"jobs {shown}{more}" if numbers else "Slurm is asked once more"
+
+
+def _daemons(world: ClusterWorld, release: Release) -> Iterator[Census]:
+    """Who runs with the configuration in force."""
+    said = world.cr.status.config or ConfigStatus()
+    yield _controllers(world, release)
+    if world.slurm.known_nodes is not None:
+        yield daemons.of_nodes(world.slurm.known_nodes, parse_seconds(said.last_read))
+    for daemon, pods, why in world.daemon_pods:
+        yield daemons.of_pods(daemon, pods, parse_seconds(said.last_applied), why)
+
+
+def _controllers(world: ClusterWorld, release: Release) -> Census:
+    pods, late = world.pods, release.config.behind
+    silent = tuple(pod.name for pod in pods if not pod.speaks)
+    # Where all differ from what is wanted, it is the wish that is not in force.
+    behind = tuple(name for name, _ in late) if len(late) < len(pods) else ()
+    return Census("slurmctld", len(pods), behind, silent, "their sidecar reports nothing" if silent else "")
