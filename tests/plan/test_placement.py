@@ -1,4 +1,4 @@
-"""Numbers that stay on their Kubernetes node: kept while the node fits, let go when it does not."""
+"""Which Kubernetes nodes take a worker, and which keep one: of DaemonSet mode, and of numbers that are pinned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.plan.actions import Create
+from slurm_operator.build import labels
+from slurm_operator.plan.actions import Create, Delete, Drain
 from slurm_operator.plan.nodeset import pins, plan_nodeset
 
 
@@ -61,3 +62,24 @@ def test_nothing_is_pinned_that_nobody_asked_for(cluster: Any) -> None:
     cr = cluster.nodeset(replicas=1)
     world = cluster.world(cr, [cluster.pod("w-0")])
     assert pins(world, world.workers) == {}
+
+
+def test_each_matching_node_gets_one_worker_named_after_it(cluster: Any, of_type: Any) -> None:
+    nodes = [
+        cluster.kube_node("a.example.com"),
+        cluster.kube_node("b", metadata={"annotations": {labels.HOSTNAME_OVERRIDE: "gpu7"}}),
+        cluster.kube_node("tainted", taints=[{"key": "x", "effect": "NoSchedule"}]),
+    ]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(scalingMode="DaemonSet"), (), cluster.slurm(), nodes))
+    made = [each.desired for each in of_type(plan, Create) if each.desired["kind"] == "Pod"]
+    assert [pod["spec"]["hostname"] for pod in made] == ["a", "gpu7"]
+
+
+def test_a_worker_on_a_cordoned_node_stays_and_is_drained(cluster: Any, of_type: Any) -> None:
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    node = cluster.kube_node("k1", taints=[taint], unschedulable=True)
+    pod = cluster.pod("w-x", node="k1", host="k1", hash_=None)
+    cr = cluster.nodeset(scalingMode="DaemonSet")
+    plan = plan_nodeset(cluster.world(cr, [pod], cluster.slurm(cluster.node("k1")), [node]))
+    assert of_type(plan, Delete) == []
+    assert [action.nodes for action in of_type(plan, Drain)] == [("k1",)]
