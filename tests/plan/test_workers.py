@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Delete, Drain
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.workers import workers
-
-OURS = "slurm-operator: "
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ OURS = "slurm-operator: "
     ],
 )
 def test_a_surplus_worker_goes_only_when_slurm_says_so(
-    cluster: Any, of_type: Any, states: tuple[str, ...], jobs: tuple[str, ...], goes: bool
+    cluster: Cluster, states: tuple[str, ...], jobs: tuple[str, ...], goes: bool
 ) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     slurm = cluster.slurm(
@@ -39,23 +38,23 @@ def test_a_surplus_worker_goes_only_when_slurm_says_so(
     assert [action.name for action in of_type(plan, Delete)] == (["w-1"] if goes else [])
 
 
-def test_nothing_goes_while_slurm_cannot_be_asked(cluster: Any, of_type: Any) -> None:
+def test_nothing_goes_while_slurm_cannot_be_asked(cluster: Cluster) -> None:
     pods = [cluster.pod(f"w-{number}") for number in range(3)]
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), pods, cluster.blind()))
     assert of_type(plan, Delete) == []
 
 
-def test_a_node_missing_from_half_an_answer_is_not_gone(cluster: Any, of_type: Any) -> None:
+def test_a_node_missing_from_half_an_answer_is_not_gone(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], cluster.slurm(complete=False))
     assert of_type(plan_nodeset(world), Delete) == []
 
 
-def test_a_worker_without_a_record_in_a_whole_answer_may_go(cluster: Any, of_type: Any) -> None:
+def test_a_worker_without_a_record_in_a_whole_answer_may_go(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], cluster.slurm())
     assert [action.uid for action in of_type(plan_nodeset(world), Delete)] == ["uid-w-0"]
 
 
-def test_unknown_jobs_keep_a_drained_worker(cluster: Any, of_type: Any) -> None:
+def test_unknown_jobs_keep_a_drained_worker(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=f"{OURS}x"))
     half = type(slurm)(slurm.nodes, cluster.blind().jobs)
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], half))
@@ -75,7 +74,7 @@ def test_unknown_jobs_keep_a_drained_worker(cluster: Any, of_type: Any) -> None:
     ],
 )
 def test_the_documented_deletion_order(
-    cluster: Any, of_type: Any, one: dict[str, Any], other: dict[str, Any], first: str
+    cluster: Cluster, one: dict[str, Any], other: dict[str, Any], first: str
 ) -> None:
     pods = [cluster.pod("w-0", **one), cluster.pod("w-1", **other)]
     drained = [cluster.node(name, "IDLE", "DRAIN", reason=f"{OURS}x") for name in ("w-0", "w-1")]
@@ -83,7 +82,7 @@ def test_the_documented_deletion_order(
     assert [action.name for action in of_type(plan, Delete)] == [first]
 
 
-def test_the_worker_whose_jobs_end_first_goes_first(cluster: Any, of_type: Any) -> None:
+def test_the_worker_whose_jobs_end_first_goes_first(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     slurm = cluster.slurm(
         cluster.node("w-0", "MIXED"),
@@ -110,14 +109,14 @@ def test_the_worker_whose_jobs_end_first_goes_first(cluster: Any, of_type: Any) 
     ],
     ids=["negative", "largest", "too large", "5000 digits", "5000 digits below zero", "a line break", "other digits"],
 )
-def test_a_deletion_cost_is_a_number_that_kubernetes_takes_or_none(cluster: Any, written: str, cost: int) -> None:
+def test_a_deletion_cost_is_a_number_that_kubernetes_takes_or_none(cluster: Cluster, written: str, cost: int) -> None:
     """T13: int() of more than 4,300 digits is a ValueError, each time."""
     pod = cluster.pod("w-0", annotations={labels.POD_DELETION_COST: written})
     (worker,) = workers(cluster.nodeset(), [pod], cluster.slurm(cluster.node("w-0")), cluster.now)
     assert worker.cost == cost
 
 
-def test_a_pod_whose_number_nobody_can_count_has_no_ordinal(cluster: Any) -> None:
+def test_a_pod_whose_number_nobody_can_count_has_no_ordinal(cluster: Cluster) -> None:
     """T13."""
     pods = [cluster.pod(f"w-{number}") for number in ("9" * 200, "²", "3")]
     found = workers(cluster.nodeset(), pods, cluster.slurm(), cluster.now)

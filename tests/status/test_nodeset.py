@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan.nodeset import choose, revision_of
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SCALE_IN, SlurmWorld
-from slurm_operator.slurm.model import Answer, Unknown
+from slurm_operator.slurm.model import Answer, Job, Unknown
 from slurm_operator.status import nodeset
 
 
-def said(world: Any) -> dict[str, tuple[str, str, str]]:
+def said(world: NodeSetWorld) -> dict[str, tuple[str, str, str]]:
     everyone = world.workers
     found = nodeset.statements(world, everyone, choose(world, everyone))
     return {each.type: (each.truth.value, each.reason, each.message) for each in found}
 
 
-def test_counts_follow_slurms_words(cluster: Any) -> None:
+def test_counts_follow_slurms_words(cluster: Cluster) -> None:
     pods = [cluster.pod(f"w-{number}") for number in range(4)]
     slurm = cluster.slurm(
         cluster.node("w-0", "ALLOCATED"),
@@ -41,13 +41,17 @@ def test_counts_follow_slurms_words(cluster: Any) -> None:
         pytest.param((), (), ("False", "WorkersNotReady"), id="not registered"),
     ],
 )
-def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, jobs: Any, expected: Any) -> None:
+def test_ready_says_whether_the_workers_are_there(
+    cluster: Cluster, states: tuple[str, ...], jobs: tuple[Job, ...], expected: tuple[str, str]
+) -> None:
     slurm = cluster.slurm(*([cluster.node("w-0", *states)] if states else []), jobs=jobs)
     assert said(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))["Ready"][:2] == expected
 
 
 @pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
-def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(cluster: Any, mode: str) -> None:
+def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(
+    cluster: Cluster, mode: str
+) -> None:
     pods = [cluster.pod("w-0", host="k1"), cluster.pod("w-1", host="k2", node="k2", terminating=True)]
     slurm = cluster.slurm(cluster.node("k1"), cluster.node("k2"))
     nodes = [cluster.kube_node("k1"), cluster.kube_node("k2")]
@@ -56,13 +60,13 @@ def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still
     assert "1 of 2 workers are ready" in found["Ready"][2]
 
 
-def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Any) -> None:
+def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.blind())
     assert said(world)["Ready"][:2] == ("Unknown", "SlurmUnreachable")
     assert said(world)["SlurmReachable"][:2] == ("False", "SlurmUnreachable")
 
 
-def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Any) -> None:
+def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Cluster) -> None:
     half = SlurmWorld(Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs"))
     world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
     found = said(world)
@@ -73,13 +77,13 @@ def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cl
     assert found["Degraded"] == ("True", "JobsUnknown", told)
 
 
-def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Any) -> None:
+def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Cluster) -> None:
     half = SlurmWorld(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
     assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
 
 
-def test_a_worker_that_slurmctld_refuses_is_told(cluster: Any) -> None:
+def test_a_worker_that_slurmctld_refuses_is_told(cluster: Cluster) -> None:
     node = cluster.node("w-0", "IDLE", "DRAIN", "INVALID_REG", reason="gres/gpu count reported lower than configured")
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(node))
     status, reason, message = said(world)["Degraded"]
@@ -87,7 +91,7 @@ def test_a_worker_that_slurmctld_refuses_is_told(cluster: Any) -> None:
     assert "gres/gpu count reported lower than configured" in message
 
 
-def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Any) -> None:
+def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.blind())
     assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
@@ -96,13 +100,13 @@ def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Any) -> None:
     assert list(choose(world, world.workers).going) == ["w-1"]
 
 
-def test_what_a_worker_waits_for_is_named(cluster: Any) -> None:
+def test_what_a_worker_waits_for_is_named(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED", "DRAIN"), jobs=[cluster.job(7, "w-0")])
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
     assert "node w-0 has jobs: 7" in said(world)["Progressing"][2]
 
 
-def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches(cluster: Any) -> None:
+def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches(cluster: Cluster) -> None:
     cr = cluster.nodeset(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"kind": "metal"}}})
     nodes = [cluster.kube_node("k1", metadata={"labels": {"kind": "metal"}}), cluster.kube_node("k2")]
     world = cluster.world(cr, (), cluster.slurm(), nodes)
