@@ -12,6 +12,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Create, Delete, Drain
 from slurm_operator.plan.nodeset import pins, plan_nodeset
+from slurm_operator.plan.placement import may_stay, should_run
 
 
 def pinned(cluster: Cluster, known: dict[str, str], **spec: Any) -> NodeSet:
@@ -84,3 +85,70 @@ def test_a_worker_on_a_cordoned_node_stays_and_is_drained(cluster: Cluster) -> N
     plan = plan_nodeset(cluster.world(cr, [pod], cluster.slurm(cluster.node("k1")), [node]))
     assert of_type(plan, Delete) == []
     assert [action.nodes for action in of_type(plan, Drain)] == [("k1",)]
+
+
+RACK = {"metadata": {"labels": {"rack": "7"}}}
+BY_NAME = {"key": "metadata.name", "operator": "In", "values": ["k1"]}
+
+
+def requires(operator: str, *values: str, key: str = "rack") -> dict[str, Any]:
+    return affinity({"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]})
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        pytest.param({}, True, id="asks for nothing"),
+        pytest.param({"nodeSelector": {"rack": "7"}}, True, id="selector"),
+        pytest.param({"nodeSelector": {"rack": "8"}}, False, id="selector of another"),
+        pytest.param(requires("In", "6", "7"), True, id="In"),
+        pytest.param(requires("In", "6"), False, id="In others"),
+        pytest.param(requires("NotIn", "7"), False, id="NotIn"),
+        pytest.param(requires("NotIn", "7", key="none"), True, id="NotIn without the label"),
+        pytest.param(requires("Exists"), True, id="Exists"),
+        pytest.param(requires("DoesNotExist"), False, id="DoesNotExist"),
+        pytest.param(requires("Gt", "6"), True, id="Gt"),
+        pytest.param(requires("Gt", "7"), False, id="Gt the same"),
+        pytest.param(requires("Lt", "8"), True, id="Lt"),
+        pytest.param(requires("Lt", "many"), False, id="Lt no number"),
+        pytest.param(requires("Like", "7"), False, id="no such operator"),
+    ],
+)
+def test_a_node_is_selected_as_the_scheduler_would(cluster: Cluster, spec: dict[str, Any], fits: bool) -> None:
+    node = cluster.kube_node("k1", **RACK)
+    assert (should_run(spec, node), may_stay(spec, node)) == (fits, fits)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        pytest.param(affinity({}), False, id="an empty term selects nothing"),
+        pytest.param(affinity({}, {"matchFields": [BY_NAME]}), True, id="one that fits is enough"),
+    ],
+)
+def test_one_term_of_an_affinity_is_enough(cluster: Cluster, spec: dict[str, Any], fits: bool) -> None:
+    assert should_run(spec, cluster.kube_node("k1")) is fits
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        pytest.param({"key": "gpu", "value": "yes"}, True, id="key and value"),
+        pytest.param({"key": "gpu", "value": "no"}, False, id="another value"),
+        pytest.param({"key": "gpu", "operator": "Exists"}, True, id="any value"),
+        pytest.param({"operator": "Exists"}, True, id="everything"),
+        pytest.param({"key": "gpu", "value": "yes", "effect": "NoExecute"}, False, id="another effect"),
+        pytest.param({"value": "yes"}, False, id="no key"),
+    ],
+)
+def test_a_taint_keeps_away_whoever_does_not_tolerate_it(
+    cluster: Cluster, toleration: dict[str, str], tolerated: bool
+) -> None:
+    node = cluster.kube_node("k1", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
+    assert should_run({"tolerations": [toleration]}, node) is tolerated
+    assert may_stay({"tolerations": [toleration]}, node)
