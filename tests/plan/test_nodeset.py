@@ -7,7 +7,7 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from kube_runtime.client import objects
 from slurm_operator.build import labels
-from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Plan, Undrain
+from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Plan
 from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
@@ -60,21 +60,6 @@ def test_the_record_of_a_node_with_a_job_is_left_alone(cluster: Cluster) -> None
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))
     assert of_type(plan, DeleteNode) == []
     assert pods_created(plan) == ["w-0"]
-
-
-def test_a_choice_is_kept_though_another_would_be_made_today(cluster: Cluster) -> None:
-    pods = [cluster.pod("w-0", annotations={labels.CONDEMNED: SCALE_IN}), cluster.pod("w-1")]
-    slurm = cluster.slurm(cluster.node("w-0"), cluster.node("w-1"))
-    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), pods, slurm))
-    assert [action.nodes for action in of_type(plan, Drain)] == [("w-0",)]
-
-
-def test_scaling_out_again_takes_a_choice_back_and_undrains(cluster: Cluster) -> None:
-    pods = [cluster.pod("w-0"), cluster.pod("w-1", annotations={labels.CONDEMNED: SCALE_IN})]
-    slurm = cluster.slurm(cluster.node("w-0"), cluster.node("w-1", "MIXED", "DRAIN", reason=f"{OURS}scale-in"))
-    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=2), pods, slurm))
-    assert [action.nodes for action in of_type(plan, Undrain)] == [("w-1",)]
-    assert [dict(action.annotations) for action in of_type(plan, PatchMetadata)] == [{labels.CONDEMNED: None}]
 
 
 # Marks
@@ -146,16 +131,6 @@ def test_a_failed_pod_goes_once_its_jobs_are_dealt_with(
     pod = cluster.pod("w-0", phase="Failed", ready=False)
     plan = plan_nodeset(cluster.world(cluster.nodeset(), [pod], word))
     assert bool(of_type(plan, Delete)) is goes
-
-
-def test_of_two_workers_on_one_node_the_better_one_stays(cluster: Cluster) -> None:
-    pods = [
-        cluster.pod("w-good", host="k1"),
-        cluster.pod("w-bad", host="k1", ready=False, phase="Pending"),
-    ]
-    cr = cluster.nodeset(scalingMode="DaemonSet")
-    plan = plan_nodeset(cluster.world(cr, pods, cluster.slurm(cluster.node("k1", "IDLE", "DRAIN", reason=f"{OURS}x"))))
-    assert "w-good" not in [action.name for action in of_type(plan, Delete)]
 
 
 # Deletion

@@ -8,8 +8,9 @@ from tests.plan.small_cluster import Cluster
 
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import Worker
+from slurm_operator.plan import placement
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset_world import daemon_worker, unmade
+from slurm_operator.plan.nodeset_world import unmade
 from slurm_operator.plan.workers import SlurmWorld
 from slurm_operator.slurm.model import Unknown
 
@@ -40,11 +41,11 @@ def test_half_an_answer_is_blind(cluster: Cluster, half: str) -> None:
 def test_of_two_new_workers_with_one_host_name_only_the_first_is_made(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(scalingMode="DaemonSet"))
     first, second = Worker(node="k9.rack1"), Worker(node="k9.rack2")
-    assert unmade(world, [], [first, second]) == {second.name(world.cr): f"pod {first.name(world.cr)}"}
+    assert unmade(world, [first, second]) == {second.name(world.cr): f"pod {first.name(world.cr)}"}
 
 
 def test_a_kubernetes_node_may_name_its_worker(cluster: Cluster) -> None:
     node = cluster.kube_node("k1.example.org", metadata={"annotations": {labels.HOSTNAME_OVERRIDE: "gpu7"}})
     cr = cluster.nodeset(scalingMode="DaemonSet")
-    assert daemon_worker(node).hostname(cr) == "gpu7"
-    assert daemon_worker(cluster.kube_node("k1.example.org")).hostname(cr) == "k1"
+    assert placement.daemon_worker(node).hostname(cr) == "gpu7"
+    assert placement.daemon_worker(cluster.kube_node("k1.example.org")).hostname(cr) == "k1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.plan.small_cluster import Cluster
 
-from slurm_operator.plan.nodeset import choose, revision_of
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SCALE_IN, SlurmWorld
 from slurm_operator.slurm.model import Answer, Job, Unknown
@@ -13,8 +12,7 @@ from slurm_operator.status import nodeset
 
 
 def said(world: NodeSetWorld) -> dict[str, tuple[str, str, str]]:
-    everyone = world.workers
-    found = nodeset.statements(world, everyone, choose(world, everyone))
+    found = nodeset.statements(world)
     return {each.type: (each.truth.value, each.reason, each.message) for each in found}
 
 
@@ -27,7 +25,7 @@ def test_counts_follow_slurms_words(cluster: Cluster) -> None:
         cluster.node("w-3"),
     )
     world = cluster.world(cluster.nodeset(replicas=4), pods, slurm)
-    fields = nodeset.fields(world, world.workers, revision_of(world))
+    fields = nodeset.fields(world)
     counts = {key: fields[key] for key in ("slurmIdle", "slurmAllocated", "slurmDown", "slurmDrain")}
     assert counts == {"slurmIdle": 1, "slurmAllocated": 2, "slurmDown": 1, "slurmDrain": 1}
     assert (fields["replicas"], fields["readyReplicas"], fields["desired"]) == (4, 4, 4)
@@ -97,7 +95,7 @@ def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
     kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
-    assert list(choose(world, world.workers).going) == ["w-1"]
+    assert list(world.choice.going) == ["w-1"]
 
 
 def test_what_a_worker_waits_for_is_named(cluster: Cluster) -> None:
@@ -110,5 +108,5 @@ def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches
     cr = cluster.nodeset(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"kind": "metal"}}})
     nodes = [cluster.kube_node("k1", metadata={"labels": {"kind": "metal"}}), cluster.kube_node("k2")]
     world = cluster.world(cr, (), cluster.slurm(), nodes)
-    fields = nodeset.fields(world, world.workers, revision_of(world))
+    fields = nodeset.fields(world)
     assert (fields["desired"], fields["unavailableReplicas"]) == (1, 1)

@@ -25,7 +25,7 @@ from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_of
+from slurm_operator.plan.nodeset import plan_nodeset, release
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
@@ -199,10 +199,7 @@ class NodeSets:
             await self.clock.sleep(SHOWN_WITHIN / 40)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
-        everyone = world.workers
-        choice, newest = choose(world, everyone), revision_of(world)
-        fields = status.fields(world, everyone, newest)
-        await self._say(raw, world.cr, status.statements(world, everyone, choice), fields)
+        await self._say(raw, world.cr, status.statements(world), status.fields(world))
 
     def _unread(self, cr: NodeSet, refs: Refs) -> str:
         """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""
