@@ -278,8 +278,7 @@ class NodeSets:
             # Whoever scales by it, or pins workers by it, must not read that there are none.
             **(fields or held_fields(raw)),
         }
-        known = before.conditions if before else ()
-        await say(self.executor, self.clock, "NodeSet", raw, known, said, content)
+        await say(self.executor, self.clock, "NodeSet", raw, said, content)
 
 
 def _deletes_pods(plan: Plan) -> bool:

@@ -25,7 +25,7 @@ from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
 from kube_runtime.loop.run import Ending, run
 from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
-from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.kinds import KINDS, Member
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
@@ -179,8 +179,8 @@ def _cluster_of(observer: Observer, kind: str) -> Callable[[Key], Hashable]:
         if kind == "Controller":
             return key
         decoded = observer.resource(kind, key.namespace, key.name)
-        ref = getattr(getattr(decoded and decoded.readable, "spec", None), "controller_ref", None)
-        return Key(key.namespace, ref.name if ref is not None else "")
+        resource = decoded.readable if decoded is not None else None
+        return Key(key.namespace, resource.spec.controller_ref.name if isinstance(resource, Member) else "")
 
     return cluster
 

@@ -114,7 +114,7 @@ class Owned(Generic[R]):
             return Result()
         cr = decoded.resource
         if not isinstance(cr, self.kind):
-            await self._say(raw, None, Report(workload.refused(decoded.problems), {}))
+            await self._say(raw, Report(workload.refused(decoded.problems), {}))
             return Result()
         world = World(cr, raw, self.observer.refs(key.namespace), self.observer.owned(raw.metadata.uid))
         return await self._turn(world)
@@ -122,12 +122,12 @@ class Owned(Generic[R]):
     async def _turn(self, world: World[R]) -> Result:
         found = errors(rules.check(world.cr, None, world.refs))
         if found:
-            await self._say(world.raw, world.cr, Report(workload.refused(found), {}))
+            await self._say(world.raw, Report(workload.refused(found), {}))
             return Result()
         try:
             desired = self.build(world.cr, world.refs)
         except BuildError as error:
-            await self._say(world.raw, world.cr, Report(_refusal(error), {}))
+            await self._say(world.raw, Report(_refusal(error), {}))
             return Result(MISSING)
         waiting = self._waits_for_key(world)
         try:
@@ -143,15 +143,15 @@ class Owned(Generic[R]):
             if settled.after and not waiting:
                 await self._afterwards(world, settled.after)
         except NameTaken as error:
-            await self._say(world.raw, world.cr, Report(workload.blocked(error.reason, str(error)), {}))
+            await self._say(world.raw, Report(workload.blocked(error.reason, str(error)), {}))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error)), {}))
+            await self._say(world.raw, Report(workload.failed(error.reason, str(error)), {}))
             raise
         owned = self.observer.owned(world.raw.metadata.uid)
         contents = {key: item.content() for key, item in owned.items() if key[:2] != HISTORY}
         report = settled.added_to(self.report(world, contents))
-        await self._say(world.raw, world.cr, _with_key_rotation(report, waiting) if waiting else report)
+        await self._say(world.raw, _with_key_rotation(report, waiting) if waiting else report)
         return Result(_soonest(settled.look_again, KEY_ROTATION if waiting else None))
 
     def _waits_for_key(self, world: World[R]) -> str:
@@ -191,11 +191,9 @@ class Owned(Generic[R]):
         plan = plan_objects(wanted, live, world.owned, keep=frozenset(_made_once(world) | left_alone))
         await self.executor.execute(plan, world.raw, self.kind.__name__)
 
-    async def _say(self, raw: RawObject, cr: R | None, report: Report) -> None:
-        before = getattr(getattr(cr, "status", None), "conditions", ())
-        name = self.kind.__name__
+    async def _say(self, raw: RawObject, report: Report) -> None:
         fields = {**self.always(raw.metadata.name), **(report.fields or held_fields(raw))}
-        await say(self.executor, self.clock, name, raw, before, report.statements, fields)
+        await say(self.executor, self.clock, self.kind.__name__, raw, report.statements, fields)
 
 
 def _soonest(*waits: float | None) -> float | None:

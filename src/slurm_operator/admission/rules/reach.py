@@ -16,6 +16,7 @@ from typing import Any
 from slurm_operator.admission.rules import privileged_worker
 from slurm_operator.admission.rules.reach_table import TABLE, Allowed, Row
 from slurm_operator.api.embedded import EMBEDDED
+from slurm_operator.api.kinds import WithPods
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
@@ -43,14 +44,14 @@ def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProb
 
 def reaches(new: Resource, refs: Refs, severity: Severity = "error") -> Iterator[tuple[Row, FieldProblem]]:
     """Every reach of a resource, with the feature that it needs."""
+    if not isinstance(new, WithPods):
+        return
     for steps, shape in EMBEDDED[type(new).__name__]:
-        value = _at(getattr(new, "spec", None), steps)
+        value = _at(new.spec, steps)
         if isinstance(value, Mapping) and shape in _SCOPES:
             yield from _problems(_embedded(value, _SCOPES[shape], ("spec", *steps)), severity)
-    template = getattr(getattr(new, "spec", None), "template", None)
-    if template is not None:
-        path: Path = ("spec", "template", "metadata", "annotations")
-        yield from _problems(_annotations(template.metadata.annotations or {}, path), severity)
+    path: Path = ("spec", "template", "metadata", "annotations")
+    yield from _problems(_annotations(new.spec.template.metadata.annotations or {}, path), severity)
     if isinstance(new, NodeSet):
         yield from _problems(privileged_worker.reaches(new, refs), severity)
 
@@ -67,9 +68,11 @@ def _problems(found: Iterator[tuple[Row, Path, Any]], severity: Severity) -> Ite
 
 def _pods(resource: Resource) -> list[Any]:
     """All that the pods and the Service of a resource are made of."""
-    spec = getattr(resource, "spec", None)
-    parts = [_at(spec, steps) for steps, _ in EMBEDDED[type(resource).__name__]]
-    return [*parts, *(getattr(spec, name, None) for name in ("template", "volume_claim_templates", "ssh"))]
+    if not isinstance(resource, WithPods):
+        return []
+    parts = [_at(resource.spec, steps) for steps, _ in EMBEDDED[type(resource).__name__]]
+    more = [resource.spec.volume_claim_templates, resource.spec.ssh] if isinstance(resource, NodeSet) else []
+    return [*parts, resource.spec.template, *more]
 
 
 def _has_run(new: Resource, refs: Refs) -> bool:
