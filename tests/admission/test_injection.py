@@ -23,7 +23,7 @@ from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.nodeset import Worker
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import extra_conf, slurm_conf
-from slurm_operator.slurm import conf
+from slurm_operator.slurm import conf, policy
 
 PAYLOADS = {
     "line": "a\nSlurmUser=root",
@@ -281,9 +281,9 @@ def test_the_host_name_that_a_kubernetes_node_asks_for_is_a_label_or_refused(pay
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=str)
 def test_a_drain_reason_stays_one_short_line(payload: str) -> None:
-    safe = text.reason(f"node-cordon: {PAYLOADS[payload]}")
+    safe = policy.clean_reason(f"node-cordon: {PAYLOADS[payload]}")
     assert safe.startswith("node-cordon:")
-    assert len(safe) <= text.LONGEST_REASON
+    assert len(safe) <= policy.LONGEST_REASON
     assert safe.isprintable()
     assert '"' not in safe
     safe.encode()

@@ -142,18 +142,3 @@ def test_a_bad_name_is_refused_in_one_line(rule: Rule, value: str) -> None:
     problem = rule(value)
     assert problem
     assert "\n" not in problem
-
-
-@pytest.mark.parametrize(
-    ("value", "safe"),
-    [
-        ("plain", "plain"),
-        ('a\nb\t"c"\x00\u2028d', "a b 'c' d"),
-        ("  a  ", "a"),
-        ("x" * 300, "x" * 256),
-        ("a\x1b[2Jb", "a[2Jb"),
-    ],
-    ids=["plain", "signs", "spaces", "long", "escape"],
-)
-def test_a_drain_reason_is_made_safe(value: str, safe: str) -> None:
-    assert text.reason(value) == safe

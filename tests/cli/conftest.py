@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
+from slurm_operator.cli import manifests
 from slurm_operator.cli.main import main
 
 Run = Callable[..., Result]
@@ -38,3 +40,12 @@ def write(tmp_path: Path) -> Write:
         return str(path)
 
     return to
+
+
+@pytest.fixture(params=["libyaml", "pure Python"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads YAML holds with and without libyaml."""
+    loader = getattr(yaml, "CSafeLoader", None) if request.param == "libyaml" else yaml.SafeLoader
+    if loader is None:
+        pytest.skip("PyYAML was built without libyaml")
+    monkeypatch.setattr(manifests, "_LOADER", loader)

@@ -14,34 +14,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cli.yaml_text import problems, values
 
 from slurm_operator.cli import manifests, yaml_document
 from slurm_operator.cli.manifests import Manifest, parse, read
 from slurm_operator.cli.places import Problem
-from slurm_operator.cli.yaml_scalars import resolved
 
-
-@pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything here holds with and without libyaml."""
-    loader = getattr(yaml, "CSafeLoader", None) if request.param == "libyaml" else yaml.SafeLoader
-    if loader is None:
-        pytest.skip("PyYAML was built without libyaml")
-    monkeypatch.setattr(manifests, "_LOADER", loader)
-
-
-def values(text: str | bytes) -> list[Any]:
-    """The objects of a text that has no problems."""
-    found = list(parse(text.encode() if isinstance(text, str) else text, "f.yaml"))
-    assert all(isinstance(one, Manifest) for one in found), found
-    return [one.value for one in found if isinstance(one, Manifest)]
-
-
-def problems(text: str | bytes) -> list[str]:
-    """The problems of a text that gives no object, as `line:column message`."""
-    found = list(parse(text.encode() if isinstance(text, str) else text, "f.yaml"))
-    assert all(isinstance(one, Problem) for one in found), found
-    return [f"{one.line}:{one.column} {one.message}" for one in found if isinstance(one, Problem)]
+pytestmark = pytest.mark.usefixtures("parser")
 
 
 @pytest.mark.parametrize(
@@ -72,27 +51,6 @@ def problems(text: str | bytes) -> list[str]:
 )  # fmt: skip
 def test_documents_are_read(text: str, expected: list[Any]) -> None:
     assert values(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("scalar", "expected"),
-    [
-        *((word, True) for word in ("y", "Yes", "on", "TRUE", "!!bool yes")),
-        *((word, False) for word in ("n", "no", "OFF", "False")),
-        *((word, None) for word in ("", "~", "null", "NULL", '!!null ""')),
-        *((word, word) for word in ("tRue", "nUll", "Noo", "0x", "1.2.3", "12:30", "v1", ".", "+", "=", "1e999")),
-        *((word, word) for word in ("2001-01-01", "2001-12-14T21:59:43Z", "0x1ffffffffffffffff", "_1")),
-        ('"yes"', "yes"), ("'1'", "1"), ("!!str 1", "1"), ("! 5", "5"), ("!!timestamp 2001-01-01", "2001-01-01"),
-        ("0644", 420), ("0o17", 15), ("0b101", 5), ("-0x1F", -31), ("+1", 1), ("1_000", 1000), ("08", 8), ("00", 0),
-        ('!!int "5"', 5), ("!!float 3", 3), ("1e3", 1000), ("1.0", 1), ("-0.0", 0), ("1.5", 1.5), (".5", 0.5),
-        ("18446744073709551615", 18446744073709551615), ("-9223372036854775808", -(2**63)), ("0" * 80 + "7", 7),
-        ("18446744073709551616", float(2**64)), ("+18446744073709551615", float(2**64)), ("1e20", 1e20),
-    ],
-)  # fmt: skip
-def test_scalars_are_what_kubectl_makes_of_them(scalar: str, expected: Any) -> None:
-    (value,) = values(f"a: {scalar}\n")
-    assert value == {"a": expected}
-    assert type(value["a"]) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -187,93 +145,6 @@ def test_a_flood_of_problems_is_cut() -> None:
 def test_a_file_full_of_broken_documents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "MAX_REPARSED", 1000)
     assert problems("[\n---\n" * 100)[-1].endswith("too many broken documents: mend the ones above first")
-
-
-def billion_laughs() -> str:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    return "\n".join(lines + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 20)])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(billion_laughs(), "aliases repeat more than 200000 values", id="billion laughs"),
-        pytest.param("a: " + "[" * 101, "nested deeper than 100 levels", id="brackets"),
-        pytest.param("- " * 100_000, "nested deeper than 100 levels", id="dashes"),
-        pytest.param("{a: " * 5000, "nested deeper than 100 levels", id="braces"),
-        pytest.param(
-            f"a: &x {'[' * 60}{']' * 60}\nb: {'[' * 60}*x{']' * 60}", "nested deeper than 100 levels by alias *x",
-            id="depth by alias",
-        ),
-    ],
-)  # fmt: skip
-def test_a_bomb_is_refused(text: str, message: str) -> None:
-    (found,) = problems(text)
-    assert message in found
-
-
-def test_a_document_after_a_bomb_is_read() -> None:
-    found = list(parse(f"{'[' * 200}\n---\na: 1\n".encode(), "f"))
-    assert [type(one) for one in found] == [Problem, Manifest]
-
-
-def test_nesting_up_to_the_limit_is_read() -> None:
-    assert len(values(f"a: {'[' * 99}{']' * 99}")) == 1
-
-
-def test_more_values_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_document, "MAX_NODES", 10)
-    assert problems("a: [1, 2, 3, 4, 5, 6, 7, 8]") == ["1:26 more than 10 values in one document: split it"]
-
-
-def test_an_aliased_object_is_a_copy() -> None:
-    (value,) = values("a: &x {b: [1]}\nc: *x\n")
-    value["a"]["b"].append(2)
-    assert value["c"] == {"b": [1]}
-
-
-NODESET = """\
-# a remark
-kind: NodeSet
-metadata:
-  name: gpu
-spec:
-  template:
-    spec:
-      containers:
-      - name: a
-        env: [{name: A}, {name: B}]
-      -
-        name: b
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "column"),
-    [
-        pytest.param((), 2, 1, id="the document"),
-        pytest.param(("metadata",), 3, 1, id="a key with an object"),
-        pytest.param(("metadata", "name"), 4, 3, id="a field"),
-        pytest.param(("spec", "template", "spec", "containers", 0), 9, 9, id="an item"),
-        pytest.param(("spec", "template", "spec", "containers", 0, "env", 1, "name"), 10, 27, id="in flow style"),
-        pytest.param(("spec", "template", "spec", "containers", 1, "name"), 12, 9, id="in the second item"),
-        pytest.param(("spec", "replicas"), 5, 1, id="a missing field: the object around it"),
-        pytest.param(("spec", "template", "spec", "containers", 7, "name"), 8, 7, id="a missing item: its list"),
-        pytest.param(("spec", "template", "spec", "containers", "x"), 8, 7, id="a field of a list"),
-        pytest.param(("metadata", 0), 3, 1, id="an item of an object"),
-        pytest.param(("kind", "x", "y"), 2, 1, id="a field of text"),
-    ],
-)
-def test_every_field_has_a_place(path: tuple[str | int, ...], line: int, column: int) -> None:
-    (found,) = parse(NODESET.encode(), "f.yaml")
-    assert isinstance(found, Manifest)
-    assert (found.places.line(path), found.places.column(path)) == (line, column)
-
-
-def test_places_follow_aliases_and_merge_keys_to_the_text() -> None:
-    (found,) = parse(b"a: &x\n  p: 1\nb: *x\nc:\n  <<: *x\n  <<: [{q: 1}]\n", "f.yaml")
-    assert isinstance(found, Manifest)
-    assert [found.places.line(path) for path in (("b", "p"), ("b",), ("c", "p"), ("c", "q"))] == [2, 3, 2, 6]
 
 
 def test_a_list_is_taken_apart_and_places_follow() -> None:
@@ -380,10 +251,6 @@ def test_a_file_that_is_too_large_is_told(tmp_path: Path) -> None:
     assert sources(str(tmp_path / "a.yaml")) == [f"{tmp_path}/a.yaml: larger than 16 MB: split it into several files"]
 
 
-def test_a_problem_prints_as_path_line_message() -> None:
-    assert str(Problem("f.yaml", 3, 7, "odd")) == "f.yaml:3: odd"
-
-
 def test_documents_are_handed_out_before_the_rest_is_parsed() -> None:
     stream = parse(b"a: 1\n---\n" + b"x: 1\n" * 10 + b"[", "f.yaml")
     first = next(stream)
@@ -445,11 +312,3 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3))
 def test_json_is_read_as_json(value: dict[str, Any]) -> None:
     assert values(json.dumps({"v": value})) == [{"v": value}]
-
-
-@settings(deadline=None)
-@given(st.text(alphabet="0123456789_.eExXbBoO+-yn~", min_size=1, max_size=8))
-def test_a_plain_scalar_is_text_or_a_json_value(text: str) -> None:
-    value = resolved(text)
-    assert isinstance(value, str | int | float | None)
-    assert not isinstance(value, str) or value == text

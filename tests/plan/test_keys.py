@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.plan.small_cluster import Cluster, of_type
 
 from kube_runtime.client.objects import RawObject, decode_hook
 from slurm_operator.api.accounting import Accounting
@@ -48,7 +49,7 @@ def made_with(hash_: str, **more: str) -> dict[str, str]:
     ],
 )
 def test_the_state_of_a_key(
-    cluster: Any, secret: bytes | None, live: dict[str, Any] | None, changing: bool, missing: bool
+    cluster: Cluster, secret: bytes | None, live: dict[str, Any] | None, changing: bool, missing: bool
 ) -> None:
     refs = Refs(secrets={"keys": {"key": secret}} if secret else {})
     found = keys.state(cluster.controller(), refs, live)
@@ -65,7 +66,9 @@ def test_the_state_of_a_key(
     ],
     ids=["ready", "not seen yet", "not updated", "not ready"],
 )
-def test_slurmctld_has_its_key_when_its_rollout_is_over(cluster: Any, status: dict[str, Any], settled: bool) -> None:
+def test_slurmctld_has_its_key_when_its_rollout_is_over(
+    cluster: Cluster, status: dict[str, Any], settled: bool
+) -> None:
     assert keys.state(cluster.controller(), Refs(), stateful_set(**status)).settled is settled
 
 
@@ -74,11 +77,11 @@ def test_slurmctld_has_its_key_when_its_rollout_is_over(cluster: Any, status: di
     [({}, True), (made_with(OLD), True), (made_with(NEW), False), (made_with(""), True)],
     ids=["does not say: slurmctld's", "old", "new", "empty"],
 )
-def test_a_worker_has_the_key_that_it_was_made_with(cluster: Any, annotations: dict[str, str], old: bool) -> None:
+def test_a_worker_has_the_key_that_it_was_made_with(cluster: Cluster, annotations: dict[str, str], old: bool) -> None:
     assert CHANGING.is_old(cluster.pod("w-0", annotations=annotations)) is old
 
 
-def test_nobody_is_old_without_a_secret(cluster: Any) -> None:
+def test_nobody_is_old_without_a_secret(cluster: Cluster) -> None:
     assert not keys.KeyState(OLD, "").is_old(cluster.pod("w-0", annotations=made_with(OLD)))
 
 
@@ -94,12 +97,12 @@ def test_nobody_is_old_without_a_secret(cluster: Any) -> None:
     ],
 )
 def test_daemons_wait_for_every_worker_that_slurm_has_not_released(
-    cluster: Any, pod: dict[str, Any], waits: bool
+    cluster: Cluster, pod: dict[str, Any], waits: bool
 ) -> None:
     assert bool(keys.waits_for(cluster.controller(), CHANGING, [cluster.pod("w-0", **pod)])) is waits
 
 
-def test_the_message_names_a_worker_and_the_way_out(cluster: Any) -> None:
+def test_the_message_names_a_worker_and_the_way_out(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0", annotations=made_with(OLD, **{labels.RELEASED_FOR_KEY: NEW})), cluster.pod("w-1")]
     said = keys.waits_for(cluster.controller(), CHANGING, pods)
     assert "1 of 2 workers is free, w-1 is not" in said
@@ -107,7 +110,7 @@ def test_the_message_names_a_worker_and_the_way_out(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(("asked", "forced"), [(NEW[:12], True), (OLD[:12], False), ("true", False), ("", False)])
-def test_only_the_hash_of_this_key_forces_it(cluster: Any, asked: str, forced: bool) -> None:
+def test_only_the_hash_of_this_key_forces_it(cluster: Cluster, asked: str, forced: bool) -> None:
     cr = msgspec.structs.replace(
         cluster.controller(),
         metadata=msgspec.structs.replace(cluster.controller().metadata, annotations={labels.FORCE_KEY_ROTATION: asked}),
@@ -163,7 +166,7 @@ def test_a_hash_of_nothing_keeps_the_one_before(gone: str) -> None:
 # What a NodeSet does about it
 
 
-def test_workers_of_the_old_key_are_drained_and_stay(cluster: Any, of_type: Any) -> None:
+def test_workers_of_the_old_key_are_drained_and_stay(cluster: Cluster) -> None:
     pods = [cluster.pod(f"w-{number}", annotations=made_with(OLD)) for number in range(2)]
     slurm = cluster.slurm(cluster.node("w-0"), cluster.node("w-1", "ALLOCATED"), jobs=[cluster.job(7, "w-1")])
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=2), pods, slurm, key=CHANGING))
@@ -183,7 +186,7 @@ def test_workers_of_the_old_key_are_drained_and_stay(cluster: Any, of_type: Any)
     ],
 )
 def test_only_slurms_word_releases_a_worker(
-    cluster: Any, of_type: Any, states: tuple[str, ...], jobs: tuple[int, ...], released: bool
+    cluster: Cluster, states: tuple[str, ...], jobs: tuple[int, ...], released: bool
 ) -> None:
     pod = cluster.pod("w-0", annotations=made_with(OLD, **{labels.CONDEMNED: "key rotation"}))
     slurm = cluster.slurm(
@@ -195,7 +198,7 @@ def test_only_slurms_word_releases_a_worker(
     assert of_type(plan, Delete) == []
 
 
-def test_a_worker_that_is_busy_again_is_no_longer_released(cluster: Any, of_type: Any) -> None:
+def test_a_worker_that_is_busy_again_is_no_longer_released(cluster: Cluster) -> None:
     marks = {labels.CONDEMNED: "key rotation", labels.RELEASED_FOR_KEY: NEW}
     pod = cluster.pod("w-0", annotations=made_with(OLD, **marks))
     slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED"), jobs=[cluster.job(7, "w-0")])
@@ -211,7 +214,7 @@ def test_a_worker_that_is_busy_again_is_no_longer_released(cluster: Any, of_type
         pytest.param(CHANGED, True, id="slurmctld has the new key"),
     ],
 )
-def test_workers_go_when_slurmctld_has_the_new_key(cluster: Any, of_type: Any, key: keys.KeyState, goes: bool) -> None:
+def test_workers_go_when_slurmctld_has_the_new_key(cluster: Cluster, key: keys.KeyState, goes: bool) -> None:
     pod = cluster.pod("w-0", annotations=made_with(OLD, **{labels.CONDEMNED: "key rotation"}))
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason="slurm-operator: key rotation"))
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), [pod], slurm, key=key))
@@ -219,7 +222,7 @@ def test_workers_go_when_slurmctld_has_the_new_key(cluster: Any, of_type: Any, k
     assert of_type(plan, Undrain) == []
 
 
-def test_a_worker_of_another_program_gets_the_hash_of_slurmctlds_key(cluster: Any, of_type: Any) -> None:
+def test_a_worker_of_another_program_gets_the_hash_of_slurmctlds_key(cluster: Cluster) -> None:
     world = cluster.world(
         cluster.nodeset(replicas=1), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")), key=CHANGED
     )

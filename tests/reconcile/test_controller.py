@@ -77,11 +77,3 @@ async def test_a_resource_that_waits_for_its_controller_goes_on_when_it_comes(wo
     await world.create("Controller", "slurm", KEYS)
     await world.run()
     assert condition(world, "RestApi", "slurm") == ("True", "AllReady")
-
-
-async def test_a_token_is_renewed_before_it_ends(world: World) -> None:
-    await world.create("Token", "ci", {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"], "lifetime": "10m"})
-    await world.run_for(10.0)
-    first = world.stored("secrets", "ci-jwt-alice")["data"]
-    await world.run_for(480.0)
-    assert world.stored("secrets", "ci-jwt-alice")["data"] != first

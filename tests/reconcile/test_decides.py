@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.plan.small_cluster import Cluster
 
 from kube_runtime.client.objects import ObjectMeta
 from slurm_operator.build import labels
@@ -56,7 +55,7 @@ def new_pod(name: str) -> Create:
         pytest.param(new_pod("w-0"), id="a worker is made that Slurm still has a record of"),
     ],
 )
-def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Any, action: Action) -> None:
+def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Cluster, action: Action) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
     assert decides(Plan(((action,),)), world)
 
@@ -72,24 +71,24 @@ def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Any, action:
         pytest.param(Tell("ScalingUp", "x"), id="somebody is told"),
     ],
 )
-def test_what_is_only_said_may_share_one(cluster: Any, action: Action) -> None:
+def test_what_is_only_said_may_share_one(cluster: Cluster, action: Action) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
     assert not decides(Plan(((action,),)), world)
 
 
-def test_every_write_to_slurm_decides(cluster: Any) -> None:
+def test_every_write_to_slurm_decides(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm())
     for kind in SlurmAction.__args__:
         # Only its type counts.
         assert decides(Plan(((object.__new__(kind),),)), world)
 
 
-def test_a_nodeset_that_is_let_go_decides(cluster: Any) -> None:
+def test_a_nodeset_that_is_let_go_decides(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=0), [], cluster.slurm(), deleting=True)
     assert decides(Plan(), world)
 
 
-def test_a_worker_that_is_free_for_a_new_key_is_released_by_a_fresh_word(cluster: Any) -> None:
+def test_a_worker_that_is_free_for_a_new_key_is_released_by_a_fresh_word(cluster: Cluster) -> None:
     marks = {labels.CONDEMNED: KEY, labels.SLURM_KEY_HASH: "old"}
     drained = cluster.node("w-0", "IDLE", "DRAIN", reason="slurm-operator: x")
     key = KeyState(in_force="old", current="new")

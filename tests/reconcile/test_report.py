@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.campaigns.rig import NAMESPACE, World
+from tests.campaigns.rig import World
 
 CONTROLLER = {"controllerRef": {"name": "slurm"}}
 
@@ -32,20 +32,3 @@ async def test_a_refused_resource_is_not_written_again_by_a_new_operator(
     await world.start_operator()
     await world.run()
     assert world.custom(kind, "refused") == before
-
-
-@pytest.mark.parametrize(
-    ("ref", "said"),
-    [
-        ({"name": "none", "key": "jwt.key"}, "Secret 'none' is not in this namespace"),
-        ({"name": "jwt", "key": "none"}, "Secret 'jwt' has no key 'none'"),
-    ],
-    ids=["no Secret", "no key in it"],
-)
-async def test_a_token_says_what_of_its_key_is_missing(world: World, ref: dict[str, str], said: str) -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "jwt"}, "stringData": {"jwt.key": "0" * 32}}
-    await world.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
-    await world.create("Token", "mine", {"username": "ada", "jwtKeyRef": ref})
-    await world.run()
-    found = {each["type"]: each for each in world.custom("Token", "mine")["status"]["conditions"]}
-    assert (found["Ready"]["reason"], found["Ready"]["message"]) == ("ReferenceNotFound", said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.plan.conftest import cluster, of_type
+from tests.plan.conftest import cluster
 from tests.reconcile.conftest import world
 
-__all__ = ["cluster", "of_type", "world"]
+__all__ = ["cluster", "world"]

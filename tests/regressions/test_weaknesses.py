@@ -9,13 +9,14 @@ from typing import Any
 from tests.build import resources
 from tests.campaigns.rig import CANARY, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
+from tests.plan.small_cluster import Cluster, of_type
 
 from slurm_operator.api.meta import INT32_MAX
 from slurm_operator.build import accounting, controller, labels, nodeset
 from slurm_operator.build.slurm_conf import slurm_conf
 from slurm_operator.plan import token
 from slurm_operator.plan.actions import Delete, Drain
-from slurm_operator.plan.nodeset import choose, plan_nodeset
+from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.workers import SCALE_IN
 from slurm_operator.slurm.token import mint
 
@@ -107,11 +108,11 @@ async def test_05_a_users_pod_cordon_is_not_undone(world: World) -> None:
     assert "DRAIN" in world.slurm.nodes["compute-1"].flags
 
 
-def test_06_of_two_workers_on_one_node_the_better_one_stays(cluster: Any) -> None:
+def test_06_of_two_workers_on_one_node_the_better_one_stays(cluster: Cluster) -> None:
     cr = cluster.nodeset(scalingMode="DaemonSet")
     pods = [cluster.pod("w-a", host="k1"), cluster.pod("w-b", host="k1", ready=False)]
     world = cluster.world(cr, pods, cluster.slurm(cluster.node("k1")))
-    assert list(choose(world, world.workers).going) == ["w-b"]
+    assert list(world.choice.going) == ["w-b"]
 
 
 # The control plane
@@ -219,7 +220,7 @@ async def test_15_a_node_that_comes_to_fit_gets_its_worker_at_once_and_one_that_
     assert world.pods() == {}
 
 
-def test_16_many_nodes_of_one_reason_are_one_call(cluster: Any, of_type: Any) -> None:
+def test_16_many_nodes_of_one_reason_are_one_call(cluster: Cluster) -> None:
     kube = cluster.kube_node(metadata={"annotations": {labels.NODE_CORDON_REASON: "x"}}, unschedulable=True)
     pods = [cluster.pod(f"w-{number}") for number in range(50)]
     slurm = cluster.slurm(*(cluster.node(f"w-{number}") for number in range(50)))
@@ -374,9 +375,9 @@ async def test_38_a_restarted_pod_does_not_leave_its_node_down(world: World) -> 
     assert world.slurm.nodes["compute-0"].base == "IDLE"
 
 
-def test_39_a_choice_is_made_once(cluster: Any, of_type: Any) -> None:
+def test_39_a_choice_is_made_once(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0", annotations={labels.CONDEMNED: SCALE_IN}), cluster.pod("w-1")]
     slurm = cluster.slurm(cluster.node("w-0", "MIXED"), cluster.node("w-1"), jobs=[cluster.job(1, "w-0")])
     world = cluster.world(cluster.nodeset(replicas=1), pods, slurm)
-    assert list(choose(world, world.workers).going) == ["w-0"]
+    assert list(world.choice.going) == ["w-0"]
     assert of_type(plan_nodeset(world), Delete) == []

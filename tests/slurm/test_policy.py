@@ -140,6 +140,24 @@ def test_a_reason_is_one_bounded_line_with_our_prefix(text: str, reason: str) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("plain", "plain"),
+        ('a\nb\t"c"\x00\u2028d', "a b 'c' d"),
+        ("  a  ", "a"),
+        ("x" * 300, "x" * 256),
+        ("a\x1b[2Jb", "a [2Jb"),
+        ("\u202ea", "a"),
+        ("\n\t", ""),
+    ],
+    ids=["plain", "signs", "spaces", "long", "escape", "right to left", "nothing"],
+)
+def test_anybodys_text_becomes_one_clean_line(text: str, clean: str) -> None:
+    assert policy.clean_reason(text) == clean
+    assert policy.clean_reason(clean) == clean
+
+
+@pytest.mark.parametrize(
     ("jobs", "end"),
     [
         ([], None),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.plan.conftest import cluster, of_type
+from tests.plan.conftest import cluster
 
-__all__ = ["cluster", "of_type"]
+__all__ = ["cluster"]

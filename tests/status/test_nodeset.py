@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.plan.small_cluster import Cluster
 
-from slurm_operator.plan.nodeset import choose, revision_of
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SCALE_IN, SlurmWorld
-from slurm_operator.slurm.model import Answer, Unknown
+from slurm_operator.slurm.model import Answer, Job, Unknown
 from slurm_operator.status import nodeset
 
 
-def said(world: Any) -> dict[str, tuple[str, str, str]]:
-    everyone = world.workers
-    found = nodeset.statements(world, everyone, choose(world, everyone))
+def said(world: NodeSetWorld) -> dict[str, tuple[str, str, str]]:
+    found = nodeset.statements(world)
     return {each.type: (each.truth.value, each.reason, each.message) for each in found}
 
 
-def test_counts_follow_slurms_words(cluster: Any) -> None:
+def test_counts_follow_slurms_words(cluster: Cluster) -> None:
     pods = [cluster.pod(f"w-{number}") for number in range(4)]
     slurm = cluster.slurm(
         cluster.node("w-0", "ALLOCATED"),
@@ -27,7 +25,7 @@ def test_counts_follow_slurms_words(cluster: Any) -> None:
         cluster.node("w-3"),
     )
     world = cluster.world(cluster.nodeset(replicas=4), pods, slurm)
-    fields = nodeset.fields(world, world.workers, revision_of(world))
+    fields = nodeset.fields(world)
     counts = {key: fields[key] for key in ("slurmIdle", "slurmAllocated", "slurmDown", "slurmDrain")}
     assert counts == {"slurmIdle": 1, "slurmAllocated": 2, "slurmDown": 1, "slurmDrain": 1}
     assert (fields["replicas"], fields["readyReplicas"], fields["desired"]) == (4, 4, 4)
@@ -41,7 +39,9 @@ def test_counts_follow_slurms_words(cluster: Any) -> None:
         pytest.param((), (), ("False", "WorkersNotReady"), id="not registered"),
     ],
 )
-def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, jobs: Any, expected: Any) -> None:
+def test_ready_says_whether_the_workers_are_there(
+    cluster: Cluster, states: tuple[str, ...], jobs: tuple[Job, ...], expected: tuple[str, str]
+) -> None:
     slurm = cluster.slurm(*([cluster.node("w-0", *states)] if states else []), jobs=jobs)
     assert said(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))["Ready"][:2] == expected
 
@@ -51,7 +51,7 @@ def test_ready_says_whether_the_workers_are_there(cluster: Any, states: Any, job
     [(1, "1 worker is ready and registered"), (2, "2 workers are ready and registered")],
     ids=["one", "two"],
 )
-def test_numbers_and_words_agree(cluster: Any, replicas: int, message: str) -> None:
+def test_numbers_and_words_agree(cluster: Cluster, replicas: int, message: str) -> None:
     names = [f"w-{number}" for number in range(replicas)]
     slurm = cluster.slurm(*(cluster.node(name) for name in names))
     world = cluster.world(cluster.nodeset(replicas=replicas), [cluster.pod(name) for name in names], slurm)
@@ -59,7 +59,9 @@ def test_numbers_and_words_agree(cluster: Any, replicas: int, message: str) -> N
 
 
 @pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
-def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(cluster: Any, mode: str) -> None:
+def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still_ready(
+    cluster: Cluster, mode: str
+) -> None:
     pods = [cluster.pod("w-0", host="k1"), cluster.pod("w-1", host="k2", node="k2", terminating=True)]
     slurm = cluster.slurm(cluster.node("k1"), cluster.node("k2"))
     nodes = [cluster.kube_node("k1"), cluster.kube_node("k2")]
@@ -68,13 +70,13 @@ def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still
     assert "1 of 2 workers is ready" in found["Ready"][2]
 
 
-def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Any) -> None:
+def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.blind())
     assert said(world)["Ready"][:2] == ("Unknown", "SlurmUnreachable")
     assert said(world)["SlurmReachable"][:2] == ("False", "SlurmUnreachable")
 
 
-def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Any) -> None:
+def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Cluster) -> None:
     half = SlurmWorld(Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs"))
     world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
     found = said(world)
@@ -85,13 +87,13 @@ def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cl
     assert found["Degraded"] == ("True", "JobsUnknown", told)
 
 
-def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Any) -> None:
+def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Cluster) -> None:
     half = SlurmWorld(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
     assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
 
 
-def test_a_worker_that_slurmctld_refuses_is_told(cluster: Any) -> None:
+def test_a_worker_that_slurmctld_refuses_is_told(cluster: Cluster) -> None:
     node = cluster.node("w-0", "IDLE", "DRAIN", "INVALID_REG", reason="gres/gpu count reported lower than configured")
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(node))
     status, reason, message = said(world)["Degraded"]
@@ -99,24 +101,24 @@ def test_a_worker_that_slurmctld_refuses_is_told(cluster: Any) -> None:
     assert "gres/gpu count reported lower than configured" in message
 
 
-def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Any) -> None:
+def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.blind())
     assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
     kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
-    assert list(choose(world, world.workers).going) == ["w-1"]
+    assert list(world.choice.going) == ["w-1"]
 
 
-def test_what_a_worker_waits_for_is_named(cluster: Any) -> None:
+def test_what_a_worker_waits_for_is_named(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED", "DRAIN"), jobs=[cluster.job(7, "w-0")])
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
     assert "node w-0 has jobs: 7" in said(world)["Progressing"][2]
 
 
-def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches(cluster: Any) -> None:
+def test_a_nodeset_of_daemonset_mode_wants_one_worker_for_each_node_that_matches(cluster: Cluster) -> None:
     cr = cluster.nodeset(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"kind": "metal"}}})
     nodes = [cluster.kube_node("k1", metadata={"labels": {"kind": "metal"}}), cluster.kube_node("k2")]
     world = cluster.world(cr, (), cluster.slurm(), nodes)
-    fields = nodeset.fields(world, world.workers, revision_of(world))
+    fields = nodeset.fields(world)
     assert (fields["desired"], fields["unavailableReplicas"]) == (1, 1)

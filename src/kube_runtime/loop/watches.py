@@ -9,48 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kube_runtime.loop.clock import Clock, SystemClock
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Backoff, Key
+from kube_runtime.metadata import Object
 
 log = logging.getLogger(__name__)
-
-
-class OwnerReference(Protocol):
-    """An entry of `metadata.ownerReferences`."""
-
-    @property
-    def api_version(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def controller(self) -> bool | None: ...
-
-
-class Metadata(Protocol):
-    """The part of `metadata` that mappings read."""
-
-    @property
-    def namespace(self) -> str | None: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def labels(self) -> Mapping[str, str] | None: ...
-    @property
-    def owner_references(self) -> Sequence[OwnerReference] | None: ...
-
-
-class Object(Protocol):
-    """Anything with metadata."""
-
-    @property
-    def metadata(self) -> Metadata: ...
 
 
 KeysOf = Callable[[Any], Iterable[Key]]
@@ -60,7 +28,7 @@ Listener = Callable[[Any, Any], None]
 
 def to_itself(obj: Object) -> Iterable[Key]:
     """The object's own key."""
-    return (Key(obj.metadata.namespace or "", obj.metadata.name),)
+    return (Key(obj.metadata.namespace, obj.metadata.name),)
 
 
 def to_owner(group: str, kind: str, *, controlling: bool = True) -> KeysOf:
@@ -68,8 +36,8 @@ def to_owner(group: str, kind: str, *, controlling: bool = True) -> KeysOf:
 
     def keys(obj: Object) -> Iterable[Key]:
         return [
-            Key(obj.metadata.namespace or "", owner.name)
-            for owner in obj.metadata.owner_references or ()
+            Key(obj.metadata.namespace, owner.name)
+            for owner in obj.metadata.owner_references
             if owner.kind == kind
             and owner.api_version.rpartition("/")[0] == group
             and (owner.controller or not controlling)

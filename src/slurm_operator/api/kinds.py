@@ -97,4 +97,9 @@ KINDS: tuple[Kind, ...] = (
     ),
 )
 
+# Those that name the Controller that they belong to.
+Member = LoginSet | NodeSet | Partition | RestApi
+# Those that pods are made of.
+WithPods = Accounting | Controller | LoginSet | NodeSet | RestApi
+
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}

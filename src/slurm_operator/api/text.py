@@ -17,7 +17,6 @@ from slurm_operator.api.problem import shown
 LONGEST_VALUE = 8192
 LONGEST_TEXT = LONGEST_FILE
 MOST_LINES = 25_000
-LONGEST_REASON = 256
 LONGEST_CLUSTER_NAME = 40
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
@@ -156,9 +155,3 @@ def user_name(text: str) -> str | None:
     if not _USER.fullmatch(text) or len(text) > 256:
         return f"{shown(text)} is no user name"
     return None
-
-
-def reason(text: str) -> str:
-    """A drain reason made safe: one line, no control characters, at most 256 characters."""
-    spaced = re.sub(r"\s+", " ", text)
-    return _CONTROL.sub("", spaced).replace('"', "'").strip()[:LONGEST_REASON]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kube_runtime.client.objects import RawObject
+from kube_runtime.metadata import Metadata
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build.metadata import Object
-from slurm_operator.plan.ownership import Seen
 from slurm_operator.plan.partition_fields import Difference, Line
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
@@ -57,7 +57,7 @@ class _OnObject:
 
     api_version: str
     kind: str
-    seen: Seen = field(repr=False)
+    seen: Metadata = field(repr=False)
 
     @property
     def namespace(self) -> str:
@@ -117,7 +117,7 @@ class PatchSpec(_OnObject):
 class PatchPodConditions:
     """Set the conditions of ours on a pod; others stay."""
 
-    seen: Seen = field(repr=False)
+    seen: Metadata = field(repr=False)
     conditions: tuple[Mapping[str, str], ...]
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kube_runtime.client.objects import Node as KubeNode
-from slurm_operator.api import text
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Action, Drain, Undrain
 from slurm_operator.plan.workers import Worker
@@ -54,8 +53,8 @@ def cordon_reason(worker: Worker, nodes: Mapping[str, KubeNode], propagated: fro
     pod = f"{meta.namespace}/{meta.name}"
     node = nodes.get(worker.pod.spec.node_name)
     if node is not None and node.spec.unschedulable:
-        given = text.reason(node.metadata.annotations.get(labels.NODE_CORDON_REASON, ""))
-        told = text.reason(_told(node, propagated))
+        given = policy.clean_reason(node.metadata.annotations.get(labels.NODE_CORDON_REASON, ""))
+        told = policy.clean_reason(_told(node, propagated))
         return given or told or f"Node ({node.metadata.name}) was cordoned, Pod ({pod}) must be cordoned"
     return f"Pod ({pod}) was cordoned" if worker.is_cordoned_by_user else None
 

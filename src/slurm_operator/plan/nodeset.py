@@ -7,15 +7,14 @@ leaves only when Slurm itself said, in this turn, that its node is drained and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
 
-from kube_runtime.client.objects import Pod, RawObject
+from kube_runtime.client.objects import RawObject
 from kube_runtime.times import time_text
-from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
@@ -32,20 +31,16 @@ from slurm_operator.plan.actions import (
     Plan,
     Tell,
 )
+from slurm_operator.plan.choice import is_taken_over
 from slurm_operator.plan.drains import drains
-from slurm_operator.plan.nodeset_world import NodeSetWorld, daemon_worker, unmade
+from slurm_operator.plan.nodeset_world import NodeSetWorld, unmade
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import controller_of, is_claim_of, is_controlled_by
-from slurm_operator.plan.rollout import to_update
 from slurm_operator.plan.workers import (
-    DELETION,
     KEY,
-    PLACEMENT,
     REGISTRATION_GRACE,
     SCALE_IN,
-    UPDATE,
     Worker,
-    in_deletion_order,
     jobs_by_node,
 )
 from slurm_operator.slurm import policy
@@ -55,44 +50,34 @@ WAITING = 1.0
 IDLE = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which workers stay and which go, and why."""
-
-    staying: tuple[Worker, ...]
-    going: Mapping[str, tuple[Worker, str]]
-
-
 def plan_nodeset(world: NodeSetWorld) -> Plan:
     """Everything that should be done now."""
-    everyone = world.workers
-    choice = choose(world, everyone)
-    new = new_workers(world, everyone, choice)
+    new = new_workers(world)
     # A worker whose host name is another's has no node record of its own: nothing is written to it in Slurm.
-    staying = tuple(worker for worker in choice.staying if not worker.rival)
-    going = [(worker, why) for worker, why in choice.going.values() if not worker.rival]
-    known = [worker for worker in everyone if not worker.rival]
+    staying = tuple(worker for worker in world.choice.staying if not worker.rival)
+    going = [(worker, why) for worker, why in world.choice.going.values() if not worker.rival]
+    known = [worker for worker in world.workers if not worker.rival]
     stages: list[tuple[Action, ...]] = [
         tuple(_adoptions(world)),
         tuple(_finalizers(world, staying)),
         tuple(_left_by_others(world)),
         tuple(_objects(world)),
         *_creations(world, new),
-        tuple(_over(world, everyone)),
+        tuple(_over(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
-        tuple(_metadata(world, everyone, choice)),
+        tuple(_metadata(world)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, going, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(_places(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
-        tuple(_claim_owners(world, everyone, choice)),
-        tuple(_departures(world, choice)),
-        tuple(_unregistered(world, choice)),
-        tuple(_leftovers(world, everyone, new)),
+        tuple(_claim_owners(world)),
+        tuple(_departures(world)),
+        tuple(_unregistered(world)),
+        tuple(_leftovers(world, new)),
     ]
     stages = _without_contradictions(stages)
-    return Plan(tuple(stage for stage in stages if stage), WAITING if _is_waiting(world, everyone, choice) else IDLE)
+    return Plan(tuple(stage for stage in stages if stage), WAITING if _is_waiting(world) else IDLE)
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
@@ -109,105 +94,10 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
     return [tuple(action for action in stage if stays(action)) for stage in stages] if adopted or going else stages
 
 
-def _is_waiting(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> bool:
+def _is_waiting(world: NodeSetWorld) -> bool:
     # Without any word of Slurm nobody is waited for in particular.
-    unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in choice.staying)
-    return bool(choice.going) or unknown or (world.deleting and bool(everyone))
-
-
-# Who goes
-
-
-def choose(world: NodeSetWorld, everyone: list[Worker]) -> Choice:
-    """Choose the workers that go; a choice that was made is kept, and none is made without Slurm's word."""
-    present = [worker for worker in everyone if not worker.is_terminating and not worker.is_over]
-    if world.deleting:
-        return Choice((), {worker.name: (worker, DELETION) for worker in present})
-    strangers = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
-    own = [worker for worker in present if worker not in strangers]
-    if world.cr.is_daemon:
-        going = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
-    else:
-        surplus = max(len(own) - world.cr.spec.replicas, 0)
-        going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
-    rest = [worker for worker in own if worker.name not in going]
-    if not world.controller.spec.external:
-        going |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
-        rest = [worker for worker in rest if worker.name not in going]
-    updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now)
-    going |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
-    going |= {worker.name: (worker, PLACEMENT) for worker in strangers}
-    return Choice(tuple(worker for worker in present if worker.name not in going), going)
-
-
-def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
-    made_as = worker.pod.metadata.labels.get(labels.SCALING_MODE)
-    return made_as is not None and made_as != (DAEMON if cr.is_daemon else STATEFUL)
-
-
-def outdated(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[Worker]:
-    """Workers of an older template, or with files that have changed since they were made."""
-    newest, contents = revision_of(world), dict(_contents(world))
-    for worker in some:
-        made_with = worker.pod.metadata.annotations
-        same = all(made_with.get(key, value) == value for key, value in contents.items())
-        if worker.revision != newest or (not same and not _is_taken_over(worker)):
-            yield worker
-
-
-def _contents(world: NodeSetWorld) -> Iterator[tuple[str, str]]:
-    cr = world.cr
-    sssd = cr.spec.ssh.sssd_conf_ref
-    if cr.spec.ssh.enabled and sssd is not None and sssd.key in world.refs.secrets.get(sssd.name, {}):
-        yield from nodeset.content_hashes(cr, world.refs).items()
-    if world.controller.spec.external and world.key.current:
-        # Whoever runs that slurmctld gives it its key; the workers follow the Secret.
-        yield labels.SLURM_KEY_HASH, world.key.current
-
-
-def _is_taken_over(worker: Worker) -> bool:
-    """Whether another program made this worker: what its hashes are of is not known."""
-    return labels.SLURM_KEY_HASH not in worker.pod.metadata.annotations
-
-
-def revision_of(world: NodeSetWorld) -> str:
-    """The newest revision's hash."""
-    return revisions.newest(world.cr, world.revisions)
-
-
-def collisions_of(world: NodeSetWorld) -> int | None:
-    """How often that hash has collided."""
-    return revisions.collisions(world.cr, world.revisions)
-
-
-def _scale_in(world: NodeSetWorld, present: list[Worker], surplus: int) -> list[Worker]:
-    if not surplus:
-        return []
-    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), world.now)
-    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), world.now)
-    return (chosen if world.is_blind else [*chosen, *others])[:surplus]
-
-
-def _misplaced(world: NodeSetWorld, present: list[Worker]) -> Iterator[Worker]:
-    """Workers of DaemonSet mode on a node that does not want them, or not under this name, or not twice."""
-    spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
-    kept: set[str] = set()
-    # The one that would be the last to go is the one that stays.
-    for worker in reversed(in_deletion_order(present, world.now)):
-        name = worker.pod.spec.node_name or _pinned_node(worker.pod)
-        node = world.nodes.get(name)
-        if node is None:
-            # Its node has gone, or is not known yet: Kubernetes itself takes such pods away.
-            continue
-        right = daemon_worker(node).hostname(world.cr) == worker.hostname
-        if name in kept or not right or not placement.may_stay(spec, node):
-            yield worker
-        else:
-            kept.add(name)
-
-
-def _pinned_node(pod: Pod) -> str:
-    return pod.metadata.annotations.get(labels.ASSIGNED_NODE, "")
+    unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
+    return bool(world.choice.going) or unknown or (world.deleting and bool(world.workers))
 
 
 # Objects, claims, pods
@@ -242,9 +132,9 @@ def _patch_cr(cr: NodeSet, finalizers: tuple[str, ...]) -> PatchMetadata:
 def _objects(world: NodeSetWorld) -> Iterator[Action]:
     if world.deleting:
         return
-    yield from revisions.adoptions(world.cr, world.revisions, revision_of(world))
+    yield from revisions.adoptions(world.cr, world.revisions, world.revision)
     privileged = nodeset.is_privileged(world.cr, world.refs)
-    yield revisions.applied(world.cr, world.revisions, revision_of(world), privileged=privileged)
+    yield revisions.applied(world.cr, world.revisions, world.revision, privileged=privileged)
     desired = [nodeset.ssh_config(world.cr)] if world.cr.spec.ssh.enabled else []
     desired += _shared_objects(world)
     for value in desired:
@@ -269,14 +159,14 @@ def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
         yield PatchSpec(*key[:2], found.metadata, {"maxUnavailable": None, "minAvailable": wanted})
 
 
-def _leftovers(world: NodeSetWorld, everyone: Iterable[Worker], new: Iterable[nodeset.Worker]) -> Iterator[Action]:
+def _leftovers(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
     """What nobody needs any more: node records, revisions, the configuration of an ssh that was turned off."""
-    hostnames = {*(worker.hostname for worker in everyone), *(worker.hostname(world.cr) for worker in new)}
+    hostnames = {*(worker.hostname for worker in world.workers), *(worker.hostname(world.cr) for worker in new)}
     pods = {pod.metadata.name for pod in world.pods}
     yield from records.defunct(world.cr, world.slurm, pods, hostnames, {*world.nodes, *world.unread_nodes})
     if world.deleting:
         return
-    live = {revision_of(world), *(worker.revision for worker in everyone)}
+    live = {world.revision, *(worker.revision for worker in world.workers)}
     yield from revisions.history(world.cr, world.revisions, live)
     if not world.cr.spec.ssh.enabled:
         yield from _ssh_config(world)
@@ -289,34 +179,34 @@ def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
         yield Delete(*key[:2], found.metadata, "ssh is turned off")
 
 
-def new_workers(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
+def new_workers(world: NodeSetWorld) -> list[nodeset.Worker]:
     """The workers to make now: none with a host name that another worker has."""
-    wanted = _missing(world, everyone, choice)
-    held = unmade(world, everyone, wanted)
+    wanted = _missing(world)
+    held = unmade(world, wanted)
     return [worker for worker in wanted if worker.name(world.cr) not in held]
 
 
-def same_hostnames(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[tuple[str, str]]:
+def same_hostnames(world: NodeSetWorld) -> list[tuple[str, str]]:
     """Every host name of a worker, made or not, that another has; and who that is."""
-    wanted = _missing(world, everyone, choice)
-    held = unmade(world, everyone, wanted)
-    made = [(worker.hostname, worker.rival) for worker in everyone if worker.rival]
+    wanted = _missing(world)
+    held = unmade(world, wanted)
+    made = [(worker.hostname, worker.rival) for worker in world.workers if worker.rival]
     named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
     return sorted({*made, *((named[name], rival) for name, rival in held.items())})
 
 
-def _missing(world: NodeSetWorld, everyone: list[Worker], choice: Choice) -> list[nodeset.Worker]:
+def _missing(world: NodeSetWorld) -> list[nodeset.Worker]:
     if world.deleting:
         return []
     if world.cr.is_daemon:
-        return missing_daemons(world, everyone, nodeset.pod_template(world.cr, world.controller, world.refs)["spec"])
-    return [nodeset.Worker(ordinal=number) for number in missing_ordinals(world.cr, everyone, choice)]
+        return _missing_daemons(world)
+    return [nodeset.Worker(ordinal=number) for number in _missing_ordinals(world)]
 
 
 def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Action, ...]]:
     if not new:
         return []
-    template = nodeset.pod_template(world.cr, world.controller, world.refs, revision_of(world))
+    template = world.template
     pinned = pins(world)
     made = [claim for worker in new for claim in claims.claims(world.cr, worker.identity(world.cr))]
     return [
@@ -327,17 +217,17 @@ def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Act
     ]
 
 
-def missing_ordinals(cr: NodeSet, everyone: Iterable[Worker], choice: Choice) -> list[int]:
+def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     """The numbers of the workers to make: the lowest that nobody holds.
 
     A worker that Kubernetes is taking down holds its number until it is gone, so that its successor gets the same name,
     claims and node record.
     """
-    present = list(everyone)
+    present = world.workers
     held = {worker.ordinal for worker in present if worker.ordinal is not None}
-    leaving = sum(why == SCALE_IN for _, why in choice.going.values())
+    leaving = sum(why == SCALE_IN for _, why in world.choice.going.values())
     leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
-    needed = cr.spec.replicas - (len(present) - leaving)
+    needed = world.cr.spec.replicas - (len(present) - leaving)
     result: list[int] = []
     number = 0
     while len(result) < needed:
@@ -347,32 +237,32 @@ def missing_ordinals(cr: NodeSet, everyone: Iterable[Worker], choice: Choice) ->
     return result
 
 
-def missing_daemons(world: NodeSetWorld, everyone: Iterable[Worker], spec: Object) -> list[nodeset.Worker]:
+def _missing_daemons(world: NodeSetWorld) -> list[nodeset.Worker]:
     """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
-    names = {worker.name for worker in everyone}
-    held = {worker.pod.spec.node_name for worker in everyone}
-    wanted = (daemon_worker(node) for name, node in sorted(world.nodes.items()) if placement.should_run(spec, node))
-    return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in names]
+    taken = {worker.name for worker in world.workers}
+    held = {worker.pod.spec.node_name for worker in world.workers}
+    nodes = (world.nodes[name] for name in sorted(world.nodes))
+    wanted = (placement.daemon_worker(node) for node in nodes if placement.should_run(world.template["spec"], node))
+    return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in taken]
 
 
 def pins(world: NodeSetWorld, running: Iterable[Worker] = ()) -> dict[str, str]:
     """Which Kubernetes node each number belongs on, also that of `running`; none that is gone or no longer fits."""
     if not world.cr.spec.pin_to_node or world.cr.is_daemon:
         return {}
-    spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
     found = dict(world.cr.status.ordinal_to_node or {})
-    found = {key: name for key, name in found.items() if _fits(world, spec, name)}
+    found = {key: name for key, name in found.items() if _fits(world, name)}
     for worker in running:
         name = worker.pod.spec.node_name
-        if worker.ordinal is not None and worker.pod.status.phase == "Running" and _fits(world, spec, name):
+        if worker.ordinal is not None and worker.pod.status.phase == "Running" and _fits(world, name):
             found.setdefault(str(worker.ordinal), name)
     return found
 
 
-def _fits(world: NodeSetWorld, spec: Object, name: str) -> bool:
+def _fits(world: NodeSetWorld, name: str) -> bool:
     node = world.nodes.get(name)
     # A cordon is for a while; it does not move a worker.
-    return node is not None and placement.may_stay(spec, node)
+    return node is not None and placement.may_stay(world.template["spec"], node)
 
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
@@ -388,9 +278,9 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterat
             yield DeleteNode(hostname, "its pod is made anew")
 
 
-def _over(world: NodeSetWorld, everyone: Iterable[Worker]) -> Iterator[Action]:
+def _over(world: NodeSetWorld) -> Iterator[Action]:
     # Its containers have ended, but only Slurm knows whether its jobs have been dealt with.
-    for worker in everyone:
+    for worker in world.workers:
         if worker.is_over and not worker.is_terminating and _is_free(world, worker):
             yield _delete(worker, f"its containers have ended ({worker.pod.status.phase}) and no job holds its node")
 
@@ -411,18 +301,18 @@ def _delete(worker: Worker, why: str) -> Delete:
 # Marks on pods
 
 
-def _metadata(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choice) -> Iterator[Action]:
-    for worker in everyone:
+def _metadata(world: NodeSetWorld) -> Iterator[Action]:
+    for worker in world.workers:
         if worker.is_terminating:
             continue
-        annotations = dict(_annotations(world, worker, choice))
+        annotations = dict(_annotations(world, worker))
         marks = dict(_labels(world, worker))
         if annotations or marks:
             yield PatchMetadata("v1", "Pod", worker.pod.metadata, marks, annotations)
 
 
-def _annotations(world: NodeSetWorld, worker: Worker, choice: Choice) -> Iterator[tuple[str, str | None]]:
-    condemned = choice.going[worker.name][1] if worker.name in choice.going else ""
+def _annotations(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | None]]:
+    condemned = world.choice.why(worker)
     if worker.condemned != condemned:
         yield labels.CONDEMNED, condemned or None
     yield from _key_marks(world, worker, condemned)
@@ -435,7 +325,7 @@ def _annotations(world: NodeSetWorld, worker: Worker, choice: Choice) -> Iterato
 
 def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[tuple[str, str | None]]:
     annotations = worker.pod.metadata.annotations
-    if _is_taken_over(worker) and world.key.in_force:
+    if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
     # Only on Slurm's word of this turn, and only once the choice is written down.
@@ -478,8 +368,8 @@ def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
             yield PatchMetadata("v1", "Pod", worker.pod.metadata, annotations=note)
 
 
-def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    for worker in choice.staying:
+def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
+    for worker in world.choice.staying:
         since = worker.unregistered_since(world.now)
         if since is None or worker.absence_doubt:
             continue
@@ -491,8 +381,8 @@ def _unregistered(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
 # Leaving
 
 
-def _departures(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
-    for worker, why in choice.going.values():
+def _departures(world: NodeSetWorld) -> Iterator[Action]:
+    for worker, why in world.choice.going.values():
         if why == KEY and (world.key.is_changing or not world.key.settled):
             # Its successor would have the new key, and slurmctld has not.
             continue
@@ -500,13 +390,12 @@ def _departures(world: NodeSetWorld, choice: Choice) -> Iterator[Action]:
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
 
 
-def _claim_owners(world: NodeSetWorld, everyone: Iterable[Worker], choice: Choice) -> Iterator[Action]:
+def _claim_owners(world: NodeSetWorld) -> Iterator[Action]:
     """Who each claim goes with; set before its pod goes, taken back when the pod stays after all."""
-    for worker in everyone:
+    for worker in world.workers:
         if worker.is_terminating:
             continue
-        why = choice.going[worker.name][1] if worker.name in choice.going else ""
-        leaves = why == SCALE_IN and isinstance(worker.may_go, policy.Yes)
+        leaves = world.choice.why(worker) == SCALE_IN and isinstance(worker.may_go, policy.Yes)
         pod: Object = {"metadata": {"name": worker.name, "uid": worker.pod.metadata.uid}}
         wanted = claims.owners(world.cr, pod, scaled_in=leaves)
         for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):

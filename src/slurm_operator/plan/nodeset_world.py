@@ -1,7 +1,8 @@
 """What one reconcile of a NodeSet sees, frozen: its pods, its cluster in Slurm, and everything beside them.
 
-In: what `reconcile/nodeset.py` has read. Out: the workers, judged once, each with whoever else has its host name. Pure;
-`plan/nodeset.py` decides on it, `status/nodeset.py` reports it.
+In: what `reconcile/nodeset.py` has read. Out: what follows from it, found out once: the workers, each with whoever else
+has its host name; the newest revision and its pod template; who goes. Pure; `plan/nodeset.py` decides on it,
+`status/nodeset.py` reports it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from kube_runtime.client.objects import Node, Pod, RawObject
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, nodeset
+from slurm_operator.build import nodeset
 from slurm_operator.build.errors import BuildError
+from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
-from slurm_operator.plan import duplicates, placement
+from slurm_operator.plan import duplicates, placement, revisions
+from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.workers import SlurmWorld, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeSetWorld:
     """Everything that one reconcile of a NodeSet sees."""
 
@@ -46,19 +50,35 @@ class NodeSetWorld:
     key: KeyState = UNCHANGED
     # The other NodeSets of the Slurm.
     rivals: tuple[duplicates.Rival, ...] = ()
-    # Judged once: a plan and its report ask for them, and a thousand take their time.
-    _workers: list[Worker] = field(init=False, default_factory=list, compare=False, repr=False)
+
+    # A plan and its report ask for these, and a thousand workers take their time.
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """The workers that there are."""
+        found = workers(self.cr, self.pods, self.slurm, self.now)
+        taken = _taken(self, found)
+        return tuple(replace(each, rival=taken[each.name]) if each.name in taken else each for each in found)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """Which workers stay and which go."""
+        return choose(self)
+
+    @cached_property
+    def revision(self) -> str:
+        """The newest revision's hash."""
+        return revisions.newest(self.cr, self.revisions)
 
     @property
-    def workers(self) -> list[Worker]:
-        """The workers that there are."""
-        if not self._workers:
-            found = workers(self.cr, self.pods, self.slurm, self.now)
-            taken = _taken(self, found)
-            self._workers.extend(
-                replace(each, rival=taken[each.name]) if each.name in taken else each for each in found
-            )
-        return list(self._workers)
+    def collisions(self) -> int | None:
+        """How often that hash has collided; None when never."""
+        return revisions.collisions(self.cr, self.revisions)
+
+    @cached_property
+    def template(self) -> Object:
+        """What all new workers have in common."""
+        return nodeset.pod_template(self.cr, self.controller, self.refs, self.revision)
 
     @property
     def is_blind(self) -> bool:
@@ -76,9 +96,9 @@ def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
     }
 
 
-def unmade(world: NodeSetWorld, everyone: list[Worker], wanted: list[nodeset.Worker]) -> dict[str, str]:
+def unmade(world: NodeSetWorld, wanted: list[nodeset.Worker]) -> dict[str, str]:
     """By name of a pod that is not made: who has its host name; the first of several has it."""
-    first = {worker.hostname: f"pod {worker.name}" for worker in everyone}
+    first = {worker.hostname: f"pod {worker.name}" for worker in world.workers}
     held = frozenset(first)
     hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
     others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm) if wanted else {}
@@ -104,10 +124,4 @@ def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
     except BuildError:
         return frozenset()
     nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
-    return frozenset(daemon_worker(node).hostname(cr) for node in nodes)
-
-
-def daemon_worker(node: Node) -> nodeset.Worker:
-    """The worker that a Kubernetes node gets in DaemonSet mode."""
-    override = node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
-    return nodeset.Worker(node=node.metadata.name, hostname_override=override)
+    return frozenset(placement.daemon_worker(node).hostname(cr) for node in nodes)

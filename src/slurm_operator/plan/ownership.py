@@ -25,13 +25,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from kube_runtime.client.objects import RawObject
 from kube_runtime.errors import Retryable
+from kube_runtime.metadata import Metadata, OwnerReference
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.program import FIELD_MANAGER
@@ -50,47 +51,6 @@ COMPONENTS = {
 }
 _JWT = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 _HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
-
-
-class Owner(Protocol):
-    """An owner reference, as either of our views has it."""
-
-    @property
-    def api_version(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def controller(self) -> bool | None: ...
-
-
-class Seen(Protocol):
-    """The metadata of an object as it was judged."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def resource_version(self) -> str: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-    @property
-    def owner_references(self) -> Sequence[Owner]: ...
 
 
 class Right(Enum):
@@ -130,7 +90,7 @@ class NameTaken(Retryable):
     reason = "NameTaken"
 
 
-def judge(claimant: Claimant, kind: str, seen: Seen | None) -> Right | Foreign:
+def judge(claimant: Claimant, kind: str, seen: Metadata | None) -> Right | Foreign:
     """By what right an object may be written to, as far as its metadata says."""
     if seen is None:
         return Right.NEW
@@ -148,7 +108,7 @@ def judge(claimant: Claimant, kind: str, seen: Seen | None) -> Right | Foreign:
     return _uncontrolled(claimant, kind, seen)
 
 
-def _uncontrolled(claimant: Claimant, kind: str, seen: Seen) -> Right | Foreign:
+def _uncontrolled(claimant: Claimant, kind: str, seen: Metadata) -> Right | Foreign:
     if claimant.kind == "NodeSet":
         if kind in SHARED_KINDS and any(_is_nodeset(owner) for owner in seen.owner_references):
             return Right.SHARED
@@ -185,23 +145,23 @@ def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:
     )
 
 
-def controller_of(seen: Seen) -> Owner | None:
+def controller_of(seen: Metadata) -> OwnerReference | None:
     """Who controls an object."""
     return next((owner for owner in seen.owner_references if owner.controller), None)
 
 
-def is_controlled_by(uid: str, seen: Seen) -> bool:
+def is_controlled_by(uid: str, seen: Metadata) -> bool:
     """Whether a resource controls an object."""
     controller = controller_of(seen)
     return controller is not None and controller.uid == uid
 
 
-def is_claim_of(nodeset: str, seen: Seen) -> bool:
+def is_claim_of(nodeset: str, seen: Metadata) -> bool:
     """Whether a claim was made for a NodeSet's worker and is nobody else's: by the labels of every such claim."""
     return controller_of(seen) is None and labels.selector(labels.WORKER, nodeset).items() <= dict(seen.labels).items()
 
 
-def is_orphan(nodeset: str, kind: str, seen: Seen) -> bool:
+def is_orphan(nodeset: str, kind: str, seen: Metadata) -> bool:
     """Whether an object that nobody controls is one of a NodeSet's: by its labels and by its name."""
     if controller_of(seen) is not None:
         return False
@@ -234,7 +194,7 @@ def _holds_a_token(content: Mapping[str, Any]) -> bool:
         return False
 
 
-def _is_nodeset(owner: Owner) -> bool:
+def _is_nodeset(owner: OwnerReference) -> bool:
     return owner.kind == "NodeSet" and owner.api_version.partition("/")[0] == GROUP
 
 

@@ -1,8 +1,8 @@
 """Which Kubernetes nodes a worker of DaemonSet mode belongs on.
 
-In: a pod spec and nodes. Out: where one should run, and where one that runs may stay. Pure; the same rules as the
-scheduler's: node selector, required node affinity, taints. Used by `plan/nodeset.py`, `status/nodeset.py` and
-`diagnose/scheduling.py`.
+In: a pod spec and nodes. Out: where one should run, where one that runs may stay, and what it is called there. Pure;
+the same rules as the scheduler's: node selector, required node affinity, taints. Used by `plan/choice.py`,
+`plan/nodeset.py`, `status/nodeset.py` and `diagnose/scheduling.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kube_runtime.client.objects import Node, Taint
+from slurm_operator.build import labels, nodeset
 
 BLOCKING = ("NoSchedule", "NoExecute")
+
+
+def daemon_worker(node: Node) -> nodeset.Worker:
+    """The worker that a Kubernetes node gets in DaemonSet mode."""
+    override = node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
+    return nodeset.Worker(node=node.metadata.name, hostname_override=override)
 
 
 def should_run(spec: Mapping[str, Any], node: Node) -> bool:
@@ -43,8 +50,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def _selected(spec: Mapping[str, Any], node: Node) -> bool:
-    labels = node.metadata.labels
-    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+    present = node.metadata.labels
+    if any(present.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -62,13 +69,13 @@ def _matches(term: Mapping[str, Any], node: Node) -> bool:
     return _all_hold(expressions, node.metadata.labels) and _all_hold(fields, own)
 
 
-def _all_hold(requirements: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:
-    return all(_holds(requirement, labels) for requirement in requirements)
+def _all_hold(requirements: Iterable[Mapping[str, Any]], present: Mapping[str, str]) -> bool:
+    return all(_holds(requirement, present) for requirement in requirements)
 
 
-def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _holds(requirement: Mapping[str, Any], present: Mapping[str, str]) -> bool:
     key, values = str(requirement.get("key")), [str(value) for value in requirement.get("values") or ()]
-    value = labels.get(key)
+    value = present.get(key)
     match requirement.get("operator"):
         case "In":
             return value in values

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from kube_runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -19,6 +19,7 @@ from kube_runtime.client.objects import KubeObject, RawObject, Resource
 from kube_runtime.client.write import Applied, Effect, Look, Writer
 from kube_runtime.errors import OperatorError
 from kube_runtime.loop.queue import Key
+from kube_runtime.metadata import Metadata
 from slurm_operator.build import loginset
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.actions import (
@@ -47,7 +48,7 @@ from slurm_operator.plan.actions import (
     UpdateNode,
 )
 from slurm_operator.plan.objects import Identity, identity
-from slurm_operator.plan.ownership import CLAIM, Claimant, Seen, demand, judge, judge_live
+from slurm_operator.plan.ownership import CLAIM, Claimant, demand, judge, judge_live
 from slurm_operator.reconcile import host_keys
 from slurm_operator.reconcile.clusters import shown
 from slurm_operator.reconcile.resources import ALL, OURS
@@ -62,8 +63,6 @@ AT_ONCE = 64
 REFUSED = 5.0
 # So many actions of one kind and stage are written to the log one by one.
 LINES = 10
-# Stands for the version of an object that somebody else has changed since it was judged.
-OVERTAKEN = "overtaken"
 # After one of these nobody knows what Slurm thinks of the change.
 NO_ANSWER = (SlurmUnreachable, SlurmUnauthorized, SlurmBadAnswer)
 DrawHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
@@ -104,6 +103,8 @@ class _Work:
     # What came of it.
     applied: dict[Identity, RawObject]
     refused: list[Refused]
+    # The uids of those that somebody else has changed since.
+    overtaken: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class Executor:
 
     async def _delete(self, action: Delete, work: _Work) -> None:
         _demand(work.claimant, action.kind, action.seen, deletes=True)
-        if work.going[action.uid] == OVERTAKEN:
+        if action.uid in work.overtaken:
             log.info("%s: it has changed meanwhile and is judged again", action)
             return
         try:
@@ -286,7 +287,7 @@ class Executor:
             if not judged:
                 raise
             # It goes in no version but the one that was judged; the next reconcile sees what it has become.
-            work.going[action.uid] = OVERTAKEN
+            work.overtaken.add(action.uid)
             return
         if judged:
             # The version that was judged, and our own mark on it: nothing else has changed.
@@ -320,7 +321,7 @@ def claimant_of(regarding: KubeObject, kind: str, stand_ins: frozenset[str] = fr
     return Claimant(kind, meta.namespace, meta.name, meta.uid, stand_ins)
 
 
-def _demand(claimant: Claimant, kind: str, seen: Seen, *, deletes: bool = False) -> None:
+def _demand(claimant: Claimant, kind: str, seen: Metadata, *, deletes: bool = False) -> None:
     demand(claimant, kind, seen.name, judge(claimant, kind, seen), deletes=deletes)
 
 

@@ -26,10 +26,11 @@ from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival, named_owners
-from slurm_operator.plan.nodeset import choose, plan_nodeset, release, revision_of
-from slurm_operator.plan.nodeset_world import NodeSetWorld, daemon_worker
+from slurm_operator.plan.nodeset import plan_nodeset, release
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
+from slurm_operator.plan.placement import daemon_worker
 from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, other_cluster_of
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
@@ -200,10 +201,7 @@ class NodeSets:
             await self.clock.sleep(SHOWN_WITHIN / 40)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
-        everyone = world.workers
-        choice, newest = choose(world, everyone), revision_of(world)
-        fields = status.fields(world, everyone, newest)
-        await self._say(raw, world.cr, status.statements(world, everyone, choice), fields)
+        await self._say(raw, world.cr, status.statements(world), status.fields(world))
 
     def _unread(self, cr: NodeSet, refs: Refs) -> str:
         """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""
@@ -297,8 +295,7 @@ class NodeSets:
             # Whoever scales by it, or pins workers by it, must not read that there are none.
             **(fields or held_fields(raw)),
         }
-        known = before.conditions if before else ()
-        await say(self.executor, self.clock, "NodeSet", raw, known, said, content)
+        await say(self.executor, self.clock, "NodeSet", raw, said, content)
 
 
 def _deletes_pods(plan: Plan) -> bool:

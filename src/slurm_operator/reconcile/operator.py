@@ -20,13 +20,13 @@ from kube_runtime.client.objects import NODES, PODS, Node, Pod, RawObject, Resou
 from kube_runtime.client.timing import Timing
 from kube_runtime.client.write import Writer
 from kube_runtime.loop.clock import Clock, check_deadline
-from kube_runtime.loop.controller import Controller
+from kube_runtime.loop.controller import Controller, Reconcile
 from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
 from kube_runtime.loop.run import Ending, run
 from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
 from slurm_operator.api.controller import Controller as ControllerResource
-from slurm_operator.api.kinds import KINDS
+from slurm_operator.api.kinds import KINDS, Member
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
@@ -96,6 +96,21 @@ class Operator:
             await self.clusters.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What reconcilers, controllers and sources are made of."""
+
+    client: Client
+    settings: Settings
+    clock: Clock
+    metrics: OperatorMetrics
+    outside: Outside
+    observer: Observer
+    executor: Executor
+    clusters: Clusters
+    outcomes: PartitionOutcomes
+
+
 def assemble(
     client: Client, settings: Settings, clock: Clock, metrics: OperatorMetrics, outside: Outside = OUTSIDE
 ) -> Operator:
@@ -106,52 +121,70 @@ def assemble(
     measure(metrics, observer, lambda: elector is None or elector.is_leader)
     fence = _fence(elector)
     writer = Writer(client, ALL, FIELD_MANAGER, fence=fence, wrote=_expecting(observer))
-    pace = StatusPace(clock.monotonic)
     recorder = Recorder(writer, f"{NAME}-{outside.new_id()[:8]}", EVENT_CONTROLLER, timing)
-    executor = Executor(writer, recorder, pace, outside.host_keys)
+    executor = Executor(writer, recorder, StatusPace(clock.monotonic), outside.host_keys)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
     outcomes = PartitionOutcomes()
-    reader = ClusterReader(observer, clusters, clock, config.reader(client))
-    cluster_reconciler = Controllers(ControllerResource, observer, executor, clock, reader, outcomes)
-    observer.on_gone("Controller", cluster_reconciler.forget)
-    reconcilers: dict[str, Any] = {
-        "Controller": cluster_reconciler,
+    parts = _Parts(client, settings, clock, metrics, outside, observer, executor, clusters, outcomes)
+    controllers = _controllers(parts)
+    outcomes.wake_partition, outcomes.wake_controller = controllers["Partition"].add, controllers["Controller"].add
+    executor.pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
+    _connect(observer, controllers, clusters)
+    served = _served(parts)
+    return Operator(observer, writer, controllers, served.sources, served.always, clusters, elector, clock, served)
+
+
+def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
+    """The reconcile function of each kind."""
+    observer, executor, clock, clusters = parts.observer, parts.executor, parts.clock, parts.clusters
+    propagated = frozenset(parts.settings.propagated_node_conditions)
+    reader = ClusterReader(observer, clusters, clock, config.reader(parts.client))
+    controllers = Controllers(ControllerResource, observer, executor, clock, reader, parts.outcomes)
+    observer.on_gone("Controller", controllers.forget)
+    return {
+        "Controller": controllers,
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
         "LoginSet": loginset.reconcile(observer, executor, clock),
-        "NodeSet": NodeSets(observer, executor, clusters, clock, frozenset(settings.propagated_node_conditions)),
-        "Partition": Partitions(observer, executor, outcomes, clock),
-        "Token": Tokens(observer, executor, clock, outside.new_id),
+        "NodeSet": NodeSets(observer, executor, clusters, clock, propagated),
+        "Partition": Partitions(observer, executor, parts.outcomes, clock),
+        "Token": Tokens(observer, executor, clock, parts.outside.new_id),
     }
-    controllers = {
+
+
+def _controllers(parts: _Parts) -> dict[str, Controller]:
+    """A queue with workers for each kind."""
+    observer, executor, clock = parts.observer, parts.executor, parts.clock
+    return {
         kind: Controller(
             kind.lower(),
-            Guarded(kind, turn, observer, executor, clock),
-            workers=settings.workers_of(kind),
+            Guarded(kind, reconcile, observer, executor, clock),
+            workers=parts.settings.workers_of(kind),
             kind=kind,
             clock=clock,
-            random=outside.random,
-            metrics=metrics,
+            random=parts.outside.random,
+            metrics=parts.metrics,
             group_of=_cluster_of(observer, kind),
             report_fault=FaultReports(kind, observer, executor, clock),
         )
-        for kind, turn in reconcilers.items()
+        for kind, reconcile in _reconcilers(parts).items()
     }
-    outcomes.wake_partition, outcomes.wake_controller = controllers["Partition"].add, controllers["Controller"].add
-    pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
-    _connect(observer, controllers, clusters)
+
+
+def _served(parts: _Parts) -> Served:
+    """The caches as sources: those that always run, and those of kinds that somebody may serve one day."""
+    observer = parts.observer
     caches = dict(_named_caches(observer))
     optional = {kind: tuple(name for name in caches if name.startswith(f"{kind}/")) for kind in observer.optional}
     always = tuple(name for name in caches if name.partition("/")[0] not in optional)
     sources = SourceSet(
         {name: _same(cache) for name, cache in caches.items()},
-        clock=clock,
-        metrics=metrics,
+        clock=parts.clock,
+        metrics=parts.metrics,
         optional=set(caches) - set(always),
         refusal=lambda cache: cache.refusal,
     )
-    served = Served(client, observer, sources, always, optional, clock)
-    return Operator(observer, writer, controllers, sources, always, clusters, elector, clock, served)
+    return Served(parts.client, observer, sources, always, optional, parts.clock)
 
 
 def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
@@ -187,8 +220,8 @@ def _cluster_of(observer: Observer, kind: str) -> Callable[[Key], Hashable]:
         if kind == "Controller":
             return key
         decoded = observer.resource(kind, key.namespace, key.name)
-        ref = getattr(getattr(decoded and decoded.readable, "spec", None), "controller_ref", None)
-        return Key(key.namespace, ref.name if ref is not None else "")
+        resource = decoded.readable if decoded is not None else None
+        return Key(key.namespace, resource.spec.controller_ref.name if isinstance(resource, Member) else "")
 
     return cluster
 

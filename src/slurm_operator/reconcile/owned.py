@@ -98,7 +98,7 @@ class OwnedReconciler(ABC, Generic[R]):
             return Result()
         cr = decoded.resource
         if not isinstance(cr, self.kind):
-            await self._say(raw, None, Report(workload.refused(decoded.problems)))
+            await self._say(raw, Report(workload.refused(decoded.problems)))
             return Result()
         refs = self.observer.refs(key.namespace)
         world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
@@ -118,18 +118,18 @@ class OwnedReconciler(ABC, Generic[R]):
             await self.failed(world, Report(workload.blocked(error.reason, str(error))))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self._say(world.raw, world.cr, Report(workload.failed(error.reason, str(error))))
+            await self._say(world.raw, Report(workload.failed(error.reason, str(error))))
             raise
 
     async def failed(self, world: World[R], report: Report) -> None:
         """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
-        await self._say(world.raw, world.cr, report)
+        await self._say(world.raw, report)
 
     async def report(self, world: World[R], report: Report, look_again: float | None = None) -> Result:
         """Say what is true now."""
         why = world.waits_for_key
         said = report.with_these([yes(PROGRESSING, "KeyRotation", why)]) if why else report
-        await self._say(world.raw, world.cr, said)
+        await self._say(world.raw, said)
         waits = [seconds for seconds in (look_again, KEY_ROTATION_SECONDS if why else None) if seconds is not None]
         return Result(min(waits, default=None))
 
@@ -162,10 +162,9 @@ class OwnedReconciler(ABC, Generic[R]):
                 return why
         return ""
 
-    async def _say(self, raw: RawObject, cr: R | None, report: Report) -> None:
-        before = getattr(getattr(cr, "status", None), "conditions", ())
+    async def _say(self, raw: RawObject, report: Report) -> None:
         fields = {**self.required_fields(raw.metadata.name), **(report.fields or held_fields(raw))}
-        await say(self.executor, self.clock, self.kind.__name__, raw, before, report.statements, fields)
+        await say(self.executor, self.clock, self.kind.__name__, raw, report.statements, fields)
 
 
 @dataclass(frozen=True)

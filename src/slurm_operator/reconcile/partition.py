@@ -256,10 +256,9 @@ class Partitions:
             raise
 
     async def _say(
-        self, raw: RawObject, cr: Partition | None, said: Sequence[Statement], fields: Mapping[str, object]
+        self, raw: RawObject, _cr: Partition | None, said: Sequence[Statement], fields: Mapping[str, object]
     ) -> None:
-        before = cr.status.conditions if cr is not None else ()
-        await say(self.executor, self.clock, "Partition", raw, before, said, fields)
+        await say(self.executor, self.clock, "Partition", raw, said, fields)
 
 
 def _is_on_its_way(cr: Partition) -> bool:

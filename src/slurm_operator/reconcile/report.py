@@ -25,15 +25,11 @@ async def say(
     clock: Clock,
     kind: str,
     raw: RawObject,
-    before: Iterable[Condition],
     said: Iterable[Statement],
     fields: Mapping[str, Any],
 ) -> None:
-    """Write a status; `before` are the conditions that stand there, whose times are kept.
-
-    Of a resource that could not be read they are not known to the caller: then they are taken as they are written.
-    """
-    dated = _dated(raw, clock, tuple(before) or _standing(raw), said)
+    """Write a status; conditions that stand there and stay as they are keep their times."""
+    dated = _dated(raw, clock, said)
     status = {**fields, "observedGeneration": raw.metadata.generation, "conditions": dated}
     await _write(executor, kind, raw, status)
 
@@ -54,13 +50,11 @@ async def say_unreconciled(
     """
     held = raw.content().get("status") or {}
     fields = {**_required(kind, raw.metadata.name), **(held if isinstance(held, dict) else {})}
-    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, _standing(raw), said)})
+    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, said)})
 
 
-def _dated(
-    raw: RawObject, clock: Clock, before: Iterable[Condition], said: Iterable[Statement]
-) -> list[dict[str, Any]]:
-    return conditions(before, said, raw.metadata.generation, time_text(clock.now()))
+def _dated(raw: RawObject, clock: Clock, said: Iterable[Statement]) -> list[dict[str, Any]]:
+    return conditions(_standing(raw), said, raw.metadata.generation, time_text(clock.now()))
 
 
 async def _write(executor: Executor, kind: str, raw: RawObject, status: Mapping[str, Any]) -> None:
@@ -81,6 +75,7 @@ def _required(kind: str, name: str) -> dict[str, object]:
 
 
 def _standing(raw: RawObject) -> tuple[Condition, ...]:
+    """The conditions as they are written, also those of a resource that is otherwise unreadable."""
     try:
         found = (raw.content().get("status") or {}).get("conditions") or ()
         return msgspec.convert(found, tuple[Condition, ...])

@@ -50,7 +50,7 @@ class Tokens:
         cr = decoded.resource
         found = decoded.problems if not isinstance(cr, Token) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Token) or found:
-            await self._say(raw, None, workload.refused(found), None)
+            await self._say(raw, workload.refused(found), None)
             return Result()
         return await self._turn(cr, raw, refs)
 
@@ -58,14 +58,14 @@ class Tokens:
         ref = cr.jwt_key_ref
         key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
         if not key:
-            await self._say(raw, cr, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
+            await self._say(raw, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
             return Result(MISSING_SECONDS)
         now = self.clock.now().timestamp()
         live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
         stand_ins = self._stand_ins(cr, live)
         found = judge_live(claimant_of(raw, "Token", stand_ins), "Secret", live)
         if isinstance(found, Foreign):
-            return await self._taken(cr, raw, taken(claimant_of(raw, "Token"), "Secret", names.token_secret(cr), found))
+            return await self._taken(raw, taken(claimant_of(raw, "Token"), "Secret", names.token_secret(cr), found))
         secret = refs.secrets.get(names.token_secret(cr))
         held = read((secret or {}).get(token.secret_key(cr), b"").decode("ascii", "replace"), key)
         wanted = renewal(held, user=token.username(cr), refresh=cr.spec.refresh, exists=secret is not None, now=now)
@@ -73,17 +73,17 @@ class Tokens:
             try:
                 held = await self._issue(cr, raw, live, key, int(now), stand_ins)
             except NameTaken as error:
-                return await self._taken(cr, raw, str(error))
+                return await self._taken(raw, str(error))
             except OperatorError as error:
-                await self._say(raw, cr, workload.failed(error.reason, str(error)), held)
+                await self._say(raw, workload.failed(error.reason, str(error)), held)
                 raise
-        await self._say(raw, cr, _statements(held, wanted), held)
+        await self._say(raw, _statements(held, wanted), held)
         if wanted.needed and cr.spec.refresh:
             return Result(token.lifetime(cr) * RENEW_AT)
         return Result(wanted.wait)
 
-    async def _taken(self, cr: Token, raw: RawObject, message: str) -> Result:
-        await self._say(raw, cr, workload.blocked(NameTaken.reason, message), None)
+    async def _taken(self, raw: RawObject, message: str) -> Result:
+        await self._say(raw, workload.blocked(NameTaken.reason, message), None)
         return Result(LOOK_AGAIN_SECONDS)
 
     def _stand_ins(self, cr: Token, live: RawObject | None) -> frozenset[str]:
@@ -105,11 +105,10 @@ class Tokens:
         await self.executor.execute(plan, raw, "Token", stand_ins=stand_ins)
         return read(jwt, key)
 
-    async def _say(self, raw: RawObject, cr: Token | None, said: list[Statement], held: Held | None) -> None:
-        before = cr.status.conditions if cr is not None else ()
+    async def _say(self, raw: RawObject, said: list[Statement], held: Held | None) -> None:
         times = {"issuedAt": held.issued, "expiresAt": held.ends} if held is not None else {}
         fields = {key: time_text(datetime.fromtimestamp(value, UTC)) for key, value in times.items()}
-        await say(self.executor, self.clock, "Token", raw, before, said, fields)
+        await say(self.executor, self.clock, "Token", raw, said, fields)
 
 
 def _missing(ref: SecretKeySelector | None, refs: Refs) -> str:

@@ -68,8 +68,13 @@ def drain_is_ours(reason: str) -> bool:
 
 
 def drain_reason(text: str) -> str:
-    """A reason that is recognised as ours: one line, printable, of bounded length."""
-    return REASON_PREFIX + printable(text.removeprefix(REASON_PREFIX), 2 * LONGEST_REASON)[:LONGEST_REASON]
+    """A reason that is recognised as ours."""
+    return REASON_PREFIX + clean_reason(text.removeprefix(REASON_PREFIX))
+
+
+def clean_reason(text: str) -> str:
+    """Anybody's text as the reason of a drain: one printable line of bounded length, without double quotes."""
+    return printable(text, 2 * LONGEST_REASON)[:LONGEST_REASON].replace('"', "'").strip()
 
 
 def occupies(job: Job, node: str) -> bool:

@@ -1,6 +1,6 @@
 """What is true of a NodeSet: counts, and whether it is as it should be.
 
-In: the world of one turn, what was chosen in it, and the newest revision. Out: the status. Pure; written last.
+In: the world of one reconcile, with what was chosen in it. Out: the status. Pure; written last.
 """
 
 from __future__ import annotations
@@ -9,16 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slurm_operator.api.plural import counted, share
-from slurm_operator.build import labels, nodeset
+from slurm_operator.build import labels
 from slurm_operator.plan import placement, reservation
-from slurm_operator.plan.nodeset import (
-    Choice,
-    collisions_of,
-    outdated,
-    pins,
-    same_hostnames,
-    still_named,
-)
+from slurm_operator.plan.choice import outdated
+from slurm_operator.plan.nodeset import pins, same_hostnames, still_named
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
@@ -38,29 +32,29 @@ from slurm_operator.status.conditions import (
 RESERVED = "ReservationCreated"
 
 
-def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict[str, Any]:
+def fields(world: NodeSetWorld) -> dict[str, Any]:
     """The counts of a NodeSet's status."""
-    cr = world.cr
-    old = {worker.name for worker in outdated(world, everyone)}
+    cr, present = world.cr, world.workers
+    old = {worker.name for worker in outdated(world, present)}
     # A worker without a node record of its own is of no use, however ready its pod is.
-    useful = [worker for worker in everyone if not worker.rival]
+    useful = [worker for worker in present if not worker.rival]
     available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful)
     desired = _desired(world)
-    there = sum(bool(worker.pod.status.phase) for worker in everyone)
+    there = sum(bool(worker.pod.status.phase) for worker in present)
     result = {
         "replicas": there,
-        "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in everyone),
+        "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in present),
         "readyReplicas": sum(worker.is_ready for worker in useful),
         "availableReplicas": available,
         "unavailableReplicas": max((desired if cr.is_daemon else there) - available, 0),
         "desired": desired,
-        "nodeSetHash": newest,
+        "nodeSetHash": world.revision,
         "selector": labels.selector_text(labels.WORKER, cr.name),
         **_slurm_counts(world, useful),
     }
     optional = {
-        "ordinalToNode": pins(world, everyone) if not world.deleting else {},
-        "collisionCount": collisions_of(world),
+        "ordinalToNode": pins(world, present) if not world.deleting else {},
+        "collisionCount": world.collisions,
     }
     return {**result, **{key: value for key, value in optional.items() if value}}
 
@@ -68,11 +62,10 @@ def fields(world: NodeSetWorld, everyone: Sequence[Worker], newest: str) -> dict
 def _desired(world: NodeSetWorld) -> int:
     if not world.cr.is_daemon:
         return world.cr.spec.replicas
-    spec = nodeset.pod_template(world.cr, world.controller, world.refs)["spec"]
-    return sum(placement.should_run(spec, node) for node in world.nodes.values())
+    return sum(placement.should_run(world.template["spec"], node) for node in world.nodes.values())
 
 
-def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, int]:
+def _slurm_counts(world: NodeSetWorld, useful: Sequence[Worker]) -> dict[str, int]:
     if isinstance(world.slurm.nodes, Unknown):
         # The last word stands until there is a new one; Ready says that it is old.
         before = world.cr.status
@@ -82,7 +75,7 @@ def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, 
             "slurmDown": before.slurm_down,
             "slurmDrain": before.slurm_drain,
         }
-    states = [worker.node.states for worker in everyone if worker.node is not None]
+    states = [worker.node.states for worker in useful if worker.node is not None]
     return {
         "slurmIdle": sum("IDLE" in each for each in states),
         "slurmAllocated": sum(bool({"ALLOCATED", "MIXED"} & each) for each in states),
@@ -91,9 +84,9 @@ def _slurm_counts(world: NodeSetWorld, everyone: Sequence[Worker]) -> dict[str, 
     }
 
 
-def statements(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> list[Statement]:
+def statements(world: NodeSetWorld) -> list[Statement]:
     """The conditions of a NodeSet."""
-    return [_reachable(world), *_reservation(world), *_state(world, everyone, choice)]
+    return [_reachable(world), *_reservation(world), *_state(world)]
 
 
 def _reservation(world: NodeSetWorld) -> list[Statement]:
@@ -121,8 +114,8 @@ def _half(jobs: Unknown) -> str:
     return f"Slurm tells its nodes, but not its jobs: {jobs.why}; no worker is removed meanwhile"
 
 
-def _degraded(world: NodeSetWorld, everyone: Sequence[Worker]) -> Statement:
-    broken = _broken(everyone)
+def _degraded(world: NodeSetWorld) -> Statement:
+    broken = _broken(world.workers)
     if broken:
         return yes(DEGRADED, "WorkersDown", broken)
     if isinstance(world.slurm.jobs, Unknown):
@@ -130,8 +123,8 @@ def _degraded(world: NodeSetWorld, everyone: Sequence[Worker]) -> Statement:
     return no(DEGRADED, "AsExpected", "no worker is down")
 
 
-def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> list[Statement]:
-    message = _waiting(world, choice)
+def _state(world: NodeSetWorld) -> list[Statement]:
+    message = _waiting(world)
     if world.deleting:
         waits = [each for each in (message, still_named(world)) if each]
         why = "; ".join(waits) or "its objects are being deleted"
@@ -141,15 +134,15 @@ def _state(world: NodeSetWorld, everyone: Sequence[Worker], choice: Choice) -> l
         going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
         reason = world.slurm.nodes.reason
         return [unknown(READY, reason, why), going, yes(DEGRADED, reason, why)]
-    degraded = _degraded(world, everyone)
-    same = same_hostnames(world, list(everyone), choice)
+    degraded = _degraded(world)
+    same = same_hostnames(world)
     if same:
         why = _same_hostnames(world, same)
         going = yes(PROGRESSING, "Working", message) if message else no(PROGRESSING, "Settled", why)
         return [no(READY, "DuplicateHostname", why), going, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
-    said = f"{counted(len(choice.staying), 'worker is', 'workers are')} ready and registered"
+    said = f"{counted(len(world.choice.staying), 'worker is', 'workers are')} ready and registered"
     return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
 
 
@@ -163,25 +156,26 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
     )
 
 
-def _numbers(world: NodeSetWorld, choice: Choice) -> Iterator[str]:
-    wanted = _desired(world)
-    surplus = len(choice.staying) - wanted
+def _numbers(world: NodeSetWorld) -> Iterator[str]:
+    wanted, staying = _desired(world), world.choice.staying
+    surplus = len(staying) - wanted
     if surplus > 0 and not world.cr.is_daemon:
         yield f"{counted(surplus, 'worker')} too many, none is chosen before Slurm has answered"
     # One that Kubernetes is taking down may still be ready.
-    ready = sum(worker.is_ready and not worker.rival for worker in choice.staying)
+    ready = sum(worker.is_ready and not worker.rival for worker in staying)
     if ready < wanted:
         yield f"{share(ready, wanted, 'worker')} ready"
 
 
-def _waiting(world: NodeSetWorld, choice: Choice) -> str:
+def _waiting(world: NodeSetWorld) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
+    choice = world.choice
     parts: list[str] = []
     blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
     if blocked:
         parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to go: {blocked[0]}")
     if not world.deleting:
-        parts.extend(_numbers(world, choice))
+        parts.extend(_numbers(world))
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
     if unregistered:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
@@ -195,10 +189,10 @@ def _waiting(world: NodeSetWorld, choice: Choice) -> str:
     return "; ".join(parts)
 
 
-def _broken(everyone: Sequence[Worker]) -> str:
+def _broken(workers: Sequence[Worker]) -> str:
     # INVALID_REG: slurmctld refuses what the node says of itself, and gives it no job.
     useless = {"DOWN", "FAIL", "INVALID_REG"}
-    down = [worker for worker in everyone if worker.node is not None and useless & worker.node.states]
+    down = [worker for worker in workers if worker.node is not None and useless & worker.node.states]
     if not down:
         return ""
     first = down[0]

@@ -1,11 +1,11 @@
-"""Rules of their own of LoginSets, Accountings and Tokens."""
+"""Rules of their own of LoginSets and Accountings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.admission.rules.resources import KEY, check, namespace, said
+from tests.admission.rules.resources import check, namespace, said
 
 from slurm_operator.api.problem import Path
 from slurm_operator.build.refs import Refs
@@ -28,19 +28,6 @@ SECRET = {"name": "mine", "key": "k"}
         ("Accounting", {(*STORAGE, "database"): ""}, "spec.storageConfig.database: must not be empty"),
         ("Accounting", {(*STORAGE, "username"): "a\nb"}, "spec.storageConfig.username: must be one line"),
         ("Accounting", {(*STORAGE, "passwordKeyRef"): {"key": "a"}}, "spec.storageConfig.passwordKeyRef.name: must"),
-        ("Token", {("spec", "jwtKeyRef"): None}, "spec.jwtKeyRef: jwtKeyRef or jwtHs256KeyRef must be set"),
-        ("Token", {("spec", "jwtKeyRef"): {"key": "a"}}, "spec.jwtKeyRef.name: must not be empty"),
-        ("Token", {("spec", "username"): "a b", ("spec", "secretRef"): SECRET}, "spec.username: "),
-        ("Token", {("spec", "username"): "Alice"}, "spec.username: cannot be part of the name of a Secret"),
-        ("Token", {("spec", "lifetime"): "soon"}, 'spec.lifetime: "soon" is no duration such as 15m or 1h30m'),
-        ("Token", {("spec", "lifetime"): "0s"}, "spec.lifetime: must be at least 5s"),
-        ("Token", {("spec", "lifetime"): "-1h"}, "spec.lifetime: "),
-        ("Token", {("spec", "secretRef"): {"key": "a"}}, "spec.secretRef.name: must not be empty"),
-        (
-            "Token",
-            {("spec", "secretRef"): KEY},
-            "spec.secretRef.name: must not be the Secret that holds the signing key",
-        ),
     ],
     ids=lambda item: item[:70] if isinstance(item, str) else "",
 )
@@ -62,10 +49,6 @@ def test_a_mistake_is_refused(kind: str, changes: Changes, expected: str) -> Non
             "Accounting",
             {STORAGE: None, ("spec", "external"): True, ("spec", "externalConfig"): {"host": "a", "port": 1}},
         ),
-        ("Token", {("spec", "username"): ""}),
-        ("Token", {("spec", "username"): "svc$", ("spec", "secretRef"): SECRET}),
-        ("Token", {("spec", "lifetime"): "1h30m"}),
-        ("Token", {("spec", "lifetime"): ""}),
     ],
     ids=lambda item: item if isinstance(item, str) else " ".join(str(value) for value in item.values()),
 )

@@ -4,58 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import pytest
+from tests.cli.kubectl.kept import config_map, kept, namespace, resource
 
-from slurm_operator.api.controller import Controller
-from slurm_operator.api.validate import decode
-from slurm_operator.build.config_revision import inputs
-from slurm_operator.build.refs import Refs
-from slurm_operator.cli.kubectl.configuration import Configuration
-from slurm_operator.cli.kubectl.history import History, between, previous, revision, rows, words
 from slurm_operator.cli.kubectl.rollback import Now, merge_patch, outcome, plan_rollback
-from slurm_operator.plan.config_history import Revision
 
-API = "slinky.slurm.net/v1beta1"
-KEYS = {"slurmKeyRef": {"name": "k", "key": "slurm.key"}, "jwtKeyRef": {"name": "j", "key": "jwt.key"}}
 REF = {"controllerRef": {"name": "slurm"}}
-
-
-def resource(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "hpc", "uid": name, "resourceVersion": "7", **metadata}
-    return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
-
-
-def config_map(name: str, data: dict[str, str], **fields: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "hpc", "resourceVersion": "9"}, "data": data, **fields}
-
-
-def namespace(*objects: dict[str, Any], files: dict[str, dict[str, Any]] | None = None, extra: str = "A=1") -> Now:
-    """A cluster that has a file beside slurm.conf."""
-    spec = {**KEYS, "extraConf": extra, "configFileRefs": [{"name": "files"}]}
-    found: dict[str, dict[str, Any]] = {"Controller": {"slurm": resource("Controller", "slurm", spec)}}
-    found["ConfigMap"] = files if files is not None else {"files": config_map("files", {"gres.conf": "Name=gpu\n"})}
-    for each in objects:
-        found.setdefault(each["kind"], {})[each["metadata"]["name"]] = each
-    return Now("slurm", found)
-
-
-def kept(now: Now, number: int = 1, hash_: str = "aaa") -> Revision:
-    """What would be kept of a namespace."""
-    controller = decode(now.objects["Controller"]["slurm"]).resource
-    assert isinstance(controller, Controller)
-    read = [decode(each).resource for kind in ("NodeSet", "Partition") for each in now.objects.get(kind, {}).values()]
-    maps = {name: dict(each["data"]) for name, each in now.objects["ConfigMap"].items()}
-    refs = Refs(
-        nodesets=tuple(each for each in read if type(each).__name__ == "NodeSet"),  # type: ignore[misc]
-        partitions=tuple(each for each in read if type(each).__name__ == "Partition"),  # type: ignore[misc]
-        config_maps=maps,
-    )
-    files = {
-        "slurm.conf": "ClusterName=slurm\n",
-        **{file: text for data in maps.values() for file, text in data.items()},
-    }
-    return Revision(number, hash_, "2026-01-09T10:00:05Z", "", "", files, inputs(controller, refs))
 
 
 def partition(**spec: Any) -> dict[str, Any]:
@@ -164,56 +118,3 @@ def test_a_rollback_is_over_when_slurm_says_so(
 ) -> None:
     done = outcome(controller, kept(namespace()), passed)
     assert (done.settled if done is not None else None) is expected
-
-
-def history(config: dict[str, Any], *revisions: Revision, refused: bool = False) -> History:
-    conditions = [{"type": "ConfigValid", "status": "False", "message": "slurm.conf:3: no (configuration x; y)"}]
-    current = Configuration("slurm", config["hash"], {"slurm.conf": "B=2\n"}, {}, conditions[0]["message"], refused)
-    return History({"status": {"config": config, "conditions": conditions}}, current, revisions)
-
-
-TWO = (kept(namespace(), 2, "bbb"), kept(namespace(), 1, "aaa"))
-
-
-def test_the_history_tells_what_is_in_force_what_was_and_what_is_refused() -> None:
-    shown = rows(history({"hash": "bbb", "candidate": "ccc"}, *TWO, refused=True))
-    assert [(row["revision"], row["state"]) for row in shown] == [("-", "refused"), ("2", "live"), ("1", "good")]
-    assert shown[0]["change"] == "slurm.conf:3: no"
-
-
-def test_what_is_not_kept_yet_is_shown_as_live() -> None:
-    shown = rows(history({"hash": "ddd"}, *TWO))
-    assert [(row["revision"], row["state"]) for row in shown] == [("-", "live"), ("2", "good"), ("1", "good")]
-
-
-@pytest.mark.parametrize(
-    ("config", "number"),
-    [({"hash": "bbb"}, 1), ({"hash": "bbb", "candidate": "ccc"}, 2), ({"hash": "ddd"}, 2)],
-    ids=["the one before", "a refused change is taken back", "one that is not kept yet is taken back"],
-)
-def test_without_a_number_it_is_the_newest_that_is_not_asked_for(config: dict[str, Any], number: int) -> None:
-    assert previous(history(config, *TWO)).number == number
-
-
-def test_an_unknown_revision_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(click.ClickException, match="slurm has no revision 9; it has: 1, 2"):
-        revision(history({"hash": "bbb"}, *TWO), 9)
-    with pytest.raises(click.ClickException, match="no other configuration to go back to; none has been kept yet"):
-        previous(history({"hash": "bbb"}))
-
-
-def test_a_revision_is_compared_with_what_is_in_force_or_with_another() -> None:
-    found = history({"hash": "bbb"}, *TWO)
-    assert "+B=2" in between(found, (1,))
-    assert between(found, (1, 2)) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [((), ("", ())), (("3",), ("", (3,))), (("slurm", "3", "5"), ("slurm", (3, 5)))],
-    ids=["nothing", "a number", "a name and numbers"],
-)
-def test_numbers_are_revisions_and_the_rest_is_a_name(arguments: tuple[str, ...], expected: tuple[Any, ...]) -> None:
-    assert words(arguments) == expected
-    with pytest.raises(click.UsageError, match="one Controller"):
-        words(("a", "b"))

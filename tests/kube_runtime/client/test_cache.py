@@ -21,7 +21,9 @@ from kube_runtime.client.kubeconfig import Target
 from kube_runtime.client.objects import CONFIG_MAPS, ConfigMap
 
 A1 = say.config_map("a", 1, v="1")
+
 B2 = say.config_map("b", 2, v="1")
+
 FIRST = say.json(say.listing(10, A1, B2))
 
 
@@ -541,31 +543,6 @@ async def test_watches_last_a_jittered_time(client: Client, faults: FaultServer,
     faults.answer(FIRST, say.stream())
     await Cache(client, CONFIG_MAPS, timing=waits.timing).step()
     assert faults.seen[1].query["timeoutSeconds"] == "240"
-
-
-def test_the_collector_is_quiet_until_the_last_list_is_done_and_then_frozen() -> None:
-    calls: list[str] = []
-    collector = Collector(
-        enable=lambda: calls.append("enable"),
-        disable=lambda: calls.append("disable"),
-        is_enabled=lambda: True,
-        freeze=lambda: calls.append("freeze"),
-    )
-    with collector.paused():
-        with collector.paused():
-            pass
-        assert calls == ["disable"]
-    assert calls == ["disable", "freeze", "enable"]
-
-
-def test_the_collector_is_left_off_where_it_was_off() -> None:
-    calls: list[str] = []
-    collector = Collector(
-        enable=lambda: calls.append("enable"), is_enabled=lambda: False, freeze=lambda: None, disable=lambda: None
-    )
-    with pytest.raises(ZeroDivisionError), collector.paused():
-        raise ZeroDivisionError
-    assert calls == []
 
 
 async def test_only_the_first_list_pauses_the_collector(client: Client, faults: FaultServer, waits: Any) -> None:

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 import os
 import ssl
-import stat
-import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import trustme
-import yaml
 from aiohttp import web
 from tests.kube_runtime.client import fault_server as say
+from tests.kube_runtime.client.kubeconfigs import authorization, config, credential, exec_user, plugin_script, write
 
 from kube_runtime.client import errors, kubeconfig
 from kube_runtime.client.client import Client
-from kube_runtime.client.credentials import EXEC_VERSIONS, ExecPlugin, RotatedFile
+from kube_runtime.client.credentials import EXEC_VERSIONS
 from kube_runtime.client.objects import CONFIG_MAPS
-from kube_runtime.client.timing import Timing
-
-
-def config(**parts: Any) -> dict[str, Any]:
-    """A kubeconfig with one context; `user` and `cluster` add to its entries."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "main",
-        "clusters": [{"name": "c", "cluster": {"server": "https://one:6443", **parts.get("cluster", {})}}],
-        "users": [{"name": "u", "user": parts.get("user", {"token": "t"})}],
-        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", **parts.get("context", {})}}],
-    }
-
-
-def write(path: Path, content: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    return path
-
-
-async def authorization(target: kubeconfig.Target) -> str:
-    return (await target.credentials.current()).authorization
 
 
 async def test_the_first_file_that_says_something_wins(tmp_path: Path) -> None:
@@ -180,116 +153,7 @@ def test_kubeconfig_goes_before_the_service_account(tmp_path: Path) -> None:
     assert target.server == "https://one:6443"
 
 
-def test_a_file_that_vanishes_keeps_its_last_content(tmp_path: Path) -> None:
-    file = RotatedFile(write(tmp_path / "token", "t"))
-    assert file.read() == b"t"
-    file.path.unlink()
-    assert file.read() == b"t"
-
-
-async def test_a_file_that_was_never_there_is_a_failed_login(tmp_path: Path) -> None:
-    target = kubeconfig.load([write(tmp_path / "config", config(user={"tokenFile": "none"}))])
-    with pytest.raises(errors.LoginFailed, match="none"):
-        await target.credentials.current()
-
-
 # Exec plugins
-
-
-def plugin_script(folder: Path, answer: str, *, code: int = 0) -> str:
-    """A plugin that notes its surroundings and prints an answer."""
-    script = write(
-        folder / "plugin",
-        f"#!{sys.executable}\nimport os, sys\n"
-        f"open({str(folder / 'calls')!r}, 'a').write(os.environ['KUBERNETES_EXEC_INFO'] + chr(10))\n"
-        f"open({str(folder / 'env')!r}, 'w').write(os.environ.get('EXTRA', '') + ' ' + ' '.join(sys.argv[1:]))\n"
-        f"print({answer!r})\nprint('it broke', file=sys.stderr)\nsys.exit({code})\n",
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return "./plugin"
-
-
-def credential(version: str, **status: str) -> str:
-    return msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "status": status}).decode()
-
-
-def exec_user(command: str, version: str, **more: Any) -> dict[str, Any]:
-    return {"exec": {"command": command, "apiVersion": version, "interactiveMode": "Never", **more}}
-
-
-@pytest.mark.parametrize("version", EXEC_VERSIONS)
-async def test_an_exec_plugin_of_either_version_gives_a_token(tmp_path: Path, version: str) -> None:
-    command = plugin_script(tmp_path, credential(version, token="made"))
-    user = exec_user(command, version, args=["a", "b"], env=[{"name": "EXTRA", "value": "x"}], provideClusterInfo=True)
-    path = write(
-        tmp_path / "config", config(user=user, cluster={"certificate-authority-data": b64encode(b"ca").decode()})
-    )
-    target = kubeconfig.load([path])
-    assert await authorization(target) == "Bearer made"
-    assert await authorization(target) == "Bearer made"
-    (call,) = (tmp_path / "calls").read_text().splitlines()
-    assert msgspec.json.decode(call) == {
-        "apiVersion": version,
-        "kind": "ExecCredential",
-        "spec": {
-            "interactive": False,
-            "cluster": {"server": "https://one:6443", "certificate-authority-data": b64encode(b"ca").decode()},
-        },
-    }
-    assert (tmp_path / "env").read_text() == "x a b"
-
-
-async def test_an_exec_token_is_renewed_when_it_expires_or_is_refused(tmp_path: Path, waits: Any) -> None:
-    timing: Timing = waits.timing
-    until = (timing.now() + timedelta(seconds=60)).isoformat()
-    command = plugin_script(tmp_path, credential(EXEC_VERSIONS[0], token="t", expirationTimestamp=until))
-    path = write(tmp_path / "config", config(user=exec_user(command, EXEC_VERSIONS[0])))
-    source = kubeconfig.load([path], timing=timing).credentials
-
-    def calls() -> int:
-        return len((tmp_path / "calls").read_text().splitlines())
-
-    for _ in range(3):
-        await source.current()
-    assert calls() == 1
-    waits.elapsed = 55
-    await source.current()
-    assert calls() == 2
-    waits.elapsed = 0
-    source.refused()
-    await source.current()
-    assert calls() == 3
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "says"),
-    [
-        pytest.param("", 0, "no ExecCredential", id="nothing printed"),
-        pytest.param("{}", 0, "no ExecCredential", id="an empty object"),
-        pytest.param(credential(EXEC_VERSIONS[1], token="t"), 0, "answered in", id="another version"),
-        pytest.param(credential(EXEC_VERSIONS[0]), 0, "neither a token", id="no credentials"),
-        pytest.param(credential(EXEC_VERSIONS[0], clientCertificateData="c"), 0, "without its key", id="no key"),
-        pytest.param("", 3, "code 3: it broke.*install it", id="a failure"),
-    ],
-)
-async def test_a_plugin_that_fails_is_a_failed_login(tmp_path: Path, answer: str, code: int, says: str) -> None:
-    command = plugin_script(tmp_path, answer, code=code)
-    user = exec_user(command, EXEC_VERSIONS[0], installHint="install it")
-    target = kubeconfig.load([write(tmp_path / "config", config(user=user))])
-    with pytest.raises(errors.LoginFailed, match=says):
-        await target.credentials.current()
-
-
-async def test_a_plugin_that_is_not_there_says_how_to_get_it() -> None:
-    plugin = ExecPlugin(EXEC_VERSIONS[0], "no-such-program", install_hint="apt install it")
-    with pytest.raises(errors.LoginFailed, match="apt install it"):
-        await plugin.current()
-
-
-async def test_a_plugin_that_hangs_is_ended() -> None:
-    plugin = ExecPlugin(EXEC_VERSIONS[0], "sleep", ("600",), env=dict(os.environ), seconds=0.1)
-    with pytest.raises(errors.LoginFailed, match=r"within 0\.1 s"):
-        await plugin.current()
 
 
 # TLS

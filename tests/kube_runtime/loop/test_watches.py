@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -26,15 +26,18 @@ class Owner:
     kind: str
     name: str
     api_version: str = f"{GROUP}/v1beta1"
+    uid: str = "u"
     controller: bool | None = True
 
 
 @dataclass(frozen=True)
 class Meta:
     name: str
-    namespace: str | None = "slurm"
-    labels: dict[str, str] | None = None
-    owner_references: tuple[Owner, ...] | None = None
+    namespace: str = "slurm"
+    uid: str = "u"
+    resource_version: str = "1"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner_references: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Thing:
 
 
 def thing(name: str, *owners: Owner, generation: int = 1, **labels: str) -> Thing:
-    return Thing(Meta(name, labels=labels or None, owner_references=owners or None), generation)
+    return Thing(Meta(name, labels=labels, owner_references=owners), generation)
 
 
 class Inbox:
@@ -97,7 +100,7 @@ def names(keys: Iterable[Key]) -> list[str]:
         (thing("p", Owner("LoginSet", "gpu")), []),
         (thing("p", Owner("NodeSet", "gpu", controller=None)), []),
         (thing("p"), []),
-        (Thing(Meta("n", namespace=None, owner_references=(Owner("NodeSet", "gpu"),))), ["gpu"]),
+        (Thing(Meta("n", namespace="", owner_references=(Owner("NodeSet", "gpu"),))), ["gpu"]),
     ],
     ids=["owner", "other version", "other group", "other kind", "not controlling", "no owner", "cluster-wide"],
 )
@@ -248,8 +251,8 @@ async def test_the_age_of_running_sources_is_shown(clock: VirtualClock) -> None:
     sources = SourceSet({"pods": factory}, clock=clock, metrics=metrics)
     sources.want(["pods"])
     await settle()
-    assert b'slurm_operator_cache_age_seconds{kind="pods"} +Inf' in metrics.text()
+    assert b'cache_age_seconds{kind="pods"} +Inf' in metrics.text()
     factory.made[0].synced = True
-    assert b'slurm_operator_cache_age_seconds{kind="pods"} 1.5' in metrics.text()
+    assert b'cache_age_seconds{kind="pods"} 1.5' in metrics.text()
     await sources.close()
     assert b'kind="pods"' not in metrics.text()

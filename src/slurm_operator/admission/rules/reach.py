@@ -18,6 +18,7 @@ from typing import Any
 from slurm_operator.admission.rules import privileged_worker
 from slurm_operator.admission.rules.reach_table import TABLE, Allowed, Row
 from slurm_operator.api.embedded import EMBEDDED
+from slurm_operator.api.kinds import WithPods
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
@@ -54,14 +55,14 @@ def reaches(new: Resource, refs: Refs, severity: Severity = "error") -> Iterator
 
 
 def _reaches(new: Resource, refs: Refs) -> Iterator[Reach]:
+    if not isinstance(new, WithPods):
+        return
     for steps, shape in EMBEDDED[type(new).__name__]:
-        value = made_of.at(getattr(new, "spec", None), steps)
+        value = made_of.at(new.spec, steps)
         if isinstance(value, Mapping) and shape in _SCOPES:
             yield from _embedded(value, _SCOPES[shape], ("spec", *steps))
-    template = getattr(getattr(new, "spec", None), "template", None)
-    if template is not None:
-        path: Path = ("spec", "template", "metadata", "annotations")
-        yield from _annotations(template.metadata.annotations or {}, path)
+    path: Path = ("spec", "template", "metadata", "annotations")
+    yield from _annotations(new.spec.template.metadata.annotations or {}, path)
     if isinstance(new, NodeSet):
         yield from privileged_worker.reaches(new, refs)
 

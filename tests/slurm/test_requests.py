@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from slurm_operator.slurm import requests
-from slurm_operator.slurm.errors import KINDS, SlurmBadAnswer, SlurmBusy, SlurmFailed, from_number, from_status, shorten
 from slurm_operator.slurm.errors import SlurmRejected as Refused
 from slurm_operator.slurm.model import UNLIMITED
 from slurm_operator.slurm.requests import NodeChange, NodeCreation, PartitionChange, Request, ReservationChange
@@ -122,31 +121,3 @@ def test_versions_are_newest_first_and_only_ever_gain() -> None:
     assert versions == sorted(versions, reverse=True) == ["v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42"]
     for newer, older in itertools.pairwise(NEWEST_FIRST):
         assert newer.offers >= older.offers
-
-
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        (401, "SlurmUnauthorized"),
-        (403, "SlurmForbidden"),
-        (404, "SlurmUnsupported"),
-        (422, "SlurmRejected"),
-        (500, "SlurmFailed"),
-        (503, "SlurmUnreachable"),
-        (511, "SlurmUnauthorized"),
-    ],
-)
-def test_a_status_without_a_slurm_error_has_its_type(status: int, reason: str) -> None:
-    assert from_status(status, "x", call="GET y").reason == reason
-
-
-def test_a_slurm_number_has_its_type_and_the_rest_is_a_plain_failure() -> None:
-    assert type(from_number(2016, "busy", call="", status=500)) is SlurmBusy
-    assert type(from_number(4242, "what", call="", status=500)) is SlurmFailed
-    assert all(number > 0 for number in KINDS)
-
-
-def test_a_servers_text_is_shortened_to_one_printable_line_without_tokens() -> None:
-    assert shorten("a\n\tb\x00c eyJhbGciOiJI.eyJzdW4iOiJz.c2ln end") == "a b c [token] end"
-    assert len(shorten("x" * 1000)) == 300
-    assert str(SlurmBadAnswer("text", call="GET nodes")) == "GET nodes: text"

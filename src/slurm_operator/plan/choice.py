@@ -1,0 +1,116 @@
+"""Which workers of a NodeSet go, and why: by scale-in, placement, a new key, an update or a deletion.
+
+In: one frozen `NodeSetWorld`. Out: who stays and who goes. A choice that was made is kept, and none is made without
+Slurm's word. Pure; asked for as `NodeSetWorld.choice`, which `plan/nodeset.py` acts on and `status/nodeset.py` reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kube_runtime.client.objects import Pod
+from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
+from slurm_operator.build import labels, nodeset
+from slurm_operator.plan import placement
+from slurm_operator.plan.rollout import to_update
+from slurm_operator.plan.workers import DELETION, KEY, PLACEMENT, SCALE_IN, UPDATE, Worker, in_deletion_order
+
+if TYPE_CHECKING:
+    from slurm_operator.plan.nodeset_world import NodeSetWorld
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which workers stay and which go, and why."""
+
+    staying: tuple[Worker, ...]
+    # By name of the pod.
+    going: Mapping[str, tuple[Worker, str]]
+
+    def why(self, worker: Worker) -> str:
+        """Why a worker goes; empty when it stays."""
+        return self.going[worker.name][1] if worker.name in self.going else ""
+
+
+def choose(world: NodeSetWorld) -> Choice:
+    """Choose the workers that go; a choice that was made is kept, and none is made without Slurm's word."""
+    present = [worker for worker in world.workers if not worker.is_terminating and not worker.is_over]
+    if world.deleting:
+        return Choice((), {worker.name: (worker, DELETION) for worker in present})
+    wrong_mode = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
+    own = [worker for worker in present if worker not in wrong_mode]
+    if world.cr.is_daemon:
+        going = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
+    else:
+        surplus = max(len(own) - world.cr.spec.replicas, 0)
+        going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
+    rest = [worker for worker in own if worker.name not in going]
+    if not world.controller.spec.external:
+        going |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
+        rest = [worker for worker in rest if worker.name not in going]
+    updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now)
+    going |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
+    going |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
+    return Choice(tuple(worker for worker in present if worker.name not in going), going)
+
+
+def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
+    made_as = worker.pod.metadata.labels.get(labels.SCALING_MODE)
+    return made_as is not None and made_as != (DAEMON if cr.is_daemon else STATEFUL)
+
+
+def outdated(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[Worker]:
+    """Workers of an older template, or with files that have changed since they were made."""
+    contents = dict(_contents(world))
+    for worker in some:
+        made_with = worker.pod.metadata.annotations
+        same = all(made_with.get(key, value) == value for key, value in contents.items())
+        if worker.revision != world.revision or (not same and not is_taken_over(worker)):
+            yield worker
+
+
+def _contents(world: NodeSetWorld) -> Iterator[tuple[str, str]]:
+    cr = world.cr
+    sssd = cr.spec.ssh.sssd_conf_ref
+    if cr.spec.ssh.enabled and sssd is not None and sssd.key in world.refs.secrets.get(sssd.name, {}):
+        yield from nodeset.content_hashes(cr, world.refs).items()
+    if world.controller.spec.external and world.key.current:
+        # Whoever runs that slurmctld gives it its key; the workers follow the Secret.
+        yield labels.SLURM_KEY_HASH, world.key.current
+
+
+def is_taken_over(worker: Worker) -> bool:
+    """Whether another program made this worker: what its hashes are of is not known."""
+    return labels.SLURM_KEY_HASH not in worker.pod.metadata.annotations
+
+
+def _scale_in(world: NodeSetWorld, present: Sequence[Worker], surplus: int) -> list[Worker]:
+    if not surplus:
+        return []
+    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), world.now)
+    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), world.now)
+    return (chosen if world.is_blind else [*chosen, *others])[:surplus]
+
+
+def _misplaced(world: NodeSetWorld, present: Sequence[Worker]) -> Iterator[Worker]:
+    """Workers of DaemonSet mode on a node that does not want them, or not under this name, or not twice."""
+    spec = world.template["spec"]
+    kept: set[str] = set()
+    # The one that would be the last to go is the one that stays.
+    for worker in reversed(in_deletion_order(present, world.now)):
+        name = worker.pod.spec.node_name or _pinned_node(worker.pod)
+        node = world.nodes.get(name)
+        if node is None:
+            # Its node has gone, or is not known yet: Kubernetes itself takes such pods away.
+            continue
+        right = placement.daemon_worker(node).hostname(world.cr) == worker.hostname
+        if name in kept or not right or not placement.may_stay(spec, node):
+            yield worker
+        else:
+            kept.add(name)
+
+
+def _pinned_node(pod: Pod) -> str:
+    return pod.metadata.annotations.get(labels.ASSIGNED_NODE, "")

@@ -1,0 +1,67 @@
+"""How a local cluster is shown: to people in lines, to machines as JSON, each change once."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from kube_local.node import host
+from slurm_operator.cli.local_view import Lines, as_json, as_text
+from slurm_operator.local.cluster import Health
+from slurm_operator.local.readiness import State
+from slurm_operator.local.supervisor import PartRecord
+
+READY = State(kind="NodeSet", namespace="slurm", name="compute", ready=True, message="2 workers are ready")
+WAITING = State(kind="NodeSet", namespace="slurm", name="compute", ready=False, message="0 of 2 workers are ready")
+
+
+def part(name: str, **fields: object) -> PartRecord:
+    """A part that runs: this process."""
+    me = os.getpid()
+    return PartRecord(name=name, pid=me, started=host.start_time(me), **fields)  # type: ignore[arg-type]
+
+
+def health(*objects: State, trouble: tuple[str, ...] = (), parts: tuple[PartRecord, ...] = ()) -> Health:
+    return Health(
+        name="local",
+        data="/data",
+        supervisor=1,
+        answers=True,
+        agent_answers=True,
+        parts=list(parts or (part("apiserver"),)),
+        objects=list(objects),
+        trouble=list(trouble),
+    )
+
+
+def test_a_good_cluster_is_called_healthy_in_both_forms() -> None:
+    assert as_text(health(READY)).startswith("cluster local: healthy")
+    told = json.loads(as_json(health(READY)))
+    assert (told["healthy"], told["parts"][0]["running"]) == (True, True)
+
+
+def test_what_is_amiss_is_in_the_text() -> None:
+    ended = PartRecord(name="operator", last_exit="exit code 3")
+    text = as_text(health(WAITING, trouble=("the image is not there",), parts=(ended,)))
+    for expected in ("not well", "does not run (exit code 3)", WAITING.message, "!! the image is not there"):
+        assert expected in text
+
+
+def test_a_part_that_was_started_again_says_how_often() -> None:
+    assert "restarted 2 times (last: signal 9)" in as_text(
+        health(parts=(part("dns", restarts=2, last_exit="signal 9"),))
+    )
+
+
+def test_lines_tell_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(clock=lambda: 0.0)
+    for seen in (WAITING, READY, READY, WAITING, READY):
+        lines(health(seen, trouble=("crash loop (1)",)))
+    assert [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "crash loop (1)",
+        "NodeSet slurm/compute is ready",
+        f"NodeSet slurm/compute is not ready any more: {WAITING.message}",
+        "NodeSet slurm/compute is ready",
+    ]

@@ -1,0 +1,53 @@
+"""A whole namespace: nothing is wrong with a good one, and each cause is named once."""
+
+from __future__ import annotations
+
+import pytest
+from tests.diagnose.broken import (
+    CORDONED,
+    OURS,
+    cluster,
+    condition,
+    resource,
+    with_node,
+)
+
+from slurm_operator.cli.kubectl.explain import explained
+from slurm_operator.cli.kubectl.view import partition_rows
+from slurm_operator.diagnose.cause import Cause, Fine, Unseen
+from slurm_operator.diagnose.cluster import examine
+
+
+@pytest.mark.parametrize(
+    "target", ["node/compute-0", "pod/compute-1", "nodeset/compute", "partition/debug", "job/7", "controller/slurm"]
+)
+def test_nothing_is_wrong_with_a_good_cluster(target: str) -> None:
+    assert isinstance(explained(cluster(), target), Fine)
+
+
+def test_what_somebody_chose_is_explained_but_not_wrong() -> None:
+    none = resource("NodeSet", "none", {"replicas": 0})
+    facts = cluster(none)
+    assert isinstance(explained(facts, "nodeset/none"), Cause)
+    assert examine(facts) == []
+
+
+def test_of_two_partitions_of_one_name_the_one_that_has_it_is_shown() -> None:
+    taken = resource("Partition", "a-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
+    owner = resource("Partition", "debug", {"partitionName": "compute"}, condition("Accepted", "True"))
+    later = resource("Partition", "z-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
+    assert [row["object"] for row in partition_rows(cluster(taken, owner, later))] == ["debug"]
+
+
+def test_doctor_finds_nothing_in_a_good_cluster() -> None:
+    assert examine(cluster()) == []
+
+
+def test_doctor_names_one_cause_once() -> None:
+    facts = cluster(CORDONED, slurm=with_node("IDLE+DRAIN", OURS))
+    assert [cause.code for cause in examine(facts)] == ["KubernetesNodeCordoned"]
+
+
+@pytest.mark.parametrize("target", ["node/nobody", "pod/nobody", "job/99", "partition/none", "nodeset/none"])
+def test_what_is_not_there_is_said_to_be_missing(target: str) -> None:
+    assert isinstance(explained(cluster(), target), Unseen)

@@ -1,0 +1,51 @@
+"""What one reconcile of a NodeSet sees: its workers, judged once, and names that somebody else has."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.plan.small_cluster import Cluster
+
+from slurm_operator.build import labels
+from slurm_operator.build.nodeset import Worker
+from slurm_operator.plan import placement
+from slurm_operator.plan.duplicates import Rival
+from slurm_operator.plan.nodeset_world import unmade
+from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.slurm.model import Unknown
+
+
+def test_workers_are_judged_once(cluster: Cluster) -> None:
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
+    assert world.workers[0] is world.workers[0]
+
+
+def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluster) -> None:
+    cr = cluster.nodeset()
+    meta = msgspec.structs.replace(cr.metadata, name="first", uid="first")
+    rival = Rival(msgspec.structs.replace(cr, metadata=meta), frozenset({"w-0"}))
+    slurm = cluster.slurm(cluster.node("w-0", comment='{"nodeSetUID": "first"}'))
+    world = cluster.world(cr, [cluster.pod("w-0"), cluster.pod("w-1")], slurm, rivals=(rival,))
+    assert [(worker.name, worker.rival) for worker in world.workers] == [("w-0", "NodeSet first"), ("w-1", "")]
+
+
+@pytest.mark.parametrize("half", ["nodes", "jobs"])
+def test_half_an_answer_is_blind(cluster: Cluster, half: str) -> None:
+    slurm = cluster.slurm(cluster.node("w-0"))
+    missing = Unknown("no answer")
+    seen = SlurmWorld(missing, slurm.jobs) if half == "nodes" else SlurmWorld(slurm.nodes, missing)
+    assert not cluster.world(cluster.nodeset(), (), slurm).is_blind
+    assert cluster.world(cluster.nodeset(), (), seen).is_blind
+
+
+def test_of_two_new_workers_with_one_host_name_only_the_first_is_made(cluster: Cluster) -> None:
+    world = cluster.world(cluster.nodeset(scalingMode="DaemonSet"))
+    first, second = Worker(node="k9.rack1"), Worker(node="k9.rack2")
+    assert unmade(world, [first, second]) == {second.name(world.cr): f"pod {first.name(world.cr)}"}
+
+
+def test_a_kubernetes_node_may_name_its_worker(cluster: Cluster) -> None:
+    node = cluster.kube_node("k1.example.org", metadata={"annotations": {labels.HOSTNAME_OVERRIDE: "gpu7"}})
+    cr = cluster.nodeset(scalingMode="DaemonSet")
+    assert placement.daemon_worker(node).hostname(cr) == "gpu7"
+    assert placement.daemon_worker(cluster.kube_node("k1.example.org")).hostname(cr) == "k1"

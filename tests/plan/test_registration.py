@@ -1,0 +1,41 @@
+"""What Slurm's record of a worker says, and what is written to it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.plan.small_cluster import Cluster, of_type
+
+from slurm_operator.build import nodeset
+from slurm_operator.plan.actions import UpdateNode
+from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.registration import read_pod_info
+
+
+def test_a_node_that_its_own_pod_left_down_is_taken_back(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "DOWN", reason=nodeset.TERMINATING))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))
+    assert [action.node for action in of_type(plan, UpdateNode)] == ["w-0"]
+
+
+def test_a_node_that_an_admin_set_down_stays_down(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "DOWN", reason="admin"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm))
+    assert of_type(plan, UpdateNode) == []
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "[" * 100_000,
+        '{"namespace": ["ns"], "podName": {"a": 1}, "nodeSetUID": 7}',
+        '{"node": 1e999}',
+        "9" * 5000,
+        "\ufffd",
+    ],
+    ids=["nested", "wrong types", "endless", "digits", "mended"],
+)
+def test_a_comment_that_somebody_wrote_on_a_node_record_breaks_nothing(cluster: Cluster, comment: str) -> None:
+    """T13: a comment is anybody's text."""
+    assert all(isinstance(value, str) for value in read_pod_info(comment).values())
+    lost = cluster.node("w-9", "DOWN", "NOT_RESPONDING", comment=comment)
+    plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"), lost)))

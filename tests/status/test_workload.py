@@ -1,0 +1,60 @@
+"""Readiness of daemons that Kubernetes keeps running: Ready only when the newest ones are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.api.problem import FieldProblem
+from slurm_operator.status import workload
+from slurm_operator.status.conditions import Statement
+
+
+def said(found: list[Statement]) -> dict[str, tuple[str, str]]:
+    return {each.type: (each.truth.value, each.reason) for each in found}
+
+
+def deployment(**status: int) -> dict[str, Any]:
+    return {"metadata": {"generation": 3}, "spec": {"replicas": 2}, "status": {"observedGeneration": 3, **status}}
+
+
+@pytest.mark.parametrize(
+    ("live", "ready", "progressing"),
+    [
+        (None, ("False", "NotCreatedYet"), "True"),
+        (deployment(observedGeneration=2, updatedReplicas=2, readyReplicas=2), ("False", "RolloutNotSeen"), "True"),
+        (deployment(updatedReplicas=1, readyReplicas=2), ("False", "RollingOut"), "True"),
+        (deployment(updatedReplicas=2, readyReplicas=1), ("False", "WaitingForPods"), "True"),
+        (deployment(updatedReplicas=2, readyReplicas=2), ("True", "AllReady"), "False"),
+    ],
+    ids=["not made yet", "not seen yet", "old pods", "not ready", "ready"],
+)
+def test_ready_is_said_when_the_newest_pods_are(
+    live: dict[str, Any] | None, ready: tuple[str, str], progressing: str
+) -> None:
+    found = said(workload.rollout("slurmctld", live))
+    assert found["Ready"] == ready
+    assert found["Progressing"][0] == progressing
+    assert found["Degraded"] == ("False", "AsExpected")
+
+
+@pytest.mark.parametrize(
+    ("found", "ready"),
+    [
+        (workload.elsewhere("slurmctld"), "True"),
+        (workload.refused([FieldProblem(("spec", "a"), "no")]), "False"),
+        (workload.blocked("NameTaken", "somebody has it"), "False"),
+        (workload.failed("SlurmUnreachable", "no answer"), "Unknown"),
+        (workload.fault("f00", "KeyError"), "Unknown"),
+    ],
+    ids=["outside Kubernetes", "refused", "blocked", "failed", "fault"],
+)
+def test_what_could_not_be_done_is_never_called_ready(found: list[Statement], ready: str) -> None:
+    conditions = said(found)
+    assert conditions["Ready"][0] == ready
+    assert conditions["Degraded"][0] == ("False" if ready == "True" else "True")
+
+
+def test_a_fault_names_where_to_look() -> None:
+    assert all("fault f00" in each.message for each in workload.fault("f00", "KeyError") if each.type != "Progressing")
