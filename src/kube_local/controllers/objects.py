@@ -341,7 +341,6 @@ class ServiceSpec(Slim, frozen=True):
 
     type: str = ""
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    external_name: str = ""
     ports: tuple[ServicePort, ...] = ()
     selector: dict[str, str] = {}
     publish_not_ready_addresses: bool = False
