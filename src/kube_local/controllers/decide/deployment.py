@@ -1,7 +1,6 @@
 """Deployment: which ReplicaSet is how large next. Pure; carried out by `controllers/deployment.py`.
 
 no ReplicaSet with this template  -> one is made, as large as the surge allows
-somebody changed the number       -> the ReplicaSets share the change in proportion
 RollingUpdate                     -> the new one grows within maxSurge, the old ones shrink within maxUnavailable
 Recreate                          -> the old ones go to nothing, and when their pods are gone the new one comes
 """
@@ -149,8 +148,8 @@ def decide(seen: Seen) -> Decision:
 
 
 def _actions(seen: Seen) -> list[Action]:
-    if seen.owner.spec.paused or _was_scaled(seen):
-        return list(_share_out(seen))
+    if seen.owner.spec.paused:
+        return list(_resize(seen))
     if seen.rolls:
         return list(_grow_new(seen)) or list(_shrink_old(seen))
     return list(_recreate(seen))
@@ -175,6 +174,13 @@ def _to(seen: Seen, target: ReplicaSet, replicas: int) -> Iterator[Action]:
     missing = {key: value for key, value in wanted.items() if target.metadata.annotations.get(key) != value}
     if replicas != target.spec.replicas or missing:
         yield Scale(target, replicas, missing)
+
+
+def _resize(seen: Seen) -> Iterator[Action]:
+    """A paused Deployment is scaled and not rolled; one that stands between two templates waits."""
+    active = [one for one in seen.by_age if one.spec.replicas] or seen.by_age[-1:]
+    if len(active) == 1:
+        yield from _to(seen, active[0], seen.replicas)
 
 
 def _grow_new(seen: Seen) -> Iterator[Action]:
@@ -229,64 +235,6 @@ def _recreate(seen: Seen) -> Iterator[Action]:
     ]
     if not running:
         yield from _grow_new(seen)
-
-
-# --- somebody changed the number ----------------------------------------------------------------------------------
-
-
-def _was_scaled(seen: Seen) -> bool:
-    noted = (one.metadata.annotations.get(DESIRED) for one in seen.sets if one.spec.replicas)
-    return any(note is not None and note != str(seen.replicas) for note in noted)
-
-
-def _share_out(seen: Seen) -> Iterator[Action]:
-    active = [one for one in seen.by_age if one.spec.replicas]
-    newest = seen.new or (seen.by_age[-1] if seen.by_age else None)
-    if len(active) <= 1:
-        only = active[0] if active else newest
-        if only is not None:
-            yield from _to(seen, only, seen.replicas)
-    elif seen.new is not None and _is_full(seen.new, seen.replicas):
-        for one in seen.old:
-            if one.spec.replicas:
-                yield from _to(seen, one, 0)
-    elif seen.rolls:
-        yield from _in_proportion(seen, active)
-
-
-def _is_full(item: ReplicaSet, replicas: int) -> bool:
-    noted = item.metadata.annotations.get(DESIRED)
-    return item.spec.replicas == replicas == _available([item]) and noted == str(replicas)
-
-
-def _in_proportion(seen: Seen, active: Sequence[ReplicaSet]) -> Iterator[Action]:
-    """Each ReplicaSet takes its share of the change; what rounding leaves goes to the largest."""
-    allowed = seen.replicas + seen.surge if seen.replicas else 0
-    change = allowed - _total(active)
-    order = sorted(active, key=lambda one: (-one.spec.replicas, one.metadata.creation_timestamp))
-    if change > 0:
-        order = sorted(active, key=lambda one: one.metadata.creation_timestamp, reverse=True)
-        order.sort(key=lambda one: -one.spec.replicas)
-    sizes: dict[str, int] = {}
-    left = change
-    for one in order:
-        part = _part(one, seen, left) if change else 0
-        sizes[one.metadata.name] = one.spec.replicas + part
-        left -= part
-    if order:
-        largest = order[0].metadata.name
-        sizes[largest] = max(0, sizes[largest] + left)
-    for one in order:
-        yield from _to(seen, one, sizes[one.metadata.name])
-
-
-def _part(one: ReplicaSet, seen: Seen, left: int) -> int:
-    noted = one.metadata.annotations.get(MOST, "")
-    before = int(noted) if noted.isdecimal() and int(noted) else int(seen.owner.status.get("replicas") or 0)
-    if not before:
-        return 0
-    wished = round(one.spec.replicas * (seen.replicas + seen.surge) / before) - one.spec.replicas
-    return min(wished, left) if left > 0 else max(wished, left)
 
 
 # --- ReplicaSets that come and go ---------------------------------------------------------------------------------
