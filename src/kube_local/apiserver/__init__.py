@@ -104,7 +104,7 @@ class ApiServer:
         return self.state.store
 
     def plug_in(self, pods: PodAccess) -> None:
-        """Connects the node agent that serves logs, exec, attach and port-forward."""
+        """Connects the node agent that serves logs, exec and port-forward."""
         self.state.pods = pods
 
     # --- over HTTPS -----------------------------------------------------------------------------------------------

@@ -55,9 +55,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     status: Object = {"replicas": _lookup(obj, paths.status) or 0}
     selector = _lookup(obj, paths.selector) if paths.selector else None
     if isinstance(selector, dict):
-        # A ReplicationController's selector is a plain map.
-        plain = selector if "matchLabels" in selector or "matchExpressions" in selector else {"matchLabels": selector}
-        selector = selectors.label_selector_text(plain)
+        selector = selectors.label_selector_text(selector)
     if selector:
         status["selector"] = selector
     return {
