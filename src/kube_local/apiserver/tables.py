@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
+
+from kube_runtime.times import parse_seconds
 
 from . import definitions, json_path
 from .pod_cells import container_list, pod_cells
@@ -139,11 +140,8 @@ def _text(value: Any) -> str:
 
 def age(timestamp: str, now: float) -> str:
     """How long ago, as `kubectl get` shows it."""
-    try:
-        then = datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return UNKNOWN
-    return human_duration(int(now - then))
+    then = parse_seconds(timestamp)
+    return UNKNOWN if then is None else human_duration(int(now - then))
 
 
 def human_duration(seconds: int) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
 from kube_runtime.client.objects import Pod, RawObject
-from kube_runtime.times import time_text
+from kube_runtime.times import seconds_text
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
@@ -448,7 +447,7 @@ def deadline_text(worker: Worker) -> str | None:
     if worker.deadline is None:
         return None
     if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
-        return time_text(datetime.fromtimestamp(worker.deadline, UTC))
+        return seconds_text(worker.deadline)
     return "9999-12-31T23:59:59Z"
 
 

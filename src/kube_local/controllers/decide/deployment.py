@@ -15,9 +15,9 @@ from typing import Any
 
 from kube_local.controllers.decide import pods as pods_
 from kube_local.controllers.decide.revision import template_hash
-from kube_local.controllers.decide.status import condition, moment, share
+from kube_local.controllers.decide.status import condition, share
 from kube_local.controllers.objects import Deployment, Json, Pod, ReplicaSet
-from kube_runtime.times import parse_time
+from kube_runtime.times import parse_time, time_text
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -338,8 +338,8 @@ def _timed(before: Mapping[str, Any] | None, one: Json, now: datetime) -> Json:
     if before is not None and all(before.get(key) == value for key, value in one.items()):
         return dict(before)
     same = before is not None and before.get("status") == one["status"]
-    since = before["lastTransitionTime"] if before is not None and same else moment(now)
-    return {**one, "lastUpdateTime": moment(now), "lastTransitionTime": since}
+    since = before["lastTransitionTime"] if before is not None and same else time_text(now)
+    return {**one, "lastUpdateTime": time_text(now), "lastTransitionTime": since}
 
 
 def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actions: Sequence[Action]) -> Json | None:
@@ -361,7 +361,7 @@ def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actio
     if _moved(seen.owner.status, said):
         # A new time even when the words are the same: the deadline counts from here.
         text = f'ReplicaSet "{name}" is progressing.'
-        return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": moment(seen.now)}
+        return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": time_text(seen.now)}
     if (left := _deadline_in(seen)) is not None and left <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
         return condition("Progressing", "False", "ProgressDeadlineExceeded", text)
