@@ -21,10 +21,9 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def subject(common: str, organization: str = "") -> x509.Name:
+def subject(common: str) -> x509.Name:
     """Whom a certificate is for, or whom it is from."""
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def unsigned(

@@ -30,3 +30,8 @@ def parse_seconds(text: str | None) -> float | None:
 def time_text(moment: datetime) -> str:
     """A moment in UTC, to the second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_text(seconds: float) -> str:
+    """The same for seconds since 1970."""
+    return time_text(datetime.fromtimestamp(int(seconds), UTC))

@@ -20,7 +20,8 @@ from tests.campaigns.campaign import Outcome, Result
 from tests.campaigns.hostile_points import Trial, every, in_batches, in_workers
 from tests.campaigns.hostile_values import VALUES, HostileValue, Path, at, hollow, paths, shown
 from tests.campaigns.hostile_world import CALM, HostileWorld, untrue
-from tests.campaigns.slurm_model import VERSIONS, SlurmModel
+from tests.campaigns.slurm_model import SlurmModel
+from tests.slurm.replay import VERSIONS
 
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply

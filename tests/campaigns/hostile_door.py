@@ -12,14 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path as File
 from typing import Any
 from zlib import crc32
 
 import msgspec
 from tests.campaigns.hostile_points import OutOfTime, at_most, peak_bytes, traced
 from tests.campaigns.hostile_values import VALUES, HostileValue, Path, hollow, paths, repeated, shown
-from tests.campaigns.slurm_model import VERSIONS, SlurmModel
+from tests.campaigns.slurm_model import SlurmModel
+from tests.slurm.replay import RECORDED, VERSIONS, kept_answer
 
 from kube_runtime.loop.clock import VirtualClock
 from slurm_operator.slurm import hostlist, policy
@@ -31,7 +31,6 @@ from slurm_operator.slurm.token import TokenSource, mint
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
-RECORDED = File(__file__).parent.parent / "slurm" / "recorded"
 KEY = b"k" * 32
 # One answer may cost this much; the honest ones take a thousandth of it.
 CPU_SECONDS = 0.25
@@ -141,7 +140,7 @@ def recordings(release: str) -> tuple[Recording, ...]:
     """Every recorded answer in JSON, and what the model of Slurm answers in the midst of a scale-in."""
     found = []
     for file in sorted((RECORDED / release).glob("*.json")):
-        kept = json.loads(file.read_text())
+        kept = kept_answer(release, file.stem)
         call = _call(kept["method"], kept["path"])
         if "json" in kept and call in CALLS:
             found.append(Recording(release, file.stem, call, kept["status"], kept["content_type"], kept["json"]))

@@ -10,14 +10,14 @@ import copy
 import functools
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+from tests.slurm.replay import kept_answer
 
 from slurm_operator.plan.partition import declared
 from slurm_operator.plan.partition_fields import creation
 from slurm_operator.slurm import requests
 
-RECORDED = Path(__file__).parent.parent / "slurm" / "recorded"
 # What no partition of 24.11's answers has.
 NEWER = ("flags", "preempt_mode", "topology")
 
@@ -25,7 +25,7 @@ NEWER = ("flags", "preempt_mode", "topology")
 @functools.cache
 def bare(release: str) -> str:
     """A partition of which nothing is set, as JSON."""
-    recorded = json.loads((RECORDED / release / "partitions.json").read_text())["json"]["partitions"][0]
+    recorded = kept_answer(release, "partitions")["json"]["partitions"][0]
     recorded["maximums"]["time"] = {"set": False, "infinite": True, "number": 0}
     recorded |= {"flags": []} if release != "24.11" else {}
     return json.dumps(recorded)

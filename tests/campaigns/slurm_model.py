@@ -11,11 +11,11 @@ import functools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from tests.campaigns.partition_model import PartitionModel
+from tests.slurm.replay import VERSIONS, kept_answer
 
 from kube_runtime.loop.clock import Clock
 from slurm_operator.plan.token import read
@@ -24,8 +24,6 @@ from slurm_operator.slurm.errors import SlurmTimeout, SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
-RECORDED = Path(__file__).parent.parent / "slurm" / "recorded"
-VERSIONS = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 OVER = frozenset({"COMPLETED", "NODE_FAIL", "CANCELLED"})
 MIN_JOB_AGE = 300.0
 MISSING_NODE = 2018
@@ -46,7 +44,7 @@ REFUSED = {"24.11": 500, "26.05": 422}
 @functools.cache
 def recorded(release: str, name: str) -> Any:
     """The body of one recorded answer."""
-    return json.loads((RECORDED / release / f"{name}.json").read_text()).get("json")
+    return kept_answer(release, name).get("json")
 
 
 @dataclass

@@ -201,7 +201,8 @@ def _values(command: click.Command, values: dict[str, Any], rest: list[str], fil
 @cache
 def kinds() -> frozenset[str]:
     """Every name by which kubectl knows a kind."""
-    names = {"all"}
+    # The last is in clusters that the Go operator was in, and not in local mode.
+    names = {"all", "mutatingwebhookconfiguration"}
     for kind in builtin_kinds():
         names |= {kind.plural, kind.singular, kind.kind.lower(), *kind.short_names}
     for path in (ROOT / "deploy/crds").glob("*.yaml"):

@@ -43,41 +43,40 @@ def test_it_holds_everything_that_the_program_needs(sbom: ModuleType) -> None:
     assert needed(project()["dependencies"], set()) <= listed
 
 
-@pytest.mark.parametrize("extra", ["", "local"], ids=["the program", "local mode"])
-def test_what_is_installed_to_run_it_is_what_it_imports(extra: str) -> None:
+@pytest.mark.parametrize("local", [False, True], ids=["the program", "local mode"])
+def test_what_is_installed_to_run_it_is_what_it_imports(local: bool) -> None:
     """B7: PyJWT was in every image, and only a test imported it."""
-    lines = project()["optional-dependencies"][extra] if extra else project()["dependencies"]
     modules = importlib.metadata.packages_distributions()
-    used = {plain(name) for module in imported() for name in modules.get(module, ())}
-    declared = {plain(line) for line in lines}
-    assert declared - used == set()
-    if not extra:
-        assert used - declared - {"slurm-operator", *map(plain, project()["optional-dependencies"]["local"])} == set()
+    used = {plain(name) for module in imported(local=local) for name in modules.get(module, ())}
+    declared = {plain(line) for line in project("distributions/local" if local else "")["dependencies"]}
+    ours = {"slurm-operator", "slurm-operator-local"}
+    assert declared - used - ours == set()
+    if not local:
+        assert used - declared - ours == set()
 
 
 @pytest.mark.parametrize(
-    ("file", "group"),
-    [("operator.in", "dependencies"), ("local.in", "optional-dependencies")],
-    ids=["program", "local"],
+    ("file", "folder"), [("operator.in", ""), ("local.in", "distributions/local")], ids=["program", "local"]
 )
-def test_what_is_pinned_is_what_is_declared(file: str, group: str) -> None:
+def test_what_is_pinned_is_what_is_declared(file: str, folder: str) -> None:
     """B7: a package that leaves the declaration leaves the pins."""
     lines = (ROOT / "requirements" / file).read_text().splitlines()
     pinned = {plain(line) for line in lines if line and not line.startswith("-")}
-    found = project()[group]
-    assert pinned == {plain(line) for line in (found if isinstance(found, list) else found["local"])}
+    assert pinned == {plain(line) for line in project(folder)["dependencies"]} - {"slurm-operator"}
 
 
-def project() -> dict[str, Any]:
-    """What pyproject.toml declares; what is installed here may be older."""
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def project(folder: str = "") -> dict[str, Any]:
+    """What a pyproject.toml declares; what is installed here may be older."""
+    found: dict[str, Any] = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
     return found
 
 
-def imported() -> set[str]:
-    """The top-level modules that the program imports anywhere."""
+def imported(*, local: bool) -> set[str]:
+    """The top-level modules that one of the two distributions imports anywhere."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
+        if local is not bool({"kube_local", "local"} & {*path.relative_to(ROOT / "src").parts[:2]}):
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}

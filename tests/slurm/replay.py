@@ -18,9 +18,15 @@ KEY = b"k" * 32
 Answering = Callable[[web.Request], web.StreamResponse]
 
 
+def kept_answer(release: str, name: str) -> dict[str, Any]:
+    """One recorded answer with what was asked, as it is kept; new each time."""
+    found: dict[str, Any] = json.loads((RECORDED / release / f"{name}.json").read_text())
+    return found
+
+
 def load(release: str, name: str) -> Reply:
     """One recorded answer, as it came over the line."""
-    kept = json.loads((RECORDED / release / f"{name}.json").read_text())
+    kept = kept_answer(release, name)
     return Reply(kept["status"], kept["content_type"], _body(kept))
 
 

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.slurm.replay import RECORDED, VERSIONS, Replay
+from tests.slurm.replay import RECORDED, VERSIONS, Replay, kept_answer
 
 from kube_runtime.client.objects import Pod
 from slurm_operator.plan.nodeset import deadline_text
@@ -26,7 +26,7 @@ LAST_TEXT = "9999-12-31T23:59:59Z"
 
 def kept(replay: Replay, name: str) -> Any:
     """A recording with everything that was noted beside it."""
-    return json.loads((RECORDED / replay.release / f"hostile_{name}.json").read_text())
+    return kept_answer(replay.release, f"hostile_{name}")
 
 
 async def recorded_jobs(client: SlurmClient, replay: Replay, name: str) -> tuple[Job, ...]:

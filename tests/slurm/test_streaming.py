@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.slurm.replay import kept_answer
 
 from slurm_operator.slurm import wire
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmError, SlurmWrongCluster
 from slurm_operator.slurm.token import TokenSource
 
-RECORDED = Path(__file__).parent / "recorded" / "26.05"
 KEY = b"k" * 32
 
 
 def recorded(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())["json"]
+    found: dict[str, Any] = kept_answer("26.05", name)["json"]
     return found
 
 

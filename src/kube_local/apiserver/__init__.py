@@ -21,7 +21,9 @@ from typing import Any
 
 import yaml
 
-from . import certificates, crds, deletion
+from kube_runtime.times import seconds_text
+
+from . import certificates, crds
 from .gc import GarbageCollector
 from .handlers import Handlers
 from .hooks import PodAccess
@@ -104,7 +106,7 @@ class ApiServer:
         return self.state.store
 
     def plug_in(self, pods: PodAccess) -> None:
-        """Connects the node agent that serves logs, exec, attach and port-forward."""
+        """Connects the node agent that serves logs, exec and port-forward."""
         self.state.pods = pods
 
     # --- over HTTPS -----------------------------------------------------------------------------------------------
@@ -157,21 +159,15 @@ class ApiServer:
         """The bearer token that may do everything."""
         return self.credentials.token
 
-    def kubeconfig(self, *, client_certificate: bool = False) -> str:
-        """A kubeconfig for this server, with the token or with a client certificate."""
-        user: dict[str, str] = {"token": self.token}
-        if client_certificate:
-            user = {
-                "client-certificate-data": _base64(self.credentials.client_certificate),
-                "client-key-data": _base64(self.credentials.client_key),
-            }
+    def kubeconfig(self) -> str:
+        """A kubeconfig for this server, with the token."""
         name = "slurm-operator-local"
         cluster = {"server": self.url, "certificate-authority-data": _base64(self.credentials.ca)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": name, "cluster": cluster}],
-            "users": [{"name": name, "user": user}],
+            "users": [{"name": name, "user": {"token": self.token}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }
@@ -201,7 +197,7 @@ class ApiServer:
         metadata = {
             "name": name,
             "uid": self.state.new_uid(),
-            "creationTimestamp": deletion.timestamp(self.state.clock()),
+            "creationTimestamp": seconds_text(self.state.clock()),
             "labels": {"kubernetes.io/metadata.name": name},
         }
         spec, status = {"finalizers": ["kubernetes"]}, {"phase": "Active"}

@@ -202,52 +202,9 @@ def _deployment(value: Object) -> None:
         _fill(_made(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
 
 
-def _daemon_set(value: Object) -> None:
-    spec = _made(value, "spec")
-    _template(value)
-    _fill(_made(_made(value, "metadata"), "annotations"), **{"deprecated.daemonset.template.generation": "1"})
-    _fill(spec, revisionHistoryLimit=10)
-    strategy = _made(spec, "updateStrategy")
-    _fill_empty(strategy, type="RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        _fill(_made(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
-
-
 def _replica_set(value: Object) -> None:
     _template(value)
     _fill(_made(value, "spec"), replicas=1)
-
-
-def _job(value: Object) -> None:
-    spec = _made(value, "spec")
-    _job_spec(spec)
-    labels = _map(_map(_map(spec, "template"), "metadata"), "labels")
-    metadata = _map(value, "metadata")
-    if labels and metadata and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
-
-
-def _job_spec(spec: Object) -> None:
-    _template({"spec": spec})
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    backoff = 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1
-    _fill(spec, parallelism=1, backoffLimit=backoff, completionMode="NonIndexed", suspend=False, manualSelector=False)
-    _fill(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
-
-
-def _cron_job(value: Object) -> None:
-    spec = _made(value, "spec")
-    _fill_empty(spec, concurrencyPolicy="Allow")
-    _fill(spec, suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
-    template = _map(spec, "jobTemplate")
-    if template:
-        _job_template_spec(_made(template, "spec"))
-
-
-def _job_template_spec(spec: Object) -> None:
-    """The job inside a CronJob gets its own defaults when it is created; here only its pod does."""
-    _template({"spec": spec})
 
 
 # --- network and storage ---------------------------------------------------------------------------------------------
@@ -296,12 +253,6 @@ def _volume_object(value: Object) -> None:
 
 def _storage_class(value: Object) -> None:
     _fill(value, reclaimPolicy="Delete", volumeBindingMode="Immediate")
-
-
-def _endpoints(value: Object) -> None:
-    for subset in _maps(value, "subsets"):
-        for port in _maps(subset, "ports"):
-            _fill_empty(port, protocol="TCP")
 
 
 def _endpoint_slice(value: Object) -> None:
@@ -355,17 +306,10 @@ def _priority_class(value: Object) -> None:
     _fill(value, preemptionPolicy="PreemptLowerPriority")
 
 
-def _autoscaler(value: Object) -> None:
-    _fill(_made(value, "spec"), minReplicas=1)
-
-
 def _webhooks(value: Object) -> None:
-    mutating = value.get("kind") == "MutatingWebhookConfiguration"
     for hook in _maps(value, "webhooks"):
         _fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10)
         _fill(hook, namespaceSelector={}, objectSelector={})
-        if mutating:
-            _fill(hook, reinvocationPolicy="Never")
         service = _map(_map(hook, "clientConfig"), "service")
         if service:
             _fill(service, port=443)
@@ -384,16 +328,10 @@ def _definition(value: Object) -> None:
 
 _BY_KIND: dict[str, Callable[[Object], None]] = {
     "Pod": _pod,
-    "PodTemplate": lambda value: _pod_spec(_made(_made(value, "template"), "spec")),
-    "ReplicationController": _replica_set,
     "ReplicaSet": _replica_set,
     "StatefulSet": _stateful_set,
     "Deployment": _deployment,
-    "DaemonSet": _daemon_set,
-    "Job": _job,
-    "CronJob": _cron_job,
     "Service": _service,
-    "Endpoints": _endpoints,
     "EndpointSlice": _endpoint_slice,
     "NetworkPolicy": _network_policy,
     "PersistentVolumeClaim": _claim,
@@ -405,8 +343,6 @@ _BY_KIND: dict[str, Callable[[Object], None]] = {
     "RoleBinding": _role_binding,
     "ClusterRoleBinding": _role_binding,
     "PriorityClass": _priority_class,
-    "HorizontalPodAutoscaler": _autoscaler,
     "ValidatingWebhookConfiguration": _webhooks,
-    "MutatingWebhookConfiguration": _webhooks,
     "CustomResourceDefinition": _definition,
 }

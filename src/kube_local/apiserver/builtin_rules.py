@@ -30,7 +30,6 @@ WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     (_APPS + "StatefulSetSpec", "podManagementPolicy"): ("OrderedReady", "Parallel"),
     (_APPS + "StatefulSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
     (_APPS + "DeploymentStrategy", "type"): ("Recreate", "RollingUpdate"),
-    (_APPS + "DaemonSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
     (_APPS + "StatefulSetPersistentVolumeClaimRetentionPolicy", "whenDeleted"): ("Delete", "Retain"),
     (_APPS + "StatefulSetPersistentVolumeClaimRetentionPolicy", "whenScaled"): ("Delete", "Retain"),
 }

@@ -1,4 +1,4 @@
-"""The server's own certificates: a CA, a server certificate for loopback and an admin's client certificate.
+"""The server's own certificates: a CA and a server certificate for loopback; clients have a token.
 
 Kept in a folder when one is given, so that a kubeconfig stays good across restarts. Called by `ApiServer.start`.
 """
@@ -19,9 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from kube_runtime import pki
 
 _LIFE = timedelta(days=3650)
-_FILES = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key", "token")
-ADMIN = "kubernetes-admin"
-ADMIN_GROUP = "system:masters"
+_FILES = ("ca.crt", "server.crt", "server.key", "token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +29,17 @@ class Credentials:
     ca: bytes
     server_certificate: bytes
     server_key: bytes
-    client_certificate: bytes
-    client_key: bytes
     token: str
 
 
 def load_or_make(folder: Path, hosts: Sequence[str]) -> Credentials:
     """The credentials in a folder; made there when it has none, or not all of them."""
     if all((folder / name).is_file() for name in _FILES):
-        ca, chain, key, client, client_key, token = ((folder / name).read_bytes() for name in _FILES)
-        return Credentials(ca, chain, key, client, client_key, token.decode())
+        ca, chain, key, token = ((folder / name).read_bytes() for name in _FILES)
+        return Credentials(ca, chain, key, token.decode())
     made = make(hosts)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    contents = (
-        made.ca,
-        made.server_certificate,
-        made.server_key,
-        made.client_certificate,
-        made.client_key,
-        made.token.encode(),
-    )
+    contents = (made.ca, made.server_certificate, made.server_key, made.token.encode())
     for name, content in zip(_FILES, contents, strict=True):
         path = folder / name
         path.touch(mode=0o600)
@@ -69,9 +58,7 @@ def make(hosts: Sequence[str]) -> Credentials:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    server = _leaf(ca, ca_key, pki.subject("slurm-operator local API server"), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
-    client = _leaf(ca, ca_key, pki.subject(ADMIN, ADMIN_GROUP), ExtendedKeyUsageOID.CLIENT_AUTH, ())
-    return Credentials(pki.pem(ca), *server, *client, token=secrets.token_urlsafe(32))
+    return Credentials(pki.pem(ca), *_server(ca, ca_key, hosts), token=secrets.token_urlsafe(32))
 
 
 def _unsigned(whom: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
@@ -93,21 +80,15 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _leaf(
-    ca: x509.Certificate,
-    ca_key: ec.EllipticCurvePrivateKey,
-    subject: x509.Name,
-    usage: x509.ObjectIdentifier,
-    hosts: Sequence[str],
-) -> tuple[bytes, bytes]:
+def _server(ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, hosts: Sequence[str]) -> tuple[bytes, bytes]:
     key = pki.new_key()
-    builder = (
-        _unsigned(subject, ca.subject, key)
+    made = (
+        _unsigned(pki.subject("slurm-operator local API server"), ca.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .add_extension(pki.hosts(hosts), critical=False)
+        .sign(ca_key, hashes.SHA256())
     )
-    if hosts:
-        builder = builder.add_extension(pki.hosts(hosts), critical=False)
-    return pki.pem(builder.sign(ca_key, hashes.SHA256())), pki.key_pem(key)
+    return pki.pem(made), pki.key_pem(key)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
+
+from kube_runtime.times import seconds_text
 
 from . import errors
 from .problems import FieldProblem
@@ -170,7 +171,7 @@ def _mark(obj: Object, finalizers: list[str], grace: int, now: float) -> bool:
     if not metadata.get("deletionTimestamp") and metadata.get("generation"):
         metadata["generation"] += 1
     if not metadata.get("deletionTimestamp") or (current is not None and grace < current):
-        metadata["deletionTimestamp"] = timestamp(now + grace)
+        metadata["deletionTimestamp"] = seconds_text(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
     return True
 
@@ -181,7 +182,7 @@ def _delete_namespace(store: Store | DryRun, kind: Kind, row: Row, obj: Object, 
         if spec_finalizers:
             raise errors.conflict(kind.group, kind.plural, row.name, _NAMESPACE_BUSY)
         return Deleted(row, gone=False)
-    obj["metadata"]["deletionTimestamp"] = timestamp(now)
+    obj["metadata"]["deletionTimestamp"] = seconds_text(now)
     obj.setdefault("status", {})["phase"] = "Terminating"
     return Deleted(store.put(kind.resource, obj, row.revision), gone=False)
 
@@ -205,11 +206,6 @@ def is_done(obj: Object, resource: str) -> bool:
     if resource == "namespaces":
         return not (obj.get("spec") or {}).get("finalizers")
     return not metadata.get("deletionGracePeriodSeconds")
-
-
-def timestamp(now: float) -> str:
-    """A time as Kubernetes writes it: whole seconds, UTC."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def try_delete(store: Store, kind: Kind, row: Row, options: DeleteOptions, now: float) -> None:

@@ -21,20 +21,16 @@ _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "exec": ("", "v1", "PodExecOptions"),
-    "attach": ("", "v1", "PodAttachOptions"),
     "portforward": ("", "v1", "PodPortForwardOptions"),
-    "proxy": ("", "v1", "NodeProxyOptions"),
 }
 _SUBRESOURCE_VERBS = {
     "eviction": ("create",),
     "binding": ("create",),
     "token": ("create",),
     "exec": ("create", "get"),
-    "attach": ("create", "get"),
     "portforward": ("create", "get"),
     "log": ("get",),
     "finalize": ("update",),
-    "proxy": ("get",),
 }
 
 

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Request, Target], Awaitable[Response]]
 _REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 # Served on an upgraded connection by `http`.
-STREAMS = frozenset({"exec", "attach", "portforward"})
+STREAMS = frozenset({"exec", "portforward"})
 # Pods may be changed there in ways that an ordinary update may not.
-_FREE_UPDATES = frozenset({"status", "finalize", "ephemeralcontainers", "resize"})
+_FREE_UPDATES = frozenset({"status", "finalize", "ephemeralcontainers"})
 
 
 class Handlers:
@@ -59,8 +59,6 @@ class Handlers:
             return await self._subresource(request, target)
         if target.kind.group in _REVIEW_GROUPS and request.method == "POST":
             return reviews.answer(request, target, self._is_token)
-        if target.kind.kind == "Binding" and request.method == "POST":
-            return self._binding(request, target)
         if "get" not in target.kind.verbs:
             raise errors.method_not_allowed()
         return await (self._item(request, target) if target.name else self._collection(request, target))
@@ -137,15 +135,6 @@ class Handlers:
         if target.subresource == "token":
             return subresources.issue_token(self._state, request, target)
         raise errors.method_not_allowed()
-
-    def _binding(self, request: Request, target: Target) -> Response:
-        """The older form: a Binding posted on its own, naming the pod."""
-        body = request.body if isinstance(request.body, dict) else None
-        name = (body or {}).get("metadata", {}).get("name", "")
-        pods = self._state.registry.find("", "v1", "pods")
-        if pods is None or not name:
-            raise errors.method_not_allowed()
-        return subresources.bind(self._writes, request, Target(pods, target.namespace, name, "binding"))
 
 
 def _in_known_version(registry: Registry, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where a node agent plugs in: logs, exec, attach and port-forward of pods. Without one, these answer 503.
+"""Where a node agent plugs in: logs, exec and port-forward of pods. Without one, these answer 503.
 
 `handlers` calls `logs`; `http` calls `connect` with the raw request, since the connection is upgraded there.
 """
@@ -22,5 +22,5 @@ class PodAccess(Protocol):
         ...
 
     async def connect(self, request: web.Request, pod: Mapping[str, Any], subresource: str) -> web.StreamResponse:
-        """Serves `exec`, `attach` or `portforward` on an upgraded connection."""
+        """Serves `exec` or `portforward` on an upgraded connection."""
         ...

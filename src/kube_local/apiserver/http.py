@@ -1,6 +1,6 @@
 """The socket side: HTTPS on loopback, authentication, streams. Everything else is `handlers`.
 
-Who has the token or the client certificate may do everything; nobody else gets past the health and version pages.
+Who has the token may do everything; nobody else gets past the health and version pages.
 """
 
 from __future__ import annotations
@@ -83,9 +83,6 @@ class HttpsFront:
         scheme, _, token = raw.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._credentials.token.encode()):
             return User()
-        certificate = raw.transport.get_extra_info("peercert") if raw.transport else None
-        if certificate:
-            return _certified(certificate)
         if raw.path.rstrip("/") in _OPEN_PATHS:
             return User("system:anonymous", ("system:unauthenticated",))
         raise unauthorized()
@@ -120,13 +117,6 @@ def _no_agent(subresource: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", f"no node agent runs pods on this server, so there is no {subresource}")
 
 
-def _certified(certificate: dict[str, Any]) -> User:
-    parts = [pair for part in certificate.get("subject", ()) for pair in part]
-    name = next((value for key, value in parts if key == "commonName"), "unknown")
-    groups = tuple(value for key, value in parts if key == "organizationName")
-    return User(name, (*groups, "system:authenticated"))
-
-
 def _whole(response: Response) -> web.Response:
     made = web.Response(status=response.status, body=response.body, headers=response.headers)
     for warning in response.warnings:
@@ -141,7 +131,5 @@ def _quoted(text: str) -> str:
 def _tls(credentials: Credentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.load_verify_locations(cadata=credentials.ca.decode())
     load_pair(context, credentials.server_certificate, credentials.server_key)
     return context

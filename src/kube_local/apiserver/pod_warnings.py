@@ -7,12 +7,9 @@ from typing import Any
 
 _TEMPLATES = {
     "pods": "spec",
-    "replicationcontrollers": "spec.template.spec",
     "deployments.apps": "spec.template.spec",
     "replicasets.apps": "spec.template.spec",
     "statefulsets.apps": "spec.template.spec",
-    "daemonsets.apps": "spec.template.spec",
-    "jobs.batch": "spec.template.spec",
 }
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from kube_runtime.times import time_text
+
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1."
@@ -226,7 +228,7 @@ def _time(data: bytes) -> str | None:
     parts = dict(_wire(data))
     if not parts:
         return None
-    return _moment(parts).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_text(_moment(parts))
 
 
 def _micro_time(data: bytes) -> str | None:

@@ -144,65 +144,36 @@ def _kind(
     )
 
 
-_ALL = frozenset(
-    {
-        "Pod",
-        "Service",
-        "ReplicationController",
-        "Deployment",
-        "ReplicaSet",
-        "StatefulSet",
-        "DaemonSet",
-        "Job",
-        "CronJob",
-    }
-)
+_ALL = frozenset({"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet"})
 
 
 def _cluster(group_version: str, kind: str, plural: str, short: str = "", sub: tuple[str, ...] = ()) -> Kind:
     return _kind(group_version, kind, plural, short, sub, namespaced=False)
 
 
-def _review(group: str, kind: str, *, namespaced: bool = False) -> Kind:
-    made = _kind(f"{group}/v1", kind, f"{kind.lower()}s", namespaced=namespaced)
-    return replace(made, verbs=("create",))
+def _review(group: str, kind: str) -> Kind:
+    return replace(_cluster(f"{group}/v1", kind, f"{kind.lower()}s"), verbs=("create",))
 
 
-_POD_SUBRESOURCES = (
-    "attach",
-    "binding",
-    "eviction",
-    "exec",
-    "log",
-    "portforward",
-    "status",
-    "ephemeralcontainers",
-    "resize",
-)
+_POD_SUBRESOURCES = ("binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "status")
 _RBAC = "rbac.authorization.k8s.io/v1"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 
 
 def builtin_kinds() -> list[Kind]:
-    """What a fresh server serves."""
+    """What a fresh server serves: the kinds that the operator, its charts and their users have; others are a 404."""
     return [*_core(), *_workloads(), *_cluster_policy(), *_reviews()]
 
 
 def _core() -> list[Kind]:
     return [
-        replace(_kind("v1", "Binding", "bindings"), verbs=("create",)),
         _kind("v1", "ConfigMap", "configmaps", "cm"),
-        _kind("v1", "Endpoints", "endpoints", "ep"),
         _kind("v1", "Event", "events", "ev"),
-        _kind("v1", "LimitRange", "limitranges", "limits"),
         _cluster("v1", "Namespace", "namespaces", "ns", ("finalize", "status")),
-        _cluster("v1", "Node", "nodes", "no", ("proxy", "status")),
+        _cluster("v1", "Node", "nodes", "no", ("status",)),
         _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", ("status",)),
         _cluster("v1", "PersistentVolume", "persistentvolumes", "pv", ("status",)),
         _kind("v1", "Pod", "pods", "po", _POD_SUBRESOURCES),
-        _kind("v1", "PodTemplate", "podtemplates"),
-        _kind("v1", "ReplicationController", "replicationcontrollers", "rc", _WORKLOAD),
-        _kind("v1", "ResourceQuota", "resourcequotas", "quota", ("status",)),
         _kind("v1", "Secret", "secrets"),
         _kind("v1", "ServiceAccount", "serviceaccounts", "sa", ("token",)),
         _kind("v1", "Service", "services", "svc", ("status",)),
@@ -213,18 +184,12 @@ def _core() -> list[Kind]:
 def _workloads() -> list[Kind]:
     return [
         _kind("apps/v1", "ControllerRevision", "controllerrevisions"),
-        _kind("apps/v1", "DaemonSet", "daemonsets", "ds", ("status",)),
         _kind("apps/v1", "Deployment", "deployments", "deploy", _WORKLOAD),
         _kind("apps/v1", "ReplicaSet", "replicasets", "rs", _WORKLOAD),
         _kind("apps/v1", "StatefulSet", "statefulsets", "sts", _WORKLOAD),
-        _kind("batch/v1", "CronJob", "cronjobs", "cj", ("status",)),
-        _kind("batch/v1", "Job", "jobs", "", ("status",)),
-        _kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", ("status",)),
         _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", ("status",)),
         _kind("coordination.k8s.io/v1", "Lease", "leases"),
         _kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
-        _cluster("networking.k8s.io/v1", "IngressClass", "ingressclasses"),
-        _kind("networking.k8s.io/v1", "Ingress", "ingresses", "ing", ("status",)),
         _kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "netpol"),
     ]
 
@@ -236,12 +201,7 @@ def _cluster_policy() -> list[Kind]:
         _kind(_RBAC, "RoleBinding", "rolebindings"),
         _kind(_RBAC, "Role", "roles"),
         _cluster("storage.k8s.io/v1", "StorageClass", "storageclasses", "sc"),
-        _cluster("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", "", ("status",)),
-        _cluster("storage.k8s.io/v1", "CSIDriver", "csidrivers"),
-        _cluster("storage.k8s.io/v1", "CSINode", "csinodes"),
         _cluster("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc"),
-        _cluster("node.k8s.io/v1", "RuntimeClass", "runtimeclasses"),
-        _cluster(_ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
         _cluster(_ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
         _cluster(
             "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds", ("status",)
@@ -253,7 +213,6 @@ def _reviews() -> list[Kind]:
     return [
         _review("authentication.k8s.io", "SelfSubjectReview"),
         _review("authentication.k8s.io", "TokenReview"),
-        _review("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
         _review("authorization.k8s.io", "SelfSubjectAccessReview"),
         _review("authorization.k8s.io", "SelfSubjectRulesReview"),
         _review("authorization.k8s.io", "SubjectAccessReview"),

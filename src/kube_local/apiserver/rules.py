@@ -266,7 +266,6 @@ _RULES: dict[str, Callable[[Object, Object | None], Iterator[FieldProblem]]] = {
     "deployments.apps": _deployment,
     "poddisruptionbudgets.policy": _budget,
     "replicasets.apps": _workload,
-    "daemonsets.apps": _workload,
     "controllerrevisions.apps": _revision,
     "rolebindings.rbac.authorization.k8s.io": _binding,
     "clusterrolebindings.rbac.authorization.k8s.io": _binding,

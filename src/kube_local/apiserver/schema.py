@@ -13,7 +13,6 @@ from typing import Any
 from . import cel_rules, definitions, structural
 from .builtin_defaults import builtin_defaults
 from .builtin_rules import builtin_problems, decode_problem
-from .embedded import embedded_problems
 from .field_sets import FieldSet
 from .problems import BLOCKING, ROOT, FieldProblem
 from .type_tree import OBJECT_META, TypeNode, TypeTree
@@ -29,9 +28,6 @@ _KEPT_AT_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
     "Deployment": (("f:metadata", "f:labels"),),
     "CustomResourceDefinition": (_METADATA,),
-    "APIService": (_METADATA,),
-    "VolumeAttachment": (_METADATA,),
-    "ServiceCIDR": (_METADATA,),
 }
 _NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; "
@@ -133,7 +129,7 @@ class TypeSchema:
         if self.structural_schema is None:
             return builtin_problems(self.root, self.kind, obj)
         schema, before = self.structural_schema, old if old is not None else ABSENT
-        found = schema_problems(schema, obj, before) + embedded_problems(schema, obj)
+        found = schema_problems(schema, obj, before)
         if old is None or not list_type_problems(schema, old):
             found += list_type_problems(schema, obj)
         if self._has_rules:

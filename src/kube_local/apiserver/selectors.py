@@ -202,8 +202,6 @@ _KIND_FIELDS: dict[str, frozenset[str]] = {
     "secrets": frozenset({"type"}),
     "services": frozenset({"spec.clusterIP", "spec.type"}),
     "replicasets.apps": frozenset({"status.replicas"}),
-    "replicationcontrollers": frozenset({"status.replicas"}),
-    "jobs.batch": frozenset({"status.successful"}),
     "events": frozenset(
         {*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type"}
         | {*(f"regarding.{name}" for name in _INVOLVED), "reportingController"}

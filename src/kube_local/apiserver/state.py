@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 
+from kube_runtime.times import seconds_text
+
 from . import names
-from .deletion import timestamp
 from .hooks import PodAccess
 from .registry import Kind, Registry
 from .schema import TypeSchema
@@ -45,7 +46,7 @@ class State:
 
     def now(self) -> str:
         """The time for timestamps."""
-        return timestamp(self.clock())
+        return seconds_text(self.clock())
 
     def schema(self, kind: Kind) -> TypeSchema:
         """The schema of a kind, built once."""

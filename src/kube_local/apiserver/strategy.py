@@ -27,20 +27,13 @@ _PROTECTED = {
 _WITH_GENERATION = frozenset(
     {
         "pods",
-        "replicationcontrollers",
         "deployments.apps",
         "replicasets.apps",
         "statefulsets.apps",
-        "daemonsets.apps",
-        "jobs.batch",
-        "cronjobs.batch",
         "poddisruptionbudgets.policy",
-        "ingresses.networking.k8s.io",
-        "ingressclasses.networking.k8s.io",
         "networkpolicies.networking.k8s.io",
         "endpointslices.discovery.k8s.io",
         "priorityclasses.scheduling.k8s.io",
-        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
         CRD_RESOURCE,
     }
@@ -52,25 +45,13 @@ _FIRST_STATUS: dict[str, Object] = {
     "services": {"loadBalancer": {}},
     "deployments.apps": {},
     "replicasets.apps": {"replicas": 0},
-    "replicationcontrollers": {"replicas": 0},
     "statefulsets.apps": {"replicas": 0, "availableReplicas": 0},
-    "daemonsets.apps": {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    },
-    "jobs.batch": {},
-    "cronjobs.batch": {},
     "poddisruptionbudgets.policy": {
         "disruptionsAllowed": 0,
         "currentHealthy": 0,
         "desiredHealthy": 0,
         "expectedPods": 0,
     },
-    "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0, "currentMetrics": None},
-    "resourcequotas": {},
-    "ingresses.networking.k8s.io": {"loadBalancer": {}},
 }
 # Kubelets create their node with a status in it.
 STATUS_ON_CREATE = frozenset({"nodes"})

@@ -44,17 +44,13 @@ def prune(value: Any, schema: Schema | None, *, is_object: bool = False) -> Any:
     """Without the fields that the schema does not name."""
     preserve = schema is not None and schema.get("x-kubernetes-preserve-unknown-fields") is True
     if isinstance(value, dict):
-        return _prune_map(value, schema, is_object or _is_embedded(schema), preserve)
+        return _prune_map(value, schema, is_object, preserve)
     if isinstance(value, list):
         if preserve:
             # Items are only looked into for the types that they declare, never pruned themselves.
             return [_keep(item, item_schema(schema)) for item in value]
         return [prune(item, item_schema(schema)) for item in value]
     return value
-
-
-def _is_embedded(schema: Schema | None) -> bool:
-    return schema is not None and schema.get("x-kubernetes-embedded-resource") is True
 
 
 def _prune_map(value: dict[str, Any], schema: Schema | None, is_object: bool, preserve: bool) -> dict[str, Any]:
@@ -88,13 +84,13 @@ def unknown_fields(value: Any, schema: Schema | None, *, is_object: bool = False
         return [name for i, item in enumerate(value) for name in unknown_fields(item, below, path=f"{path}[{i}]")]
     if not isinstance(value, dict) or (preserve and schema is None):
         return []
-    kept = _prune_map(value, schema, is_object or _is_embedded(schema), preserve)
+    kept = _prune_map(value, schema, is_object, preserve)
     found: list[str] = []
     for key, item in value.items():
         where = f"{path}.{key}" if path else key
         if key not in kept:
             found.append(where)
-        elif not ((is_object or _is_embedded(schema)) and key in OBJECT_FIELDS):
+        elif not (is_object and key in OBJECT_FIELDS):
             child = child_schema(schema, key)
             if child is not None or not preserve:
                 found += unknown_fields(item, child, path=where)

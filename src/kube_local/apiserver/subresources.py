@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
+
+from kube_runtime.times import seconds_text
 
 from . import deletion, errors, present, selectors
 from .problems import FieldProblem
@@ -55,9 +56,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     status: Object = {"replicas": _lookup(obj, paths.status) or 0}
     selector = _lookup(obj, paths.selector) if paths.selector else None
     if isinstance(selector, dict):
-        # A ReplicationController's selector is a plain map.
-        plain = selector if "matchLabels" in selector or "matchExpressions" in selector else {"matchLabels": selector}
-        selector = selectors.label_selector_text(plain)
+        selector = selectors.label_selector_text(selector)
     if selector:
         status["selector"] = selector
     return {
@@ -264,7 +263,7 @@ def issue_token(state: State, request: Request, target: Target) -> Response:
     body = decode_body(request, expected="TokenRequest")
     spec = (body.get("spec") or {}) if isinstance(body, dict) else {}
     seconds = int(spec.get("expirationSeconds") or _TOKEN_SECONDS)
-    expires = datetime.fromtimestamp(int(state.clock()) + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    expires = seconds_text(state.clock() + seconds)
     token = f"{target.namespace}:{target.name}:{state.new_uid()}"
     made = {
         "kind": "TokenRequest",

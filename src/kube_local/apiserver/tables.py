@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
+
+from kube_runtime.times import parse_seconds
 
 from . import definitions, json_path
 from .pod_cells import container_list, pod_cells
@@ -139,11 +140,8 @@ def _text(value: Any) -> str:
 
 def age(timestamp: str, now: float) -> str:
     """How long ago, as `kubectl get` shows it."""
-    try:
-        then = datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return UNKNOWN
-    return human_duration(int(now - then))
+    then = parse_seconds(timestamp)
+    return UNKNOWN if then is None else human_duration(int(now - then))
 
 
 def human_duration(seconds: int) -> str:
@@ -283,27 +281,6 @@ def _replica_set(obj: Object, now: float) -> list[Any]:
     return [_name(obj), *counts, _age(obj, now), *container_list(_template(obj)), selector]
 
 
-def _daemon_set(obj: Object, now: float) -> list[Any]:
-    status, template = _status(obj), _template(obj)
-    names = (
-        "desiredNumberScheduled",
-        "currentNumberScheduled",
-        "numberReady",
-        "updatedNumberScheduled",
-        "numberAvailable",
-    )
-    where = ",".join(f"{k}={v}" for k, v in sorted((template.get("nodeSelector") or {}).items())) or NONE
-    selector = label_selector_text(_spec(obj).get("selector")) or NONE
-    return [
-        _name(obj),
-        *(status.get(name, 0) for name in names),
-        where,
-        _age(obj, now),
-        *container_list(template),
-        selector,
-    ]
-
-
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
@@ -399,17 +376,6 @@ def _storage_class(obj: Object, now: float) -> list[Any]:
     return [name, *more, bool(obj.get("allowVolumeExpansion")), _age(obj, now)]
 
 
-def _endpoints(obj: Object, now: float) -> list[Any]:
-    found = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or ()
-        for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or [{}]
-    ]
-    shown = ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "")
-    return [_name(obj), shown or NONE, _age(obj, now)]
-
-
 def _controller_revision(obj: Object, now: float) -> list[Any]:
     owner = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     group = owner["apiVersion"].rpartition("/")[0] if owner else ""
@@ -440,14 +406,10 @@ _PRINTERS: dict[str, Printer] = {
         _volume,
     ),
     "events": Printer("Last Seen,Type,Reason,Object,!Subobject,!Source,Message,!First Seen,!Count,!Name", _event),
-    "endpoints": Printer("Name,Endpoints,Age", _endpoints),
     "serviceaccounts": Printer("Name,Secrets,Age", _account),
     "statefulsets.apps": Printer(f"Name,Ready,Age,{_WIDE}", _stateful_set),
     "deployments.apps": Printer(f"Name,Ready,Up-to-date,Available,Age,{_WIDE},!Selector", _deployment),
     "replicasets.apps": Printer(f"Name,#Desired,#Current,#Ready,Age,{_WIDE},!Selector", _replica_set),
-    "daemonsets.apps": Printer(
-        f"Name,#Desired,#Current,#Ready,#Up-to-date,#Available,Node Selector,Age,{_WIDE},!Selector", _daemon_set
-    ),
     "controllerrevisions.apps": Printer("Name,Controller,Revision,Age", _controller_revision),
     "leases.coordination.k8s.io": Printer("Name,Holder,Age", _lease),
     "poddisruptionbudgets.policy": Printer("Name,Min Available,Max Unavailable,#Allowed Disruptions,Age", _budget),

@@ -96,12 +96,7 @@ class TypeNode:
     def fields(self) -> dict[str, TypeNode]:
         """Named fields with their types."""
         properties = self.raw.get("properties") or {}
-        fields = {name: self.tree.node(raw, self.inherits_preserve) for name, raw in properties.items()}
-        return self._with_object_fields(fields) if self.is_embedded_resource else fields
-
-    def _with_object_fields(self, fields: dict[str, TypeNode]) -> dict[str, TypeNode]:
-        text = TypeNode({"type": "string"}, self.tree)
-        return {**fields, "apiVersion": text, "kind": text, "metadata": self.tree.named(OBJECT_META)}
+        return {name: self.tree.node(raw, self.inherits_preserve) for name, raw in properties.items()}
 
     @cached_property
     def element(self) -> TypeNode | None:
@@ -165,10 +160,6 @@ class TypeNode:
             if found.get("default") is not None:
                 defaults[key] = found["default"]
         return defaults
-
-    @property
-    def is_embedded_resource(self) -> bool:
-        return self.raw.get("x-kubernetes-embedded-resource") is True
 
 
 def _scalar(kind: str, form: str) -> str | None:

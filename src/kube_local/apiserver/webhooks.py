@@ -1,6 +1,6 @@
 """Admission webhooks: who is asked about a request, the question over HTTPS, and what an answer or a failure means.
 
-In: an `Admission`. Out: the object as the mutating webhooks left it, or a refusal as `ApiError`. Called by `writes`.
+In: an `Admission`. Out: nothing, or a refusal as `ApiError`. Called by `writes`. They judge; none changes it.
 The transport is injected, so that campaigns can answer without sockets.
 """
 
@@ -10,14 +10,13 @@ import base64
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from . import errors, selectors
-from .patch import PatchFailed, PatchMalformed, json_patch
 from .registry import Kind
 from .request import Target, User, encode
 from .state import State
@@ -25,7 +24,6 @@ from .state import State
 Object = dict[str, Any]
 
 _GROUP = "admissionregistration.k8s.io"
-MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
 VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
 
 
@@ -93,33 +91,13 @@ class Webhooks:
         self._state = state
         self._transport = transport
 
-    async def mutate(self, admission: Admission) -> Object:
-        """The object as the mutating webhooks want it; the same object when none spoke."""
-        obj = admission.new or {}
-        for hook in self._matching(MUTATING, admission):
-            obj = await self._mutate_once(hook, replace(admission, new=obj), obj)
-        return obj
-
-    async def _mutate_once(self, hook: Object, admission: Admission, obj: Object) -> Object:
-        answer = await self._ask(hook, admission)
-        patch = answer.get("patch") if answer else None
-        if not patch:
-            return obj
-        try:
-            made = json_patch(obj, msgspec.json.decode(base64.b64decode(patch)))
-        except (PatchFailed, PatchMalformed, msgspec.DecodeError, ValueError) as error:
-            raise errors.internal(f'admission webhook "{hook["name"]}": its patch does not fit: {error}') from error
-        if not isinstance(made, dict):
-            raise errors.internal(f'admission webhook "{hook["name"]}": its patch leaves no object')
-        return made
-
     async def validate(self, admission: Admission) -> None:
         """Raises when a validating webhook refuses."""
-        for hook in self._matching(VALIDATING, admission):
+        for hook in self._matching(admission):
             await self._ask(hook, admission)
 
-    def _matching(self, resource: str, admission: Admission) -> Iterator[Object]:
-        rows = self._state.store.rows(resource)
+    def _matching(self, admission: Admission) -> Iterator[Object]:
+        rows = self._state.store.rows(VALIDATING)
         if not rows or admission.kind.group == _GROUP:
             return
         for row in rows:
@@ -146,8 +124,8 @@ class Webhooks:
         row = self._state.store.get("namespaces", "", admission.target.namespace)
         return row.labels if row else {}
 
-    async def _ask(self, hook: Object, admission: Admission) -> Object | None:
-        """The response of one webhook; None when it failed and its policy is to ignore that."""
+    async def _ask(self, hook: Object, admission: Admission) -> None:
+        """Raises when one webhook refuses, or fails and its policy is not to ignore that."""
         if admission.dry_run and hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
             raise errors.bad_request(f'admission webhook "{hook["name"]}" does not support dry run')
         question = review(admission)
@@ -155,14 +133,13 @@ class Webhooks:
             answer = _read_answer(await self._transport(self._call(hook, question)), question["request"]["uid"])
         except CallFailed as error:
             if hook.get("failurePolicy") == "Ignore":
-                return None
+                return
             raise errors.internal(
                 f'failed calling webhook "{hook["name"]}": failed to call webhook: {error}'
             ) from error
         admission.warnings.extend(str(one) for one in answer.get("warnings") or ())
         if not answer.get("allowed"):
             raise _denied(hook["name"], answer.get("status") or {})
-        return answer
 
     def _call(self, hook: Object, question: Object) -> Call:
         config = hook.get("clientConfig") or {}
@@ -176,14 +153,16 @@ class Webhooks:
 
     def _service_url(self, service: Object) -> str:
         namespace, name = service.get("namespace", ""), service.get("name", "")
-        row = self._state.store.get("endpoints", namespace, name)
-        port = service.get("port", 443)
-        if row is None:
+        if self._state.store.get("services", namespace, name) is None:
             raise CallFailed(f'service "{name}" not found')
-        for subset in row.load().get("subsets") or ():
-            for address in subset.get("addresses") or ():
-                target = (subset.get("ports") or [{}])[0].get("port", port)
-                return f"https://{address['ip']}:{target}{service.get('path', '')}"
+        for row in self._state.store.rows("endpointslices.discovery.k8s.io", namespace):
+            found = row.load()
+            if (found["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            ready = [one for one in found.get("endpoints") or () if (one.get("conditions") or {}).get("ready", True)]
+            if ready:
+                port = (found.get("ports") or [{}])[0].get("port", service.get("port", 443))
+                return f"https://{ready[0]['addresses'][0]}:{port}{service.get('path', '')}"
         raise CallFailed(f'no endpoints available for service "{name}"')
 
 

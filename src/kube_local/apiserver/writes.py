@@ -1,6 +1,6 @@
 """Create, update, patch and delete: decode, decide, admit, check, commit.
 
-    body -> decode -> strategy (what the server decides) -> mutating webhooks -> managedFields
+    body -> decode -> strategy (what the server decides) -> managedFields
          -> validation -> validating webhooks -> store
 
 `handlers` calls the five verbs; `subresources` builds its own steps on `change`.
@@ -15,7 +15,7 @@ from typing import Any
 
 from . import addresses, crds, deletion, errors, names, present, protobuf, rules, selectors
 from .apply import ApplyConflict, ApplyInvalid, ManagedFieldsInPatch, apply_patch, track_update
-from .decode import check_identity, check_metadata_shape, check_place, complete, normalize, read_object
+from .decode import check_identity, check_place, complete, normalize, read_object
 from .patch import PatchFailed, PatchMalformed, json_patch, merge_patch
 from .pod_warnings import pod_warnings
 from .problems import BLOCKING, ROOT, FieldProblem
@@ -46,12 +46,11 @@ _NO_UNCONDITIONAL_UPDATE = frozenset(
         "leases.coordination.k8s.io",
         "poddisruptionbudgets.policy",
         CRD_RESOURCE,
-        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
 _CREATE_ON_UPDATE = frozenset(
-    {"endpoints", "events", "limitranges", "services", "leases.coordination.k8s.io"}
+    {"events", "services", "leases.coordination.k8s.io"}
     | {f"{name}.rbac.authorization.k8s.io" for name in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")}
 )
 _RETURNS_DELETED = frozenset(
@@ -59,8 +58,6 @@ _RETURNS_DELETED = frozenset(
         "persistentvolumes",
         "persistentvolumeclaims",
         "pods",
-        "podtemplates",
-        "resourcequotas",
         "serviceaccounts",
         "services",
     }
@@ -126,7 +123,6 @@ class Writes:
             obj = self._tracked(step, None, _own_part(step, obj))
             obj |= {"status": status} if status is not None else {}
         prepare_create(kind, obj)
-        obj = await self._mutate(step, "CREATE", None, obj)
         addresses.allocate(self.state, kind, obj)
         if kind.resource == CRD_RESOURCE:
             crds.establish(obj, self.state.now())
@@ -284,7 +280,6 @@ class Writes:
         prepare_update(kind, old, new, subresource)
         if track:
             new = self._tracked(step, old, new)
-        new = await self._mutate(step, "UPDATE", old, new)
         addresses.allocate(self.state, kind, new, old)
         if kind.resource == CRD_RESOURCE and subresource != "status":
             crds.establish(new, self.state.now())
@@ -366,13 +361,6 @@ class Writes:
 
     def _find(self, target: Target) -> Row | None:
         return self.state.store.get(target.kind.resource, target.namespace, target.name)
-
-    async def _mutate(self, step: Step, operation: str, old: Object | None, new: Object) -> Object:
-        mutated = await self.webhooks.mutate(self._admission(step, operation, old, new))
-        if mutated is new:
-            return new
-        check_metadata_shape(step.kind, mutated)
-        return complete(self.state, step.kind, mutated)
 
     def _admission(self, step: Step, operation: str, old: Object | None, new: Object | None) -> Admission:
         name = ((new or old or {}).get("metadata") or {}).get("name", "")

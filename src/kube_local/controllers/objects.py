@@ -135,18 +135,11 @@ class Container(Slim, frozen=True):
     resources: Resources = Resources()
 
 
-class EphemeralSource(Slim, frozen=True):
-    """A claim that lives as long as its pod."""
-
-    volume_claim_template: Json = {}
-
-
 class Volume(Slim, frozen=True):
     """A volume, and its claim if it has one."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
-    ephemeral: EphemeralSource | None = None
 
 
 class Gate(Slim, frozen=True):
@@ -341,7 +334,6 @@ class ServiceSpec(Slim, frozen=True):
 
     type: str = ""
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    external_name: str = ""
     ports: tuple[ServicePort, ...] = ()
     selector: dict[str, str] = {}
     publish_not_ready_addresses: bool = False
@@ -358,16 +350,8 @@ class EndpointSlice(Slim, frozen=True):
     """discovery.k8s.io/v1 EndpointSlice; endpoints and ports as they are written."""
 
     metadata: ObjectMeta = ObjectMeta()
-    address_type: str = ""
     endpoints: tuple[Json, ...] | None = ()
     ports: tuple[Json, ...] | None = ()
-
-
-class Endpoints(Slim, frozen=True):
-    """core/v1 Endpoints; the subsets as they are written."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    subsets: tuple[Json, ...] | None = ()
 
 
 # --- storage ------------------------------------------------------------------------------------------------------
@@ -443,9 +427,8 @@ REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", Budget)
 SERVICES = Resource("", "v1", "services", "Service", Service)
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice)
-ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", Endpoints)
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", Claim)
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False)
 
-WRITTEN: tuple[Resource[Any], ...] = (*BUILT_IN, REPLICA_SETS, SLICES, ENDPOINTS, VOLUMES, STORAGE_CLASSES)
+WRITTEN: tuple[Resource[Any], ...] = (*BUILT_IN, REPLICA_SETS, SLICES, VOLUMES, STORAGE_CLASSES)

@@ -16,13 +16,13 @@ from kube_local.controllers import watches
 from kube_local.controllers.decide import volumes as volumes_
 from kube_local.controllers.deployment import Deployments
 from kube_local.controllers.disruption import Budgets
-from kube_local.controllers.endpoints import EndpointsOfOld, Slices
+from kube_local.controllers.endpoints import Slices
 from kube_local.controllers.lifecycle import LostPods, Nodes
 from kube_local.controllers.replica_set import ReplicaSets
 from kube_local.controllers.scheduler import Scheduler
 from kube_local.controllers.settings import Settings
 from kube_local.controllers.stateful_set import StatefulSets
-from kube_local.controllers.volumes import Claims, EphemeralClaims, Folders, Volumes
+from kube_local.controllers.volumes import Claims, Folders, Volumes
 from kube_local.controllers.world import World
 from kube_local.dns.records import Records
 from kube_local.dns.server import DnsServer
@@ -67,11 +67,9 @@ def assemble(client: Client, settings: Settings, clock: Clock | None = None) -> 
         "replicasets": (ReplicaSets(world), 8),
         "deployments": (Deployments(world), 4),
         "endpointslices": (Slices(world), 4),
-        "endpoints": (EndpointsOfOld(world), 1),
         "budgets": (Budgets(world), 2),
         "claims": (Claims(world, folders), 8),
         "volumes": (Volumes(world, folders), 4),
-        "ephemeral": (EphemeralClaims(world), 2),
         "nodes": (nodes, 4),
         "lostpods": (LostPods(world, settings), 1),
     }

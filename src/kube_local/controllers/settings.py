@@ -1,4 +1,4 @@
-"""How the local controllers are to run. Made by `__main__` or the supervisor; read by `run`."""
+"""How the local controllers are to run. Made by whoever starts them; read by `run`."""
 
 from __future__ import annotations
 

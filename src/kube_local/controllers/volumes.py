@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from kube_local.controllers.decide import volumes as decide
-from kube_local.controllers.decide.pods import owner_reference
 from kube_local.controllers.objects import (
     CLAIMS,
     VOLUMES,
     Claim,
     Json,
     PersistentVolume,
-    Pod,
     StorageClass,
 )
 from kube_local.controllers.world import World
@@ -193,42 +191,3 @@ class Volumes:
     async def _reclaim(self, volume: PersistentVolume) -> None:
         await self.folders.remove(volume.metadata.name)
         await self.world.writer.delete(VOLUMES, volume.metadata.name, uid=volume.metadata.uid)
-
-
-@dataclass(frozen=True, slots=True)
-class EphemeralClaims:
-    """Makes the claims of volumes that live as long as their pod."""
-
-    world: World
-
-    async def __call__(self, key: Key) -> Result:
-        """Make the missing claims of one pod."""
-        pod = self.world.caches.pods.get(key.namespace, key.name)
-        if pod is None or pod.metadata.deletion_timestamp:
-            return Result()
-        bodies = [
-            _ephemeral(pod, volume.name, volume.ephemeral.volume_claim_template)
-            for volume in pod.spec.volumes
-            if volume.ephemeral
-        ]
-        missing = [
-            body for body in bodies if self.world.caches.claims.get(key.namespace, body["metadata"]["name"]) is None
-        ]
-        await self.world.create_all(self.world.caches.claims, missing)
-        return Result()
-
-
-def _ephemeral(pod: Pod, volume: str, template: Json) -> Json:
-    described = template.get("metadata") or {}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": f"{pod.metadata.name}-{volume}",
-            "namespace": pod.metadata.namespace,
-            "labels": dict(described.get("labels") or {}),
-            "annotations": dict(described.get("annotations") or {}),
-            "ownerReferences": [owner_reference("v1", "Pod", pod)],
-        },
-        "spec": dict(template.get("spec") or {}),
-    }

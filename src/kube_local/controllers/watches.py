@@ -141,11 +141,6 @@ def to_unplaced(pod: Pod) -> Iterable[Key]:
     return [_key(pod)] if wants_place(pod) else []
 
 
-def to_ephemeral(pod: Pod) -> Iterable[Key]:
-    """A pod with claims of its own."""
-    return [_key(pod)] if any(volume.ephemeral for volume in pod.spec.volumes) else []
-
-
 def connect(caches: Caches, controllers: dict[str, Controller]) -> None:
     """Let every change reach the controllers that it matters to."""
     maps = Maps(caches)
@@ -167,9 +162,8 @@ def connect(caches: Caches, controllers: dict[str, Controller]) -> None:
     watch(caches.deployments, "deployments")
     watch(caches.replica_sets, "deployments", to_owner("apps", "Deployment"))
     watch(caches.pods, "deployments", maps.deployment_of, _never)
-    for name in ("endpointslices", "endpoints"):
-        watch(caches.services, name)
-        watch(caches.pods, name, maps.services_of, address_changed)
+    watch(caches.services, "endpointslices")
+    watch(caches.pods, "endpointslices", maps.services_of, address_changed)
     watch(caches.slices, "endpointslices", to_service)
     watch(caches.budgets, "budgets")
     watch(caches.pods, "budgets", maps.budgets_of)
@@ -180,7 +174,6 @@ def connect(caches: Caches, controllers: dict[str, Controller]) -> None:
     watch(caches.storage_classes, "claims", maps.waiting_claims)
     watch(caches.volumes, "volumes")
     watch(caches.claims, "volumes", to_volume)
-    watch(caches.pods, "ephemeral", to_ephemeral)
     watch(caches.nodes, "nodes", when=node_changed)
     watch(caches.nodes, "nodes", maps.all_nodes, readiness_changed)
     watch(caches.pods, "nodes", maps.tainted_node)

@@ -20,7 +20,6 @@ from kube_local.controllers.objects import (
     BUDGETS,
     CLAIMS,
     DEPLOYMENTS,
-    ENDPOINTS,
     NODES,
     PODS,
     REPLICA_SETS,
@@ -34,7 +33,6 @@ from kube_local.controllers.objects import (
     Budget,
     Claim,
     Deployment,
-    Endpoints,
     EndpointSlice,
     Json,
     Node,
@@ -98,9 +96,8 @@ def by_service(item: EndpointSlice) -> Iterator[str]:
 
 def claims_of(pod: Pod) -> list[str]:
     """The names of the claims that a pod uses."""
-    named = (volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim)
-    own = (f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral)
-    return [*named, *own]
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
+    return [claim.claim_name for claim in claims if claim]
 
 
 def by_claim(pod: Pod) -> Iterator[str]:
@@ -123,7 +120,6 @@ class Caches:
     budgets: Cache[Budget]
     services: Cache[Service]
     slices: Cache[EndpointSlice]
-    endpoints: Cache[Endpoints]
     claims: Cache[Claim]
     volumes: Cache[PersistentVolume]
     storage_classes: Cache[StorageClass]
@@ -147,7 +143,6 @@ class Caches:
             budgets=cache(BUDGETS, placed),
             services=cache(SERVICES, placed),
             slices=cache(SLICES, {BY_SERVICE: by_service}),
-            endpoints=cache(ENDPOINTS),
             claims=cache(CLAIMS),
             volumes=cache(VOLUMES),
             storage_classes=cache(STORAGE_CLASSES),

@@ -1,6 +1,6 @@
 """The DNS server of local mode: names of Services and pods, from the API server's own objects.
 
-    wire     pure: bytes <-> questions and answers
+    wire     pure: bytes <-> questions and answers, by dnspython
     records  which records a name has, out of the caches of Services and EndpointSlices
     server   UDP and TCP
 

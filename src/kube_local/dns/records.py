@@ -3,25 +3,29 @@
     <service>.<namespace>.svc.<domain>              addresses of its ready pods, also for a ClusterIP Service
     <hostname>.<service>.<namespace>.svc.<domain>   one pod that names the Service as its subdomain
     <a-b-c-d>.<service>.<namespace>.svc.<domain>    one pod by its address
-    _<port>._<protocol>.<service>...                SRV
     <d>.<c>.<b>.<a>.in-addr.arpa                    PTR of a pod behind a Service
 
-Everything else is NXDOMAIN at once: there is no upstream to ask. Read by `server`; the caches are live.
+Everything else is NXDOMAIN at once: there is no upstream to ask. Nothing asks for SRV records, and Services of type
+ExternalName are refused by the operator: neither is served. Read by `server`; the caches are live.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dns.opcode import Opcode
+from dns.rcode import Rcode
+from dns.rdatatype import RdataType
+from dns.rrset import RRset
+
 from kube_local.controllers.objects import EndpointSlice, Json, Service
-from kube_local.dns.wire import Answer, Code, Kind, Query, Record, addresses
+from kube_local.dns.wire import Answer, Query, record_set
 
 BY_SERVICE = "service"
-_NO = Answer(Code.NO_SUCH_NAME)
+_NO = Answer(Rcode.NXDOMAIN)
 _REVERSE = ".in-addr.arpa"
 
 
@@ -39,10 +43,6 @@ class SliceCache(Protocol):
     def on_change(self, listener: Callable[[Any, Any], None]) -> None: ...
 
 
-def _shuffled(values: Sequence[str]) -> list[str]:
-    return random.sample(list(values), len(values))
-
-
 @dataclass(slots=True)
 class Records:
     """Answers questions; see the module's opening."""
@@ -50,8 +50,6 @@ class Records:
     services: ServiceCache
     slices: SliceCache
     domain: str = "cluster.local"
-    # Clients take the first address: another one each time spreads them.
-    shuffled: Callable[[Sequence[str]], list[str]] = _shuffled
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,15 +68,15 @@ class Records:
 
     def answer(self, query: Query) -> Answer:
         """The records of a name, of the kind that was asked for."""
-        if query.opcode != 0:
-            return Answer(Code.NOT_IMPLEMENTED)
+        if query.message.opcode() != Opcode.QUERY:
+            return Answer(Rcode.NOTIMP)
         if query.name.endswith(_REVERSE):
             return self._reverse(query)
         if query.name != self.domain and not query.name.endswith(f".{self.domain}"):
             return _NO
         labels = query.name.removesuffix(self.domain).rstrip(".").split(".")
         found = self._forward(query, [label for label in labels if label])
-        return Answer(found.code, found.records, found.additional, zone=self.domain)
+        return Answer(found.code, found.records, self.domain)
 
     def _forward(self, query: Query, labels: list[str]) -> Answer:
         match labels:
@@ -91,29 +89,15 @@ class Records:
                 return self._service(query, namespace, name)
             case [host, name, namespace, "svc"]:
                 return self._host(query, namespace, name, host)
-            case [port, protocol, name, namespace, "svc"] if port.startswith("_") and protocol.startswith("_"):
-                return self._ports(query, namespace, name, port[1:], protocol[1:])
         return _NO
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
     def _service(self, query: Query, namespace: str, name: str) -> Answer:
-        service = self.services.get(namespace, name)
-        if service is None:
+        if self.services.get(namespace, name) is None:
             return _NO
-        if service.spec.type == "ExternalName":
-            return self._alias(query, service.spec.external_name)
-        if query.kind == Kind.SRV:
-            return self._ports(query, namespace, name, "", "")
         found = dict.fromkeys(_address(one) for one in self._ready(namespace, name))
         return Answer(records=self._wanted(query, list(found)))
-
-    def _alias(self, query: Query, target: str) -> Answer:
-        target = target.rstrip(".").lower()
-        alias = Record(query.name, Kind.CNAME, target)
-        ours = target.endswith(f".{self.domain}") and target != query.name
-        found = self.answer(Query(query.id, target, query.kind, target)) if ours else Answer()
-        return Answer(records=(alias, *found.records))
 
     def _host(self, query: Query, namespace: str, name: str, host: str) -> Answer:
         if self.services.get(namespace, name) is None:
@@ -121,30 +105,12 @@ class Records:
         found = [_address(one) for one in self._ready(namespace, name) if host in (_host(one), _dashed(_address(one)))]
         return Answer(records=self._wanted(query, found)) if found else _NO
 
-    def _wanted(self, query: Query, found: Sequence[str]) -> tuple[Record, ...]:
+    def _wanted(self, query: Query, found: Sequence[str]) -> tuple[RRset, ...]:
         """No addresses of another family: an empty answer, which is not the same as no such name."""
-        return addresses(query.name, self.shuffled(found)) if query.kind in (Kind.A, Kind.ANY) else ()
-
-    def _ports(self, query: Query, namespace: str, name: str, port: str, protocol: str) -> Answer:
-        if self.services.get(namespace, name) is None:
-            return _NO
-        records, additional = [], {}
-        for slice_ in self._slices(namespace, name):
-            for one in (one for one in endpoints_of(slice_) if is_ready(one)):
-                target = f"{_host(one)}.{name}.{namespace}.svc.{self.domain}"
-                for number in _numbers(slice_, port, protocol):
-                    records.append(Record(query.name, Kind.SRV, f"0 100 {number} {target}"))
-                    additional[target] = Record(target, Kind.A, _address(one))
-        if not records:
-            return Answer() if not port else _NO
-        wanted = query.kind in (Kind.SRV, Kind.ANY)
-        return Answer(records=tuple(records), additional=tuple(additional.values())) if wanted else Answer()
-
-    def _slices(self, namespace: str, name: str) -> tuple[EndpointSlice, ...]:
-        return self.slices.by_index(BY_SERVICE, f"{namespace}/{name}")
+        return record_set(query.name, RdataType.A, found) if query.kind in (RdataType.A, RdataType.ANY) else ()
 
     def _ready(self, namespace: str, name: str) -> Iterator[Json]:
-        for slice_ in self._slices(namespace, name):
+        for slice_ in self.slices.by_index(BY_SERVICE, f"{namespace}/{name}"):
             yield from (one for one in endpoints_of(slice_) if is_ready(one))
 
     # --- addresses ----------------------------------------------------------------------------------------------------
@@ -156,9 +122,8 @@ class Records:
             return _NO
         # The name of a pod with a host name is worth more than one made of its address.
         best = sorted(set(names.values()), key=lambda name: (name[:1].isdigit(), name))
-        wanted = query.kind in (Kind.PTR, Kind.ANY)
-        records = tuple(Record(query.name, Kind.PTR, name) for name in best[:1]) if wanted else ()
-        return Answer(records=records, zone="in-addr.arpa")
+        wanted = [f"{best[0]}."] if query.kind in (RdataType.PTR, RdataType.ANY) else []
+        return Answer(records=record_set(query.name, RdataType.PTR, wanted), zone="in-addr.arpa")
 
 
 def endpoints_of(slice_: EndpointSlice | None) -> Iterator[Json]:
@@ -191,13 +156,6 @@ def _dashed(address: str) -> str:
 
 def _host(one: Json) -> str:
     return str(one.get("hostname") or _dashed(_address(one))).lower()
-
-
-def _numbers(slice_: EndpointSlice, name: str, protocol: str) -> Iterator[int]:
-    for one in slice_.ports or ():
-        same = str(one.get("name") or "").lower() == name and str(one.get("protocol") or "").lower() == protocol
-        if same or not name:
-            yield int(one.get("port") or 0)
 
 
 def _slice_key(slice_: EndpointSlice | None) -> str:

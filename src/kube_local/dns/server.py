@@ -12,15 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kube_local.dns.wire import (
-    Answer,
-    Code,
-    Malformed,
-    Query,
-    read_query,
-    write_answer,
-    write_failure,
-)
+from dns.rcode import Rcode
+
+from kube_local.dns.wire import Answer, Malformed, Query, read_query, write_answer, write_failure
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +37,12 @@ def respond(answers: Answers, data: bytes, *, datagram: bool) -> bytes:
     try:
         query = read_query(data)
     except Malformed:
-        return write_failure(data, Code.MALFORMED)
+        return write_failure(data, Rcode.FORMERR)
     try:
-        answer = answers.answer(query)
-        return write_answer(query, answer, limit=query.size if datagram else 65535)
+        return write_answer(query, answers.answer(query), datagram=datagram)
     except Exception:
         log.exception("no answer to the question for %s", query.name)
-        return write_answer(query, Answer(Code.FAILED))
+        return write_answer(query, Answer(Rcode.SERVFAIL))
 
 
 @dataclass(slots=True)

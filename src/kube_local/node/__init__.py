@@ -7,7 +7,7 @@
     network   the bridge and the network namespace of each pod
     runtime   conmon and runc
     status    pure: records -> pod status
-    access    logs, exec, attach and port-forward on a unix socket; `proxy` is the API server's end of it
+    access    logs, exec and port-forward on a unix socket; `proxy` is the API server's end of it
     cleanup   takes everything away again
 
 State lives in the data folder, so that a killed agent finds its running containers again and leaves them alone.

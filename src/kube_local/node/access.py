@@ -1,7 +1,7 @@
-"""The agent's own door: logs, exec, attach and port-forward of its pods, on a unix socket in the data folder.
+"""The agent's own door: logs, exec and port-forward of its pods, on a unix socket in the data folder.
 
 In: requests of `proxy`, which runs in the API server. Out: streams. Whoever may open the socket may do everything, so
-only root may. Paths: /{log,exec,attach,portforward,running}/<pod uid>/<container>?<the query of the API request>.
+only root may. Paths: /{log,exec,portforward,running}/<pod uid>/<container>?<the query of the API request>.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Access:
         return [
             web.get("/log/{uid}/{container}", self.log),
             web.get("/exec/{uid}/{container}", self.exec),
-            web.get("/attach/{uid}/{container}", self.attach),
             web.get("/portforward/{uid}/{container}", self.port_forward),
             web.get("/running/{uid}/{container}", self.running),
         ]
@@ -74,14 +73,6 @@ class Access:
         peer = web.WebSocketResponse(protocols=channels.PROTOCOLS, max_msg_size=0)
         await peer.prepare(request)
         await channels.execute(peer, argv, wanted, pid_file)
-        return peer
-
-    async def attach(self, request: web.Request) -> web.StreamResponse:
-        """The running process of a container."""
-        _, container = self._running(request)
-        peer = web.WebSocketResponse(protocols=channels.PROTOCOLS, max_msg_size=0)
-        await peer.prepare(request)
-        await channels.attach(peer, container.folder, _wanted(request))
         return peer
 
     async def port_forward(self, request: web.Request) -> web.StreamResponse:

@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any
 
 import aiohttp
 
-from kube_local.node import access, host, moments, network, nodes, records
+from kube_local.node import access, host, network, nodes, records
 from kube_local.node.bundle import Device, ResolvedImage
 from kube_local.node.container import FIRST_BACKOFF, MOST_BACKOFF, Tools
 from kube_local.node.errors import CannotRunPods, NodeError
@@ -36,6 +37,7 @@ from kube_runtime.client.events import CORE_EVENTS, Recorder
 from kube_runtime.client.lease import format_time
 from kube_runtime.client.objects import LEASES, NODES, PODS, RawObject
 from kube_runtime.client.write import Writer
+from kube_runtime.times import seconds_text
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +196,9 @@ class Agent:
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in before)
         if full or not ready:
             await self.client.apply(NODES, name, nodes.node(name), field_manager=FIELD_MANAGER)
-            status = nodes.node_status(name, self.ground.gateway, self.ground.allocatable, moments.now(), before)
+            status = nodes.node_status(
+                name, self.ground.gateway, self.ground.allocatable, seconds_text(time.time()), before
+            )
             await self.client.apply(NODES, name, status, subresource="status", field_manager=FIELD_MANAGER)
         lease = nodes.lease(name, format_time(datetime.now(UTC)))
         await self.client.apply(LEASES, name, lease, nodes.LEASE_NAMESPACE, field_manager=FIELD_MANAGER)

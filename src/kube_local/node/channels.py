@@ -1,6 +1,6 @@
-"""exec and attach over a websocket: the channel protocols v5 and v4 of Kubernetes.
+"""exec over a websocket: the channel protocols v5 and v4 of Kubernetes.
 
-In: a websocket, and a command to run or a container to attach to. Out: bytes both ways, and at the end a Status that
+In: a websocket, and a command to run. Out: bytes both ways, and at the end a Status that
 says how it went. `access` calls it. Every message starts with the number of its channel.
 """
 
@@ -12,7 +12,6 @@ import json
 import os
 import pty
 import signal
-import socket
 import struct
 import termios
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,8 +27,6 @@ from kube_local.node.runtime import end_command, forget_pid_file
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK = 32 * 1024
-# conmon's names for the two streams.
-_ATTACHED = {2: STDOUT, 3: STDERR}
 
 Feed = Callable[[bytes], Awaitable[None]]
 Resize = Callable[[int, int], None]
@@ -195,46 +192,3 @@ async def _read_terminal(handle: int, readable: asyncio.Event) -> bytes:
         except OSError:
             # A terminal without a program on it cannot be read: that is its end.
             return b""
-
-
-async def attach(peer: web.WebSocketResponse, bundle: Path, wanted: Wanted) -> None:
-    """Connect the client with what a running container prints and reads."""
-    loop = asyncio.get_running_loop()
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    folder = os.open(bundle, os.O_PATH)
-    try:
-        # The folder's own path may be longer than a socket's address may be.
-        line.connect(f"/proc/self/fd/{folder}/attach")
-    finally:
-        os.close(folder)
-
-    async def feed(data: bytes) -> None:
-        if wanted.stdin and data:
-            await loop.sock_sendall(line, data)
-
-    def resize(width: int, height: int) -> None:
-        with suppress(OSError):
-            handle = os.open(bundle / "ctl", os.O_WRONLY | os.O_NONBLOCK)
-            os.write(handle, f"1 {height} {width}\n".encode())
-            os.close(handle)
-
-    listening = asyncio.create_task(_listen(peer, feed, resize, asyncio.Event()))
-    copying = asyncio.create_task(_copy_attached(peer, line))
-    try:
-        await peer.send_bytes(bytes([STDOUT]))
-        await asyncio.wait({listening, copying}, return_when=asyncio.FIRST_COMPLETED)
-        await send(peer, ERROR, json.dumps(success()).encode())
-    finally:
-        for task in (listening, copying):
-            task.cancel()
-        await asyncio.gather(listening, copying, return_exceptions=True)
-        line.close()
-        await peer.close()
-
-
-async def _copy_attached(peer: web.WebSocketResponse, line: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    while packet := await loop.sock_recv(line, _CHUNK + 1):
-        channel = _ATTACHED.get(packet[0])
-        if channel is not None and len(packet) > 1:
-            await send(peer, channel, packet[1:])

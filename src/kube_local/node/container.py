@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from kube_local.node import bundle, environment, host, identity, moments, probes, records, runtime, volumes
+from kube_local.node import bundle, environment, host, identity, probes, records, runtime, volumes
 from kube_local.node.bundle import Bind, Device, Plan, ResolvedImage
 from kube_local.node.errors import ConfigInvalid, NodeError, RunFailed
 from kube_local.node.identity import UserFiles
@@ -30,6 +30,7 @@ from kube_local.node.runtime import Exit, Runtime
 from kube_local.node.sources import Object, Place
 from kube_local.node.status import Kind, View
 from kube_local.node.volumes import Referred
+from kube_runtime.times import parse_seconds, seconds_text
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +205,10 @@ class Container:
         self.home.say("Warning", "Failed", f"Error: {error}")
         await self._remove_bundle()
         ended = Ended(
-            exit_code=128, reason="StartError", message=str(error)[:_MESSAGE_BYTES], finished_at=moments.now()
+            exit_code=128,
+            reason="StartError",
+            message=str(error)[:_MESSAGE_BYTES],
+            finished_at=seconds_text(time.time()),
         )
         self._keep(state="ended", ended=ended, reason="", message="")
 
@@ -228,9 +232,11 @@ class Container:
         if record.ended is None or record.state != "ended":
             return
         first, most = self.home.tools.backoff
-        ran = moments.between(record.ended.started_at, record.ended.finished_at)
+        finished = parse_seconds(record.ended.finished_at) or 0.0
+        # One that never started did not run long.
+        ran = finished - (parse_seconds(record.ended.started_at) or finished)
         pause = 0.0 if ran > FORGIVEN_AFTER else record.backoff
-        left = pause - (time.time() - moments.epoch(record.ended.finished_at))
+        left = pause - (time.time() - finished)
         if left > 0:
             which = f"restarting failed container {self.name} in pod {self.home.pod['metadata']['name']}"
             self._keep(reason="CrashLoopBackOff", message=f"back-off {int(pause)}s {which}")
@@ -267,7 +273,7 @@ class Container:
         await tools.runtime.start(container_id)
         self._keep(
             state="running", pid=made.pid, pid_start=made.pid_start, monitor=made.monitor,
-            monitor_start=made.monitor_start, started_at=moments.now(), reason="", message="",
+            monitor_start=made.monitor_start, started_at=seconds_text(time.time()), reason="", message="",
         )  # fmt: skip
         home.say("Normal", "Started", f"Started container {name}")
 
@@ -535,7 +541,7 @@ class Container:
 
     def _note_end(self, ended: Exit, message: str) -> None:
         reason = "OOMKilled" if ended.out_of_memory else "Completed" if ended.code == 0 else "Error"
-        finished = moments.stamp(ended.at) if ended.at else moments.now()
+        finished = seconds_text(ended.at) if ended.at else seconds_text(time.time())
         self.ready = False
         self.started.clear()
         record = Ended(

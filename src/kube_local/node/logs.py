@@ -11,9 +11,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
+
+from kube_runtime.times import parse_time
 
 _CHUNK = 256 * 1024
 _POLL_SECONDS = 0.05
@@ -32,7 +34,7 @@ class Options:
     @classmethod
     def of(cls, query: Mapping[str, str], now: datetime) -> Options:
         """The options of a request; what cannot be read counts as not given."""
-        since = _moment(query.get("sinceTime", ""))
+        since = parse_time(query.get("sinceTime", ""))
         if query.get("sinceSeconds", "").isdecimal():
             since = now - timedelta(seconds=int(query["sinceSeconds"]))
         return cls(
@@ -44,14 +46,6 @@ class Options:
         )
 
 
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 def shown(line: bytes, options: Options) -> bytes:
     """One entry as it is printed; empty when it is left out."""
     parts = line.rstrip(b"\n").split(b" ", 3)
@@ -60,7 +54,7 @@ def shown(line: bytes, options: Options) -> bytes:
     moment, tag, text = parts[0], parts[2], parts[3] if len(parts) > 3 else b""
     if options.since is not None:
         # The kernel's nanoseconds are more than Python reads.
-        at = _moment(moment[:26].decode() + moment[29:].decode() if len(moment) > 29 else moment.decode())
+        at = parse_time(moment[:26].decode() + moment[29:].decode() if len(moment) > 29 else moment.decode())
         if at is not None and at < options.since:
             return b""
     end = b"" if tag.startswith(b"P") else b"\n"

@@ -93,7 +93,7 @@ class Paths:
 
     @property
     def socket(self) -> Path:
-        """Where the agent serves logs, exec, attach and port-forward."""
+        """Where the agent serves logs, exec and port-forward."""
         wanted = self.data / "node.sock"
         return wanted if len(str(wanted)) <= _LONGEST_SOCKET else Path(f"/run/{self.prefix}.sock")
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from kube_local.node import fetch, host, moments, network, records, resolver, rotation, volumes
+from kube_local.node import fetch, host, network, records, resolver, rotation, volumes
 from kube_local.node.container import Container, Tools, end, is_sidecar
 from kube_local.node.errors import NodeError
 from kube_local.node.network import Addresses
@@ -31,6 +31,7 @@ from kube_local.node.volumes import Referred
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import Conflict, KubeError, NotFound
 from kube_runtime.client.objects import PODS, RawObject
+from kube_runtime.times import seconds_text
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class PodWorker:
             name=self.raw.metadata.name,
             node=str(self.pod["spec"].get("nodeName", "")),
             hostname=resolver.hostname(self.pod),
-            started_at=moments.now(),
+            started_at=seconds_text(time.time()),
         )
         spec = self.pod["spec"]
         self.containers = [
@@ -416,7 +417,9 @@ class PodWorker:
 
     def _status(self) -> dict[str, Any]:
         views = [one.view() for one in self.containers]
-        facts = Facts(self.pod, self.record, views, self.ground.gateway, moments.now(), sandbox=self._sandbox)
+        facts = Facts(
+            self.pod, self.record, views, self.ground.gateway, seconds_text(time.time()), sandbox=self._sandbox
+        )
         wanted = status(facts, self._conditions)
         self._conditions = wanted["conditions"]
         return wanted

@@ -56,7 +56,7 @@ class NodePodAccess:
             yield f"{_silent(error)}\n".encode()
 
     async def connect(self, request: web.Request, pod: Mapping[str, Any], subresource: str) -> web.StreamResponse:
-        """exec, attach or portforward: a websocket on either side, messages handed over as they are."""
+        """exec or portforward: a websocket on either side, messages handed over as they are."""
         container = request.query.get("container") or default_container(pod)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return await self._refuse_spdy(pod, container, subresource)

@@ -9,9 +9,9 @@ spaces, line breaks and `JobId=`, so that a user could forge and hide jobs in it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
 
 from kube_runtime.text import printable
+from kube_runtime.times import seconds_text
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, SlurmPartition
 from slurm_operator.plan.partition_fields import shown_time
 from slurm_operator.slurm import lenient, model, shapes, wire
@@ -159,7 +159,7 @@ def _wants(job: _Job) -> Mapping[str, str]:
 
 def _time(number: shapes.Number) -> str:
     seconds = number.seconds()
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else UNKNOWN
+    return seconds_text(seconds) if seconds else UNKNOWN
 
 
 def _limit(number: shapes.Number) -> str:

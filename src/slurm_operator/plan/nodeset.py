@@ -8,12 +8,11 @@ leaves only when Slurm itself said, in this turn, that its node is drained and i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
 import msgspec
 
 from kube_runtime.client.objects import RawObject
-from kube_runtime.times import time_text
+from kube_runtime.times import seconds_text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
@@ -340,7 +339,7 @@ def deadline_text(worker: Worker) -> str | None:
     if worker.deadline is None:
         return None
     if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
-        return time_text(datetime.fromtimestamp(worker.deadline, UTC))
+        return seconds_text(worker.deadline)
     return "9999-12-31T23:59:59Z"
 
 

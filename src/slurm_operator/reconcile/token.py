@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from kube_runtime.client.objects import RawObject
 from kube_runtime.errors import OperatorError
 from kube_runtime.loop.clock import Clock
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
-from kube_runtime.times import time_text
+from kube_runtime.times import seconds_text
 from slurm_operator.admission import rules
 from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import errors
@@ -107,7 +106,7 @@ class Tokens:
 
     async def _say(self, raw: RawObject, said: list[Statement], held: Held | None) -> None:
         times = {"issuedAt": held.issued, "expiresAt": held.ends} if held is not None else {}
-        fields = {key: time_text(datetime.fromtimestamp(value, UTC)) for key, value in times.items()}
+        fields = {key: seconds_text(value) for key, value in times.items()}
         await say(self.executor, self.clock, "Token", raw, said, fields)
 
 

@@ -6,12 +6,11 @@ In: a `ConfigDecision` after its turn. Out: statements and fields. The message o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import to_builtins
 
-from kube_runtime.times import parse_seconds, time_text
+from kube_runtime.times import parse_seconds, seconds_text
 from slurm_operator.api.controller import ConfigStatus
 from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
@@ -151,7 +150,7 @@ def fields(
 def _last_read(plan: ConfigDecision, known: ConfigStatus) -> str | None:
     if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= LAST_SECOND:
         return known.last_read
-    return time_text(datetime.fromtimestamp(plan.verdict.at, UTC))
+    return seconds_text(plan.verdict.at)
 
 
 def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None, now: str) -> list[dict[str, Any]]:

@@ -214,8 +214,8 @@ _json = st.recursive(
 )
 _KINDS = st.sampled_from(
     [
-        *("Pod", "Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "Service", "Secret", "Namespace", "Node"),
-        *("PersistentVolumeClaim", "CustomResourceDefinition", "MutatingWebhookConfiguration", "NetworkPolicy"),
+        *("Pod", "Deployment", "StatefulSet", "Service", "Secret", "Namespace", "Node"),
+        *("PersistentVolumeClaim", "CustomResourceDefinition", "ValidatingWebhookConfiguration", "NetworkPolicy"),
     ]
 )
 

@@ -57,20 +57,6 @@ async def test_nobody_else_gets_in(running: ApiServer, token: str | None) -> Non
             assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_a_client_certificate_names_the_user(running: ApiServer, tmp_path: Path) -> None:
-    config = yaml.safe_load(running.kubeconfig(client_certificate=True))
-    user = config["users"][0]["user"]
-    for name in ("certificate", "key"):
-        (tmp_path / name).write_bytes(base64.b64decode(user[f"client-{name}-data"]))
-    context = trusting(running)
-    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
-    async with session(running, context=context) as http:
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        async with http.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json=body) as answer:
-            info = (await answer.json())["status"]["userInfo"]
-    assert info == {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
-
-
 async def test_the_kubeconfig_points_here(running: ApiServer) -> None:
     config = yaml.safe_load(running.kubeconfig())
     cluster = config["clusters"][0]["cluster"]

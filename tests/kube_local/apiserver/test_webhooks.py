@@ -25,6 +25,7 @@ class Hooked:
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.urls: list[str] = []
         self.answer = answer
         self.server = ApiServer(webhook_transport=self.transport)
 
@@ -32,6 +33,7 @@ class Hooked:
         """One question."""
         request = msgspec.json.decode(call.body)["request"]
         self.asked.append(request)
+        self.urls.append(call.url)
         found = self.answer(request)
         if isinstance(found, bytes):
             return found
@@ -43,7 +45,7 @@ class Hooked:
         headers = {"content-type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         return await self.server.handle(method, path, query, headers, body)
 
-    async def configure(self, kind: str = "Validating", **hook: Any) -> None:
+    async def configure(self, **hook: Any) -> None:
         """One webhook configuration."""
         given = {
             "name": "hook.example.com",
@@ -53,9 +55,9 @@ class Hooked:
             "admissionReviewVersions": ["v1"],
             **hook,
         }
-        name = f"{kind}WebhookConfiguration"
+        name = "ValidatingWebhookConfiguration"
         path = f"/apis/admissionregistration.k8s.io/v1/{name.lower()}s"
-        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": name, "metadata": {"name": kind.lower()}}
+        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": name, "metadata": {"name": "validating"}}
         response = await self.send("POST", path, {**body, "webhooks": [given]})
         assert response.status == 201, response.body
 
@@ -100,14 +102,6 @@ async def test_a_denial_without_words_is_forbidden() -> None:
     assert (response.status, response.json()["reason"]) == (403, "Forbidden")
 
 
-async def test_a_mutating_webhook_changes_the_object() -> None:
-    patch = base64.b64encode(msgspec.json.encode([{"op": "add", "path": "/data", "value": {"a": "1"}}])).decode()
-    hooked = Hooked(lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": patch, "warnings": ["mind"]})
-    await hooked.configure("Mutating")
-    response = await hooked.send("POST", MAPS, CONFIG)
-    assert (response.json()["data"], response.warnings) == ({"a": "1"}, ["mind"])
-
-
 BAD_ANSWERS: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("no answer", unreachable),
     ("not JSON", lambda _: b"oops"),
@@ -125,14 +119,6 @@ async def test_a_webhook_that_fails_is_fatal_or_ignored(answer: Any, policy: str
     assert response.status == code
     if code == 500:
         assert 'failed calling webhook "hook.example.com": failed to call webhook: ' in response.json()["message"]
-
-
-@pytest.mark.parametrize("patch", ["!!", base64.b64encode(b'[{"op":"remove","path":"/x"}]').decode()])
-async def test_a_patch_that_does_not_fit_is_the_webhooks_failure(patch: str) -> None:
-    hooked = Hooked(lambda _: {"allowed": True, "patch": patch})
-    await hooked.configure("Mutating")
-    response = await hooked.send("POST", MAPS, CONFIG)
-    assert (response.status, "its patch does not fit" in response.json()["message"]) == (500, True)
 
 
 SELECTIONS: list[tuple[str, dict[str, Any], bool]] = [
@@ -165,11 +151,33 @@ async def test_dry_runs_reach_only_webhooks_without_side_effects(effects: str, c
     assert [one["dryRun"] for one in hooked.asked] == ([True] if code == 201 else [])
 
 
-async def test_a_service_without_endpoints_cannot_be_asked() -> None:
+async def test_a_service_is_asked_through_the_first_ready_pod_behind_it() -> None:
     hooked = Hooked(allow)
+    services = "/api/v1/namespaces/default/services"
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     await hooked.configure(clientConfig={"service": {"namespace": "default", "name": "webhook"}})
-    response = await hooked.send("POST", MAPS, CONFIG)
-    assert 'service "webhook" not found' in response.json()["message"]
+    assert 'service "webhook" not found' in (await hooked.send("POST", MAPS, CONFIG)).json()["message"]
+    spec = {"ports": [{"port": 443}]}
+    await hooked.send(
+        "POST", services, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "webhook"}, "spec": spec}
+    )
+    assert "no endpoints available" in (await hooked.send("POST", MAPS, CONFIG)).json()["message"]
+    labels = {"kubernetes.io/service-name": "webhook"}
+    behind = [
+        {"addresses": ["10.0.0.1"], "conditions": {"ready": False}},
+        {"addresses": ["10.0.0.2"], "conditions": {"ready": True}},
+    ]
+    slice_ = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "webhook-1", "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": behind,
+        "ports": [{"port": 9443}],
+    }
+    await hooked.send("POST", slices, slice_)
+    await hooked.send("POST", MAPS, CONFIG)
+    assert hooked.urls[-1].startswith("https://10.0.0.2:9443")
 
 
 async def test_a_real_webhook_is_asked_over_https(unused_tcp_port: int) -> None:

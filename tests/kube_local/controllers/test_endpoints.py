@@ -1,4 +1,4 @@
-"""Services on the embedded API server: EndpointSlices and Endpoints follow the pods."""
+"""Services on the embedded API server: EndpointSlices follow the pods."""
 
 from __future__ import annotations
 
@@ -53,12 +53,6 @@ async def test_ready_pods_stand_behind_a_service_by_address_name_and_port(cluste
     assert only["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
     assert only["metadata"]["labels"]["team"] == "hpc"
 
-    async def of_old() -> Any:
-        body = await cluster.get("Endpoints", "web")
-        return body and body.get("subsets") and len(body["subsets"][0].get("addresses") or ()) == 2
-
-    await cluster.until(of_old)
-
 
 async def test_unready_pods_are_named_but_not_ready_unless_published(cluster: Any) -> None:
     cluster.kubelets.broken = lambda pod: pod["metadata"]["name"] == "web-1"
@@ -86,7 +80,7 @@ async def test_a_service_without_pods_has_one_empty_slice_and_loses_it_with_itse
     await cluster.delete("Service", "web")
 
     async def none() -> bool:
-        return not await cluster.list("EndpointSlice") and not await cluster.list("Endpoints")
+        return not await cluster.list("EndpointSlice")
 
     await cluster.until(none)
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.kube_runtime.client.in_process import InProcess
 
-from kube_local.controllers.__main__ import main
 from kube_local.controllers.run import assemble
 from kube_local.controllers.settings import Settings
 from kube_runtime.client.client import Client
@@ -119,12 +118,6 @@ async def test_controllers_that_are_killed_again_and_again_end_at_the_same_place
         assert len(await cluster.list("ControllerRevision")) == 1
     kubelets.cancel()
     await asyncio.gather(kubelets, return_exceptions=True)
-
-
-def test_the_process_says_what_is_wrong_and_ends(tmp_path: Path, caplog: Any) -> None:
-    missing = str(tmp_path / "no-kubeconfig")
-    assert main(["--kubeconfig", missing, "--volumes", str(tmp_path)]) == 1
-    assert "no-kubeconfig" in caplog.text
 
 
 async def test_three_hundred_pods_are_made_placed_and_served(cluster: Any) -> None:

@@ -123,22 +123,6 @@ async def test_a_grown_claim_gets_its_size(cluster: Any) -> None:
     await cluster.status("PersistentVolumeClaim", "data", capacity={"storage": "2Gi"})
 
 
-async def test_a_pod_gets_the_claims_that_live_as_long_as_itself(cluster: Any) -> None:
-    template = "{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
-    await cluster.apply(
-        "{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {containers: [{name: main, image: image}], "
-        f"volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {template}}}}}]}}}}"
-    )
-    await cluster.status("Pod", "user", phase="Running")
-    assert (await cluster.there("PersistentVolumeClaim", "user-scratch"))["status"]["phase"] == "Bound"
-    await cluster.delete("Pod", "user")
-
-    async def gone() -> bool:
-        return not await cluster.list("PersistentVolume") and not list(cluster.volumes.iterdir())
-
-    await cluster.until(gone)
-
-
 @pytest.mark.parametrize("name", ["", "..", "../etc", "a/b", ".hidden"])
 def test_no_name_leads_out_of_the_folder_of_volumes(tmp_path: Path, name: str) -> None:
     with pytest.raises(FolderFailed):

@@ -39,14 +39,14 @@ class Slices:
 
 @dataclass
 class Zone:
-    """Records over what the test puts in; addresses are never shuffled."""
+    """Records over what the test puts in."""
 
     services: Services = field(default_factory=Services)
     slices: Slices = field(default_factory=Slices)
     records: Records = field(init=False)
 
     def __post_init__(self) -> None:
-        self.records = Records(self.services, self.slices, shuffled=list)
+        self.records = Records(self.services, self.slices)
 
     def service(self, name: str, *endpoints: dict[str, Any], namespace: str = "ns", **spec: Any) -> None:
         head = ObjectMeta(name=name, namespace=namespace)

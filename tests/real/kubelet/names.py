@@ -10,11 +10,13 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
+from dns.rdatatype import RdataType
+
 from kube_local.controllers.objects import SERVICES, SLICES, EndpointSlice, Service
 from kube_local.controllers.world import BY_SERVICE, by_service
 from kube_local.dns.records import Records
 from kube_local.dns.server import DnsServer
-from kube_local.dns.wire import Answer, Kind, Query, addresses
+from kube_local.dns.wire import Answer, Query, record_set
 from kube_runtime.client import kubeconfig
 from kube_runtime.client.cache import Cache
 from kube_runtime.client.client import Client
@@ -32,7 +34,8 @@ class Names:
         address = self._address(query.name)
         if not address:
             return self.records.answer(query)
-        return Answer(records=addresses(query.name, [address]) if query.kind in (Kind.A, Kind.ANY) else ())
+        wanted = [address] if query.kind in (RdataType.A, RdataType.ANY) else []
+        return Answer(records=record_set(query.name, RdataType.A, wanted))
 
     def _address(self, name: str) -> str:
         labels = name.removesuffix(f".svc.{self.records.domain}").split(".")

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.campaigns.slurm_model import VERSIONS, SlurmModel
+from tests.campaigns.slurm_model import SlurmModel
 from tests.real.slurm.cluster import NODES, Cluster, eventually, wait_for
+from tests.slurm.replay import VERSIONS
 
 from kube_runtime.loop.clock import SystemClock
 from slurm_operator.slurm import requests

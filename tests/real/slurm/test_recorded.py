@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.real.slurm.cluster import Cluster
-from tests.slurm.replay import RECORDED
+from tests.slurm.replay import kept_answer
 
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Endpoint, Http, Sending
@@ -31,7 +31,7 @@ def shape(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", READS)
 async def test_a_recorded_answer_is_still_given(slurm: Cluster, name: str) -> None:
-    kept = json.loads((RECORDED / slurm.version / f"{name}.json").read_text())
+    kept = kept_answer(slurm.version, name)
     transport = Http(Endpoint.parse(f"unix://{slurm.socket}"))
     sending = Sending(method=kept["method"], path=kept["path"], label=name)
     reply = await transport.send(sending, TokenSource(lambda: slurm.jwt_key).current())

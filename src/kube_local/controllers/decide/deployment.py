@@ -1,7 +1,6 @@
 """Deployment: which ReplicaSet is how large next. Pure; carried out by `controllers/deployment.py`.
 
 no ReplicaSet with this template  -> one is made, as large as the surge allows
-somebody changed the number       -> the ReplicaSets share the change in proportion
 RollingUpdate                     -> the new one grows within maxSurge, the old ones shrink within maxUnavailable
 Recreate                          -> the old ones go to nothing, and when their pods are gone the new one comes
 """
@@ -16,9 +15,9 @@ from typing import Any
 
 from kube_local.controllers.decide import pods as pods_
 from kube_local.controllers.decide.revision import template_hash
-from kube_local.controllers.decide.status import condition, moment, share
+from kube_local.controllers.decide.status import condition, share
 from kube_local.controllers.objects import Deployment, Json, Pod, ReplicaSet
-from kube_runtime.times import parse_time
+from kube_runtime.times import parse_time, time_text
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -149,8 +148,8 @@ def decide(seen: Seen) -> Decision:
 
 
 def _actions(seen: Seen) -> list[Action]:
-    if seen.owner.spec.paused or _was_scaled(seen):
-        return list(_share_out(seen))
+    if seen.owner.spec.paused:
+        return list(_resize(seen))
     if seen.rolls:
         return list(_grow_new(seen)) or list(_shrink_old(seen))
     return list(_recreate(seen))
@@ -175,6 +174,13 @@ def _to(seen: Seen, target: ReplicaSet, replicas: int) -> Iterator[Action]:
     missing = {key: value for key, value in wanted.items() if target.metadata.annotations.get(key) != value}
     if replicas != target.spec.replicas or missing:
         yield Scale(target, replicas, missing)
+
+
+def _resize(seen: Seen) -> Iterator[Action]:
+    """A paused Deployment is scaled and not rolled; one that stands between two templates waits."""
+    active = [one for one in seen.by_age if one.spec.replicas] or seen.by_age[-1:]
+    if len(active) == 1:
+        yield from _to(seen, active[0], seen.replicas)
 
 
 def _grow_new(seen: Seen) -> Iterator[Action]:
@@ -229,64 +235,6 @@ def _recreate(seen: Seen) -> Iterator[Action]:
     ]
     if not running:
         yield from _grow_new(seen)
-
-
-# --- somebody changed the number ----------------------------------------------------------------------------------
-
-
-def _was_scaled(seen: Seen) -> bool:
-    noted = (one.metadata.annotations.get(DESIRED) for one in seen.sets if one.spec.replicas)
-    return any(note is not None and note != str(seen.replicas) for note in noted)
-
-
-def _share_out(seen: Seen) -> Iterator[Action]:
-    active = [one for one in seen.by_age if one.spec.replicas]
-    newest = seen.new or (seen.by_age[-1] if seen.by_age else None)
-    if len(active) <= 1:
-        only = active[0] if active else newest
-        if only is not None:
-            yield from _to(seen, only, seen.replicas)
-    elif seen.new is not None and _is_full(seen.new, seen.replicas):
-        for one in seen.old:
-            if one.spec.replicas:
-                yield from _to(seen, one, 0)
-    elif seen.rolls:
-        yield from _in_proportion(seen, active)
-
-
-def _is_full(item: ReplicaSet, replicas: int) -> bool:
-    noted = item.metadata.annotations.get(DESIRED)
-    return item.spec.replicas == replicas == _available([item]) and noted == str(replicas)
-
-
-def _in_proportion(seen: Seen, active: Sequence[ReplicaSet]) -> Iterator[Action]:
-    """Each ReplicaSet takes its share of the change; what rounding leaves goes to the largest."""
-    allowed = seen.replicas + seen.surge if seen.replicas else 0
-    change = allowed - _total(active)
-    order = sorted(active, key=lambda one: (-one.spec.replicas, one.metadata.creation_timestamp))
-    if change > 0:
-        order = sorted(active, key=lambda one: one.metadata.creation_timestamp, reverse=True)
-        order.sort(key=lambda one: -one.spec.replicas)
-    sizes: dict[str, int] = {}
-    left = change
-    for one in order:
-        part = _part(one, seen, left) if change else 0
-        sizes[one.metadata.name] = one.spec.replicas + part
-        left -= part
-    if order:
-        largest = order[0].metadata.name
-        sizes[largest] = max(0, sizes[largest] + left)
-    for one in order:
-        yield from _to(seen, one, sizes[one.metadata.name])
-
-
-def _part(one: ReplicaSet, seen: Seen, left: int) -> int:
-    noted = one.metadata.annotations.get(MOST, "")
-    before = int(noted) if noted.isdecimal() and int(noted) else int(seen.owner.status.get("replicas") or 0)
-    if not before:
-        return 0
-    wished = round(one.spec.replicas * (seen.replicas + seen.surge) / before) - one.spec.replicas
-    return min(wished, left) if left > 0 else max(wished, left)
 
 
 # --- ReplicaSets that come and go ---------------------------------------------------------------------------------
@@ -390,8 +338,8 @@ def _timed(before: Mapping[str, Any] | None, one: Json, now: datetime) -> Json:
     if before is not None and all(before.get(key) == value for key, value in one.items()):
         return dict(before)
     same = before is not None and before.get("status") == one["status"]
-    since = before["lastTransitionTime"] if before is not None and same else moment(now)
-    return {**one, "lastUpdateTime": moment(now), "lastTransitionTime": since}
+    since = before["lastTransitionTime"] if before is not None and same else time_text(now)
+    return {**one, "lastUpdateTime": time_text(now), "lastTransitionTime": since}
 
 
 def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actions: Sequence[Action]) -> Json | None:
@@ -413,7 +361,7 @@ def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actio
     if _moved(seen.owner.status, said):
         # A new time even when the words are the same: the deadline counts from here.
         text = f'ReplicaSet "{name}" is progressing.'
-        return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": moment(seen.now)}
+        return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": time_text(seen.now)}
     if (left := _deadline_in(seen)) is not None and left <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
         return condition("Progressing", "False", "ProgressDeadlineExceeded", text)

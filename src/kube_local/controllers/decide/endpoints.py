@@ -1,4 +1,4 @@
-"""Service: which addresses stand behind it, as EndpointSlices and as Endpoints. Pure; see `controllers/endpoints.py`.
+"""Service: which addresses stand behind it, as EndpointSlices. Pure; see `controllers/endpoints.py`.
 
 An endpoint stays in the slice that it is in, so that one pod's change rewrites one slice.
 """
@@ -14,13 +14,9 @@ from kube_runtime.go_hash import fnv32, safe_encode
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_CONTROLLER = "endpointslice-controller.k8s.io"
-ENDPOINTS_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"
 HEADLESS = "service.kubernetes.io/headless"
-OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 PER_SLICE = 100
-# Endpoints is one object for all addresses; past this many it says so and leaves out the rest.
-MOST_ADDRESSES = 1000
 
 Ports = tuple[tuple[str, int, str, str], ...]
 
@@ -157,47 +153,3 @@ def _slice(service: Service, name: str, ports: Ports, members: Sequence[Json]) -
 def _port(name: str, number: int, protocol: str, application: str) -> Json:
     made: Json = {"name": name, "port": number, "protocol": protocol}
     return made | ({"appProtocol": application} if application else {})
-
-
-# --- Endpoints ----------------------------------------------------------------------------------------------------
-
-
-def endpoints(service: Service, pods: Sequence[Pod]) -> Json:
-    """The Endpoints of a Service."""
-    ready: dict[Ports, list[Json]] = {}
-    waiting: dict[Ports, list[Json]] = {}
-    found = [pod for pod in backing(service, pods) if not pods_.is_going(pod) or _publishes(service)]
-    for pod in found[:MOST_ADDRESSES]:
-        serves, ports = pods_.is_ready(pod) or _publishes(service), ports_of(service, pod)
-        # Unlike a slice, Endpoints leave out a pod that has none of the ports.
-        if ports or not service.spec.ports:
-            (ready if serves else waiting).setdefault(ports, []).append(_address(service, pod))
-    labels = {**service.metadata.labels, ENDPOINTS_MANAGED_BY: "endpoint-controller"}
-    if is_headless(service):
-        labels[HEADLESS] = ""
-    metadata: Json = {"name": service.metadata.name, "namespace": service.metadata.namespace, "labels": labels}
-    if len(found) > MOST_ADDRESSES:
-        metadata["annotations"] = {OVER_CAPACITY: "truncated"}
-    subsets = [_subset(ports, ready.get(ports), waiting.get(ports)) for ports in {**ready, **waiting}]
-    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
-
-
-def _publishes(service: Service) -> bool:
-    return service.spec.publish_not_ready_addresses
-
-
-def _address(service: Service, pod: Pod) -> Json:
-    made: Json = {"ip": pod.status.pod_ip, "targetRef": _target(pod)}
-    made |= {"hostname": pod.spec.hostname} if _names_host(service, pod) else {}
-    return made | ({"nodeName": pod.spec.node_name} if pod.spec.node_name else {})
-
-
-def _subset(ports: Ports, ready: list[Json] | None, waiting: list[Json] | None) -> Json:
-    made: Json = {"addresses": ready or [], "notReadyAddresses": waiting or []}
-    made["ports"] = [_named(_port(*one)) for one in ports]
-    return {key: value for key, value in made.items() if value}
-
-
-def _named(port: Json) -> Json:
-    """Here an empty name is left out."""
-    return {key: value for key, value in port.items() if value != ""}

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from kube_local.controllers.decide.fit import UNSCHEDULABLE, tolerates_taint
-from kube_local.controllers.decide.status import moment, with_conditions
+from kube_local.controllers.decide.status import with_conditions
 from kube_local.controllers.objects import Json, Node, Pod
+from kube_runtime.times import time_text
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -68,7 +69,7 @@ def _wanted(node: Node, ready: str, *, evict: bool) -> Iterable[tuple[str, str]]
 
 
 def _taint(key: str, effect: str, now: datetime) -> Json:
-    return {"key": key, "effect": effect, "timeAdded": moment(now)}
+    return {"key": key, "effect": effect, "timeAdded": time_text(now)}
 
 
 def same_taints(one: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]) -> bool:

@@ -7,11 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from kube_local.controllers.objects import Json
-
-
-def moment(now: datetime) -> str:
-    """A time as Kubernetes writes it: whole seconds, UTC."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+from kube_runtime.times import time_text
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> Json:
@@ -25,7 +21,7 @@ def with_conditions(old: Iterable[Mapping[str, Any]], new: Iterable[Json], now: 
     for one in new:
         before = merged.get(one["type"], {})
         kept = before.get("lastTransitionTime") if before.get("status") == one["status"] else None
-        merged[one["type"]] = {**before, **one, "lastTransitionTime": kept or moment(now)}
+        merged[one["type"]] = {**before, **one, "lastTransitionTime": kept or time_text(now)}
     return list(merged.values())
 
 

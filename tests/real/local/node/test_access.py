@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC221 - kubectl runs beside
-"""Logs, exec, attach, cp and port-forward by the real kubectl."""
+"""Logs, exec, cp and port-forward by the real kubectl."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ async def test_kubectl_exec_and_cp_work(api: Api, tmp_path: Path) -> None:
 async def test_a_container_that_does_not_run_is_named_to_kubectl(api: Api) -> None:
     await api.pod(command=sh("exit 0"), restartPolicy="Never")
     await api.until("p", has_phase("Succeeded"))
-    refused = api.cluster.kubectl("attach", "p", check=False)
-    assert refused.returncode == 1
     refused = api.cluster.kubectl("exec", "p", "--", "true", check=False)
     assert refused.returncode == 1
     assert "is not running" in refused.stderr or "completed pod" in refused.stderr
@@ -82,23 +80,6 @@ async def test_a_terminal_is_a_terminal(api: Api) -> None:
     )
     assert "yes" in done.stdout
     assert done.returncode == 5
-
-
-async def test_kubectl_attach_reads_and_writes(api: Api) -> None:
-    await api.ready(command=sh("while read line; do echo heard $line; done"), stdin=True)
-    command = ["kubectl", "--kubeconfig", str(api.cluster.data / "kubeconfig"), "attach", "-i", "p"]
-    if shutil.which("kubectl") is None:
-        pytest.skip("no kubectl on this machine")
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"me\n")
-    await process.stdin.drain()
-    assert await asyncio.wait_for(process.stdout.readline(), 20) == b"heard me\n"
-    process.kill()
-    await process.wait()
 
 
 async def test_kubectl_port_forward_reaches_what_listens_on_loopback_in_the_pod(api: Api) -> None:
