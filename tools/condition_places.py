@@ -33,6 +33,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "reconcile/owned.py": OWNED,
     "reconcile/partition.py": ("Partition",),
     "reconcile/token.py": ("Token",),
+    "status/cluster.py": ("Controller",),
     "status/config.py": ("Controller",),
     "status/nodeset.py": ("NodeSet",),
     "status/partition.py": ("Partition",),
@@ -46,6 +47,11 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "failed": (),
     "blocked": (),
     "_waiting": (),
+}
+# What a module makes for another kind than the one that it is for.
+FOR_OTHERS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("status/cluster.py", "external"): ("Partition",),
+    ("status/cluster.py", "not_reconciled"): ("Partition",),
 }
 MAKERS = ("yes", "no", "unknown")
 # What makes several conditions at once: which, and where its reason stands.
@@ -75,9 +81,14 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("reconcile/nodeset.py", "SlurmWrongCluster.reason"): ("WrongCluster",),
     ("reconcile/token.py", "NameTaken.reason"): ("NameTaken",),
 }
+# A Partition repeats the reason for which its Controller is not reconciled.
+OF_CONTROLLER = ("status/cluster.py", "found.reason")
 # The reason of an error: of those that a reconcile of the kinds of that module may end with.
 ERROR = "error.reason"
-OF_ANYBODY = ("errors.py", "kube/errors.py", "loop/clock.py", "loop/controller.py", "loop/leadership.py")
+OF_ANYBODY = tuple(
+    f"../kube_runtime/{name}.py"
+    for name in ("errors", "client/errors", "loop/clock", "loop/controller", "loop/leadership")
+)
 OF_SLURM = ("slurm/errors.py", "slurm/hostlist.py")
 OF_BUILDING = ("build/errors.py", "build/overlay.py")
 ERRORS: dict[str, tuple[str, ...]] = {
@@ -121,7 +132,10 @@ def _places(module: str, function: str, call: ast.Call, constants: dict[str, str
             return
     else:
         return
-    kinds = FUNCTIONS[function] if module == "status/workload.py" else MODULES[module]
+    if module == "status/workload.py":
+        kinds = FUNCTIONS[function]
+    else:
+        kinds = FOR_OTHERS.get((module, function)) or MODULES[module]
     for each, those in _reasons(module, reason, kinds, constants):
         yield from ((kind, type_, each) for kind in those for type_ in types)
 
@@ -139,6 +153,9 @@ def _reasons(
         for source in ERRORS[module]:
             those = tuple(kind for kind in kinds if kind in ASKS_SLURM) if source in OF_SLURM else kinds
             yield from ((each, those) for each in _class_reasons(source))
+    elif (module, words) == OF_CONTROLLER:
+        refused = [each for source in ERRORS["reconcile/owned.py"] for each in _class_reasons(source)]
+        yield from ((each, kinds) for each in ("InvalidSpec", *refused))
     elif kinds:
         yield from ((each, kinds) for each in VALUES[module, words])
 

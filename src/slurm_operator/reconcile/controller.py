@@ -86,10 +86,10 @@ class Controllers(OwnedReconciler[Controller]):
         writer = None if isinstance(slurm, Unknown) else slurm
         return await self.executor.execute(plan, world.raw, self.kind.__name__, writer)
 
-    async def failed(self, world: World[Controller], report: Report) -> None:
+    async def report_failure(self, world: World[Controller], report: Report) -> None:
         """Say why it was not reconciled, here and on its Partitions."""
         self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.statements)))
-        await super().failed(world, report)
+        await super().report_failure(world, report)
 
     def forget(self, uid: str) -> None:
         """A Controller has gone: drop all that was remembered of it."""

@@ -104,7 +104,7 @@ class OwnedReconciler(ABC, Generic[R]):
         world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
         found = errors(rules.check(cr, None, refs, is_built_next=True))
         if found:
-            await self.failed(world, Report(workload.refused(found)))
+            await self.report_failure(world, Report(workload.refused(found)))
             return Result()
         return await self._checked(replace(world, waits_for_key=self._waits_for_key(world)))
 
@@ -112,16 +112,16 @@ class OwnedReconciler(ABC, Generic[R]):
         try:
             return await self.reconcile(world)
         except BuildError as error:
-            await self.failed(world, Report(_refusal(error)))
+            await self.report_failure(world, Report(_refusal(error)))
             return Result(MISSING_SECONDS)
         except NameTaken as error:
-            await self.failed(world, Report(workload.blocked(error.reason, str(error))))
+            await self.report_failure(world, Report(workload.blocked(error.reason, str(error))))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
             await self._say(world.raw, Report(workload.failed(error.reason, str(error))))
             raise
 
-    async def failed(self, world: World[R], report: Report) -> None:
+    async def report_failure(self, world: World[R], report: Report) -> None:
         """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
         await self._say(world.raw, report)
 

@@ -45,7 +45,7 @@ def results(metrics: Metrics) -> dict[str, float]:
         sample.labels["result"]: sample.value
         for family in metrics.registry.collect()
         for sample in family.samples
-        if sample.name == "slurm_operator_reconcile_total"
+        if sample.name == "reconcile_total"
     }
 
 
@@ -454,7 +454,7 @@ async def test_an_unexpected_error_is_reported_on_its_object_under_the_id_that_t
     assert {fault.id for fault in reports.faults} == {reports.faults[0].id}
     assert f"(fault {reports.faults[0].id})" in caplog.records[0].getMessage()
     counted = metrics.registry.get_sample_value(
-        "slurm_operator_reconcile_faults_total", {"kind": "NodeSet", "namespace": "slurm", "name": "a"}
+        "reconcile_faults_total", {"kind": "NodeSet", "namespace": "slurm", "name": "a"}
     )
     assert counted == 2
 

@@ -109,7 +109,7 @@ async def test_readiness_is_complete_caches_and_tells_the_role(
 async def test_metrics_are_served_as_prometheus_reads_them(get: Get) -> None:
     status, body = await get(metrics_app(Metrics()), "/metrics")
     assert status == 200
-    assert "slurm_operator_loop_stalls_total 0.0" in body
+    assert "loop_stalls_total 0.0" in body
 
 
 @pytest.mark.parametrize(("allowed", "status"), [(True, 200), (False, 403)], ids=["let in", "kept out"])
@@ -218,7 +218,7 @@ async def test_the_watchdog_logs_where_a_stuck_loop_is_stuck() -> None:
     await asyncio.gather(task, return_exceptions=True)
     health.log.removeHandler(handler)
     assert "the event loop has stood still" in handler.text
-    assert b"slurm_operator_loop_stalls_total 0.0" not in metrics.text()
+    assert b"loop_stalls_total 0.0" not in metrics.text()
 
 
 def test_one_stall_is_one_report_and_a_beat_ends_it(caplog: pytest.LogCaptureFixture) -> None:
