@@ -58,7 +58,8 @@ def test_a_nudge_that_dies_with_its_operator_is_found(monkeypatch: pytest.Monkey
     """Whoever nudges only in the turn that writes the candidate."""
     monkeypatch.setattr(config, "_needs_nudge", lambda _, world, wanted, *__: world.candidate != wanted)
     result = campaign.run("R2", "S-conf")
-    assert any("no slurmctld pod was told" in each for each in result.violations)
+    # Where the operator is killed between the candidate and the nudge, it waits for a verdict that does not come.
+    assert any("no slurmctld pod was told" in each or "still at work" in each for each in result.violations)
 
 
 def test_a_partition_that_goes_before_its_jobs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
