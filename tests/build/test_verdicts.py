@@ -24,7 +24,7 @@ def test_what_the_shell_prints_is_what_python_reads(stage: str) -> None:
     values = {**VALUES, "stage": stage, "reason": r"say \"no\" to 100 %s \\ $HOME"}
     line = printed(**values)
     assert line == verdicts.FORMAT % tuple(values[each.name] for each in verdicts.FIELDS) + "\n"
-    assert verdicts.read(line.rstrip("\n")) == verdicts.Said(verdicts.VERSION, values)
+    assert verdicts.read(line.rstrip("\n")) == verdicts.VerdictLine(verdicts.VERSION, values)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_what_the_shell_prints_is_what_python_reads(stage: str) -> None:
     ],
 )
 def test_a_verdict_without_a_version_is_understood(line: str, values: dict[str, str]) -> None:
-    assert verdicts.read(line) == verdicts.Said(1, values)
+    assert verdicts.read(line) == verdicts.VerdictLine(1, values)
 
 
 @pytest.mark.parametrize(

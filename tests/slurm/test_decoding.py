@@ -12,7 +12,7 @@ from tests.slurm.replay import Replay
 
 from slurm_operator.slurm import decoding
 from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.decoding import Decoder
+from slurm_operator.slurm.decoding import Decoder, Reading
 from slurm_operator.slurm.errors import SlurmBudgetExceeded, SlurmError, SlurmTimeout
 
 TOO_MUCH = SlurmBudgetExceeded("items", "more", 30_000, call="GET jobs")
@@ -55,8 +55,9 @@ async def admitted(decoder: Decoder, path: str = "jobs") -> bool:
 
 
 async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_: Seconds) -> None:
-    assert await decoder.run(busy, 0.05) == "done"
-    decoder.close("jobs", None)
+    reading = Reading()
+    assert await decoder.run(reading, busy, 0.05) == "done"
+    decoder.close(reading, "jobs", None)
     assert not await admitted(decoder, "nodes")
     time_.seconds += 0.05 / decoding.SHARE - 0.1
     assert not await admitted(decoder)
@@ -65,9 +66,7 @@ async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_
 
 
 async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seconds) -> None:
-    await decoder.feed(lambda _, __: None, bytes(5_000), "GET jobs")
-    decoder._spent_seconds = 3600.0
-    decoder.close("jobs", TOO_MUCH)
+    decoder.close(Reading(spent_seconds=3600.0), "jobs", TOO_MUCH)
     time_.seconds += decoding.LONGEST_PAUSE_SECONDS
     assert await admitted(decoder, "nodes")
     time_.seconds += decoding.LONGEST_REFUSAL_SECONDS
@@ -75,8 +74,9 @@ async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seco
 
 
 async def test_a_list_in_vain_is_not_asked_for_again_at_once_and_says_why(decoder: Decoder, time_: Seconds) -> None:
-    await decoder.run(busy, 0.02)
-    decoder.close("jobs", TOO_MUCH)
+    reading = Reading()
+    await decoder.run(reading, busy, 0.02)
+    decoder.close(reading, "jobs", TOO_MUCH)
     time_.seconds += 0.02 / decoding.SHARE + 0.05
     for _ in range(3):
         with pytest.raises(SlurmBudgetExceeded) as raised:
@@ -89,8 +89,36 @@ async def test_a_list_in_vain_is_not_asked_for_again_at_once_and_says_why(decode
 
 @pytest.mark.parametrize("problem", [None, SlurmTimeout("no answer", call="GET jobs")])
 async def test_a_response_that_cost_nothing_delays_nobody(decoder: Decoder, problem: SlurmError | None) -> None:
-    decoder.close("jobs", problem)
+    decoder.close(Reading(), "jobs", problem)
     assert await admitted(decoder)
+
+
+async def test_a_list_that_was_cut_off_is_asked_for_again_once_it_is_paid_for(decoder: Decoder, time_: Seconds) -> None:
+    """A slurmctld that restarts cuts a long list off: nobody waits a minute for that."""
+    decoder.close(Reading(spent_seconds=1.0), "jobs", SlurmTimeout("no answer", call="GET jobs"))
+    time_.seconds += decoding.LONGEST_PAUSE_SECONDS
+    assert await admitted(decoder)
+
+
+async def test_what_one_response_costs_is_not_that_of_another(decoder: Decoder, time_: Seconds) -> None:
+    long, short = Reading(), Reading()
+    await decoder.feed(long, lambda _, __: None, bytes(50_000_000), "GET jobs")
+    decoder.close(short, "node/a", TOO_MUCH)
+    assert await admitted(decoder, "node/a")
+    decoder.close(long, "jobs", None)
+    assert not await admitted(decoder, "nodes")
+
+
+async def test_clusters_that_rest_leave_the_threads_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "REST_RATIO", 100.0)
+    resting = [asyncio.ensure_future(Decoder(time.monotonic).run(Reading(), busy, 0.02)) for _ in range(4)]
+    await asyncio.sleep(0.3)
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    other = asyncio.ensure_future(Decoder(time.monotonic).run(Reading(), loop.call_soon_threadsafe, began.set))
+    await asyncio.wait_for(began.wait(), 1.0)
+    for each in (*resting, other):
+        each.cancel()
 
 
 async def test_a_cluster_with_too_many_jobs_is_asked_seldom(replay: Replay, client: SlurmClient) -> None:

@@ -71,7 +71,7 @@ _PATTERNS = {1: _pattern("verdict", 1), VERSION: _pattern(f"verdict version={VER
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class VerdictLine:
     """What one line says: its fields, or why they are not understood."""
 
     version: int
@@ -79,18 +79,22 @@ class Said:
     problem: str = ""
 
 
-def read(line: str) -> Said | None:
+def read(line: str) -> VerdictLine | None:
     """What a line of the sidecar's log says; None where it is no verdict."""
     numbered = _NUMBERED.fullmatch(line)
     version = int(numbered["version"][:MOST_VERSION_DIGITS]) if numbered else 1
     if numbered and version != VERSION:
-        return Said(version, problem=f"the sidecar's verdict has version {version}; this operator reads {VERSION}")
+        return VerdictLine(
+            version, problem=f"the sidecar's verdict has version {version}; this operator reads {VERSION}"
+        )
     match = _PATTERNS[version].fullmatch(line)
     if match is None:
         return None
     if match["stage"] not in STAGES.values():
-        return Said(version, problem=f"the sidecar's verdict has a stage that this operator lacks: {match['stage']}")
-    return Said(version, {name: value for name, value in match.groupdict().items() if value is not None})
+        return VerdictLine(
+            version, problem=f"the sidecar's verdict has a stage that this operator lacks: {match['stage']}"
+        )
+    return VerdictLine(version, {name: value for name, value in match.groupdict().items() if value is not None})
 
 
 def shell() -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from slurm_operator.slurm import errors, requests, shapes, wire
 from slurm_operator.slurm.breaker import Breaker
-from slurm_operator.slurm.decoding import INLINE_BYTES, Decoder
+from slurm_operator.slurm.decoding import INLINE_BYTES, Decoder, Reading
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
     SlurmError,
@@ -419,9 +419,9 @@ class SlurmClient:
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
         if request.large:
             await self._decoder.admit(request.path)
-        began, outcome, failure = self._monotonic(), "ok", None
+        began, outcome, failure, reading = self._monotonic(), "ok", None, Reading()
         try:
-            found = await self._decode(await self._received(sending, request), reader, request.label)
+            found = await self._decode(await self._received(sending, request, reading), reader, request.label, reading)
         except SlurmError as problem:
             outcome, failure = problem.reason, problem
             if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
@@ -435,28 +435,28 @@ class SlurmClient:
                 self._breaker.answered()
             return found
         finally:
-            self._decoder.close(request.path, failure)
+            self._decoder.close(reading, request.path, failure)
             self._observe(Observation(request.label, outcome, self._monotonic() - began))
 
-    async def _received(self, sending: Sending, request: Request) -> Reply:
+    async def _received(self, sending: Sending, request: Request, reading: Reading) -> Reply:
         """The reply; a long list is read as it comes, beside the event loop, and never held as a whole."""
         streamed = wire.streamed(request.path.rpartition("/")[2]) if request.large else None
         if streamed is None:
             return await self._patiently(sending, request)
 
         async def feed(piece: bytes) -> None:
-            await self._decoder.feed(streamed.feed, piece, request.label)
+            await self._decoder.feed(reading, streamed.feed, piece, request.label)
 
         reply = await self._patiently(msgspec.structs.replace(sending, feed=feed), request)
         if not streamed.started:
             return reply
         return msgspec.structs.replace(reply, body=streamed.close(request.label), streamed=streamed)
 
-    async def _decode(self, reply: Reply, reader: Reader[T], label: str) -> T:
+    async def _decode(self, reply: Reply, reader: Reader[T], label: str, reading: Reading) -> T:
         expected = msgspec.structs.replace(reply, cluster=self._cluster)
         if len(reply.body) <= self._decoder.inline_bytes:
             return reader(expected, label)
-        return await self._decoder.run(reader, expected, label)
+        return await self._decoder.run(reading, reader, expected, label)
 
     async def _patiently(self, sending: Sending, request: Request) -> Reply:
         """Wait as long as slurmctld is alive: slurmrestd would wait ten seconds for one that died meanwhile."""
@@ -477,12 +477,14 @@ class SlurmClient:
         """Only a ping that says so counts; without an answer the call's own time limit decides."""
         if self._adapter is None:
             return False
-        sending = self._sending(self._adapter, PING, None)
+        sending, reading = self._sending(self._adapter, PING, None), Reading()
         try:
             reply = await self._transport.send(sending, self._token.current())
-            _, found = await self._decode(reply, wire.pings, PING.label)
+            _, found = await self._decode(reply, wire.pings, PING.label, reading)
         except SlurmError:
             return False
+        finally:
+            self._decoder.close(reading, PING.path, None)
         return not any(ping.responding for ping in found)
 
     def _sending(self, adapter: Adapter, request: Request, seconds: float | None) -> Sending:

@@ -2,7 +2,7 @@
 
 In: work on the bytes of one cluster's responses. Out: its result, and when the next long response may be asked for.
 Python runs one thread at a time, so decoding beside the event loop still takes time from it: each piece is followed by
-a rest, a list waits until its cluster has paid for the last one, and a list that could not be used is not asked for
+a rest, a list waits until its cluster has paid for the last one, and a list that exceeded a budget is not asked for
 again for a while. One `Decoder` serves one `client.py`.
 """
 
@@ -12,9 +12,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from slurm_operator.slurm.errors import SlurmError
+from slurm_operator.slurm.errors import SlurmBudgetExceeded, SlurmError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,11 +28,20 @@ DECODERS = ThreadPoolExecutor(2, thread_name_prefix="slurm-decode")
 REST_RATIO = 3.0
 # The event loop has received these bytes before a decoder sees them.
 RECEIVE_SECONDS_PER_BYTE = 2e-9
-# The share of one processor that a cluster's long responses may take, and those that could not be used.
+# The share of one processor that a cluster's long responses may take, and those that exceeded a budget.
 SHARE = 0.05
 WASTED_SHARE = 0.02
 LONGEST_PAUSE_SECONDS = 10.0
 LONGEST_REFUSAL_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Reading:
+    """What it cost so far to read one response."""
+
+    spent_seconds: float = 0.0
+    # As much of it as was followed by a rest.
+    rested_seconds: float = 0.0
 
 
 class Decoder:
@@ -41,13 +51,12 @@ class Decoder:
         self.inline_bytes = inline_bytes
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
-        self._spent_seconds = 0.0
         self._next_at = float("-inf")
         # By path: until when it is not asked for again, and why.
-        self._refused: dict[str, tuple[float, SlurmError]] = {}
+        self._refused: dict[str, tuple[float, SlurmBudgetExceeded]] = {}
 
     async def admit(self, path: str) -> None:
-        """Wait until that list may be asked for; raises again why it could not be used, while that is recent."""
+        """Wait until that list may be asked for; raises again that it is too large, while that is recent."""
         until, problem = self._refused.pop(path, (float("-inf"), None))
         if problem is not None and self._monotonic() < until:
             self._refused[path] = until, problem
@@ -55,33 +64,34 @@ class Decoder:
         if (pause := self._next_at - self._monotonic()) > 0:
             await asyncio.sleep(pause)
 
-    async def feed(self, work: Callable[[bytes, str], None], piece: bytes, label: str) -> None:
+    async def feed(self, reading: Reading, work: Callable[[bytes, str], None], piece: bytes, label: str) -> None:
         """Decode a piece of a response that is on its way."""
-        await self._in_thread(lambda: work(piece, label), len(piece) * RECEIVE_SECONDS_PER_BYTE)
+        reading.spent_seconds += len(piece) * RECEIVE_SECONDS_PER_BYTE
+        await self.run(reading, work, piece, label)
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do a piece of work in a thread, and rest."""
-        return await self._in_thread(lambda: work(*args, **kwargs))
+    async def run(self, reading: Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do a piece of work in a thread, then rest; the thread serves others meanwhile."""
 
-    async def _in_thread(self, work: Callable[[], T], spent_before_seconds: float = 0.0) -> T:
         def timed() -> T:
-            began = time.thread_time() - spent_before_seconds
+            began = time.thread_time()
             try:
-                return work()
+                return work(*args, **kwargs)
             finally:
-                seconds = time.thread_time() - began
-                self._spent_seconds += seconds
-                time.sleep(seconds * REST_RATIO)
+                reading.spent_seconds += time.thread_time() - began
 
         async with self._lock:
-            return await asyncio.get_running_loop().run_in_executor(DECODERS, timed)
+            done = await asyncio.get_running_loop().run_in_executor(DECODERS, timed)
+            rest, reading.rested_seconds = reading.spent_seconds - reading.rested_seconds, reading.spent_seconds
+            await asyncio.sleep(rest * REST_RATIO)
+            return done
 
-    def close(self, path: str, problem: SlurmError | None) -> None:
+    def close(self, reading: Reading, path: str, problem: SlurmError | None) -> None:
         """A response is over: what it cost says when the next one may come."""
-        spent, self._spent_seconds = self._spent_seconds, 0.0
-        if not spent:
+        if not reading.spent_seconds:
             return
         now = self._monotonic()
-        self._next_at = now + min(spent / SHARE, LONGEST_PAUSE_SECONDS)
-        if problem is not None:
-            self._refused[path] = now + min(spent / WASTED_SHARE, LONGEST_REFUSAL_SECONDS), problem.again()
+        self._next_at = max(self._next_at, now + min(reading.spent_seconds / SHARE, LONGEST_PAUSE_SECONDS))
+        # One that was merely cut off, or came too late, may be good the next time.
+        if isinstance(problem, SlurmBudgetExceeded):
+            pause = min(reading.spent_seconds / WASTED_SHARE, LONGEST_REFUSAL_SECONDS)
+            self._refused[path] = now + pause, problem.again()
