@@ -22,8 +22,10 @@ help: ## Show this list
 $(STAMP): requirements/dev.txt pyproject.toml
 	@echo "Installing into $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip --disable-pip-version-check -q install --require-hashes -r requirements/dev.txt
+# The list is complete, so nothing is resolved: a later release of a package cannot stop an install.
+	@$(BIN)/pip --disable-pip-version-check -q install --no-deps --require-hashes -r requirements/dev.txt
 	@$(BIN)/pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
+	@$(BIN)/pip --disable-pip-version-check -q check
 	@touch $(STAMP)
 
 install: $(STAMP) ## Make the virtual environment

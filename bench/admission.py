@@ -40,7 +40,7 @@ from kube_runtime.loop.health import serve
 from slurm_operator.admission.certificates import issue
 from slurm_operator.admission.review import answer
 from slurm_operator.admission.server import admission_app, path_of
-from slurm_operator.api.bounds import MOST_EMBEDDED_VALUES
+from slurm_operator.api.bounds import MAX_EMBEDDED_VALUES
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.text import MOST_LINES
 from slurm_operator.api.validate import decode
@@ -104,7 +104,7 @@ def resource(kind: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]
 
 def filled(make: Callable[[int, str], Any], each: int, padding: int = 0) -> list[Any]:
     """As many items as a resource may hold, of `each` values, and a megabyte long with this padding."""
-    count = MOST_EMBEDDED_VALUES // each - 4
+    count = MAX_EMBEDDED_VALUES // each - 4
     return [make(at, "x" * (padding or WORST_BYTES // count - 40)) for at in range(count)]
 
 

@@ -39,7 +39,7 @@ def floor() -> None:
 
 def adds() -> None:
     """The same adds into the real queue."""
-    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.clock import VirtualClock
     from kube_runtime.loop.queue import Queue
 
     queue: Queue[int] = Queue(VirtualClock())
@@ -49,7 +49,7 @@ def adds() -> None:
 
 def turns() -> None:
     """Every key taken and done as soon as it is added: no merging to gain from."""
-    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.clock import VirtualClock
     from kube_runtime.loop.queue import Queue
 
     queue: Queue[int] = Queue(VirtualClock())
@@ -62,7 +62,7 @@ def turns() -> None:
 
 async def reconciles() -> int:
     """How often a controller works when the adds come during its work."""
-    from kube_runtime.loop.clock import VirtualClock
+    from kube_runtime.clock import VirtualClock
     from kube_runtime.loop.controller import Controller, Result
     from kube_runtime.loop.queue import Key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from kube_runtime.loop.clock import VirtualClock
+from kube_runtime.clock import VirtualClock
 from kube_runtime.loop.queue import Queue
 from slurm_operator import __version__
 from slurm_operator.metrics import CERTIFICATE_EXPIRY, CONDITION, CONDITION_CHANGED, WORKERS, OperatorMetrics, catalogue

@@ -86,8 +86,7 @@ OF_CONTROLLER = ("status/cluster.py", "found.reason")
 # The reason of an error: of those that a reconcile of the kinds of that module may end with.
 ERROR = "error.reason"
 OF_ANYBODY = tuple(
-    f"../kube_runtime/{name}.py"
-    for name in ("errors", "client/errors", "loop/clock", "loop/controller", "loop/leadership")
+    f"../kube_runtime/{name}.py" for name in ("errors", "client/errors", "clock", "loop/controller", "loop/leadership")
 )
 OF_SLURM = ("slurm/errors.py", "slurm/hostlist.py")
 OF_BUILDING = ("build/errors.py", "build/overlay.py")

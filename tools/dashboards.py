@@ -240,7 +240,7 @@ _WORKERS = (
         ),
     ),
     Panel(
-        "Workers by Slurm's word",
+        "Workers by Slurm state",
         "Of all NodeSets.",
         _one(
             "sum by (state) (max by (namespace, nodeset, state)"

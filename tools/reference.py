@@ -21,7 +21,7 @@ import yaml
 from slurm_operator import cli
 from slurm_operator.admission.rules.reach_table import SECTIONS, Row
 from slurm_operator.api.accounting import Accounting
-from slurm_operator.api.bounds import LONGEST_TEXT
+from slurm_operator.api.bounds import MAX_TEXT_CHARACTERS
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.crd import definition, object_schema
 from slurm_operator.api.kinds import KINDS, Kind
@@ -151,7 +151,7 @@ def _bounds(field: Schema) -> Iterator[str]:
         yield f"From {field['minimum']} to {field['maximum']}."
     elif "minimum" in field:
         yield f"At least {field['minimum']}."
-    if field.get("maxLength", LONGEST_TEXT) != LONGEST_TEXT:
+    if field.get("maxLength", MAX_TEXT_CHARACTERS) != MAX_TEXT_CHARACTERS:
         yield f"At most {field['maxLength']} characters."
     if "pattern" in field:
         yield f"Must match `{field['pattern']}`."

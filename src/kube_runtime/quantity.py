@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 # A longer one is none: int() of thousands of digits is refused by Python.
-LONGEST_NUMBER = 64
+MAX_NUMBER_CHARACTERS = 64
 _FORM = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$")
 _BINARY: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -21,7 +21,7 @@ def parse(text: str | int | float) -> Fraction | None:
     """The exact value, or None when it is no quantity."""
     written = str(text).strip()
     # Longer ones are no quantity of anything, and Python refuses to read thousands of digits.
-    match = _FORM.match(written) if len(written) <= LONGEST_NUMBER else None
+    match = _FORM.match(written) if len(written) <= MAX_NUMBER_CHARACTERS else None
     if not match:
         return None
     number, suffix = Fraction(match[1]), match[2] or ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-LONGEST_SHOWN = 300
+MAX_SHOWN_CHARACTERS = 300
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -17,7 +17,7 @@ def whole_number(text: str) -> int | None:
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
-def printable(text: str, longest: int = LONGEST_SHOWN) -> str:
+def printable(text: str, longest: int = MAX_SHOWN_CHARACTERS) -> str:
     """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
     # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
     plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])

@@ -43,9 +43,9 @@ class Settings:
 def cluster_domain(resolv_conf: str) -> str:
     """The cluster's DNS domain out of the search list that the kubelet wrote."""
     for line in resolv_conf.splitlines():
-        words = line.split()
-        if words[:1] == ["search"]:
-            for word in words[1:]:
-                if word.startswith("svc."):
-                    return word.removeprefix("svc.").rstrip(".")
+        fields = line.split()
+        if fields[:1] == ["search"]:
+            for domain in fields[1:]:
+                if domain.startswith("svc."):
+                    return domain.removeprefix("svc.").rstrip(".")
     return "cluster.local"

@@ -283,7 +283,7 @@ def test_the_host_name_that_a_kubernetes_node_asks_for_is_a_label_or_refused(pay
 def test_a_drain_reason_stays_one_short_line(payload: str) -> None:
     safe = policy.clean_reason(f"node-cordon: {PAYLOADS[payload]}")
     assert safe.startswith("node-cordon:")
-    assert len(safe) <= policy.LONGEST_REASON
+    assert len(safe) <= policy.MAX_REASON_CHARACTERS
     assert safe.isprintable()
     assert '"' not in safe
     safe.encode()

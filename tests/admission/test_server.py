@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kube_runtime.loop.health import Server, serve
 from slurm_operator.admission.lanes import SMALL_BYTES, Lane
-from slurm_operator.admission.server import LARGEST, Lanes, admission_app, path_of
+from slurm_operator.admission.server import MAX_REVIEW_BYTES, Lanes, admission_app, path_of
 from slurm_operator.build.refs import Refs
 
 TOKEN: dict[str, Any] = {
@@ -137,5 +137,5 @@ async def test_a_review_that_takes_too_long_is_refused_and_told_so(gate: threadi
 
 async def test_a_body_above_the_limit_is_refused_unread() -> None:
     async with asked(admission_app(lambda _: Refs())) as ask:
-        assert (await ask(review("a", LARGEST)))[0] == 413
+        assert (await ask(review("a", MAX_REVIEW_BYTES)))[0] == 413
         assert (await ask(b"{"))[0] == 400

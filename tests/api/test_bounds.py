@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from slurm_operator.admission.review import answer
-from slurm_operator.api.bounds import DEEPEST, MOST_EMBEDDED_VALUES, bounded
+from slurm_operator.api.bounds import MAX_DEPTH_LEVELS, MAX_EMBEDDED_VALUES, bounded
 from slurm_operator.api.crd import object_schema
 from slurm_operator.api.kinds import KINDS, Kind
-from slurm_operator.api.problem import MOST_PROBLEMS, errors, format_path, limited
+from slurm_operator.api.problem import MAX_PROBLEMS, errors, format_path, limited
 from slurm_operator.api.problem import FieldProblem as Problem
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import PRESERVE
@@ -85,8 +85,8 @@ def test_a_bound_of_its_own_wins() -> None:
         ("Token", {"lifetime": "1" * 1000}, "spec.lifetime: is 1000 characters long; at most 64"),
         (
             "NodeSet",
-            {"slurmd": {"env": [{"name": f"A{at}"} for at in range(MOST_EMBEDDED_VALUES)]}},
-            f"spec.slurmd: makes the resource hold more than {MOST_EMBEDDED_VALUES} values",
+            {"slurmd": {"env": [{"name": f"A{at}"} for at in range(MAX_EMBEDDED_VALUES)]}},
+            f"spec.slurmd: makes the resource hold more than {MAX_EMBEDDED_VALUES} values",
         ),
         (
             "NodeSet",
@@ -113,7 +113,7 @@ def test_what_is_too_deep_is_refused_wherever_it_is(place: str) -> None:
     written = {**raw("NodeSet", {}), place: deep}
     decoded = decode(written, served=True)
     assert [each.message for each in decoded.problems] == [
-        f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed"
+        f"is nested deeper than {MAX_DEPTH_LEVELS} levels; at most {MAX_DEPTH_LEVELS} are allowed"
     ]
 
 
@@ -130,9 +130,9 @@ def test_a_thousand_mistakes_make_a_short_answer() -> None:
 
 
 def test_errors_are_never_lost_behind_warnings() -> None:
-    many = [Problem(("a",), "x", "warning")] * (3 * MOST_PROBLEMS)
+    many = [Problem(("a",), "x", "warning")] * (3 * MAX_PROBLEMS)
     assert errors(limited([*many, Problem(("b",), "wrong")])) == [Problem(("b",), "wrong")]
-    assert len(limited(many)) == MOST_PROBLEMS
+    assert len(limited(many)) == MAX_PROBLEMS
 
 
 def test_a_long_name_is_cut_in_a_path() -> None:

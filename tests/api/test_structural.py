@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.api.bounds import DEEPEST
+from slurm_operator.api.bounds import MAX_DEPTH_LEVELS
 from slurm_operator.api.problem import format_path
 from slurm_operator.api.structural import structural
 
@@ -119,9 +119,9 @@ def test_types_are_looked_up_by_name() -> None:
 
 def test_endless_nesting_is_refused_without_following_it() -> None:
     value: dict[str, Any] = {}
-    for _ in range(DEEPEST * 2):
+    for _ in range(MAX_DEPTH_LEVELS * 2):
         value = {"a": value}
     schema: dict[str, Any] = {"ref": "Deep"}
     types = {"Deep": {"type": "object", "properties": {"a": {"ref": "Deep"}}}}
     (problem,) = found(value, schema, types)
-    assert problem.endswith(f"is nested deeper than {DEEPEST} levels")
+    assert problem.endswith(f"is nested deeper than {MAX_DEPTH_LEVELS} levels")

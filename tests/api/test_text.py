@@ -75,12 +75,12 @@ def test_lines_for_a_file_may_be_lines(value: str) -> None:
 
 @pytest.mark.parametrize("sign", list("'\"`$;|&<>(){}!*?~"))
 def test_a_word_for_a_command_line_has_no_sign_of_the_shell(sign: str) -> None:
-    assert "shell" in (text.shell_word(f"a{sign}b") or "")
+    assert "shell" in (text.shell_quoted(f"a{sign}b") or "")
 
 
 def test_a_word_for_a_command_line_may_be_a_gres() -> None:
-    assert text.shell_word("gpu:a100:4") is None
-    assert "one line" in (text.shell_word("a\nb") or "")
+    assert text.shell_quoted("gpu:a100:4") is None
+    assert "one line" in (text.shell_quoted("a\nb") or "")
 
 
 def test_options_are_pairs() -> None:

@@ -630,17 +630,17 @@ def test_every_rule_of_the_overlay_names_a_type_on_the_way_down() -> None:
 def test_many_terms_that_would_be_paired_are_refused_with_the_bound() -> None:
     """T3: every pair of terms becomes a term."""
     ours = node_terms(*({"matchExpressions": [expression(f"o{at}", "1")]} for at in range(2)))
-    user = node_terms(*({"matchExpressions": [expression(f"u{at}", "1")]} for at in range(overlay.MOST_TERMS)))
+    user = node_terms(*({"matchExpressions": [expression(f"u{at}", "1")]} for at in range(overlay.MAX_TERMS)))
     with pytest.raises(OverlayConflict) as caught:
         merge_pod_spec(ours, user)
     assert caught.value.path.endswith("nodeSelectorTerms")
-    assert f"at most {overlay.MOST_TERMS // 2} are allowed" in caught.value.message
+    assert f"at most {overlay.MAX_TERMS // 2} are allowed" in caught.value.message
 
 
 def test_an_item_named_again_and_again_is_refused() -> None:
     """T3: each repetition is merged at the cost of all that is there already."""
-    few = [{"name": "a", "value": str(at)} for at in range(overlay.MOST_REPEATS)]
+    few = [{"name": "a", "value": str(at)} for at in range(overlay.MAX_REPEATS)]
     assert merge_container({}, {"env": few})["env"] == [few[-1]]
     with pytest.raises(OverlayConflict) as caught:
         merge_container({}, {"env": [*few, {"name": "a"}]})
-    assert caught.value.path == f"env[{overlay.MOST_REPEATS}].name"
+    assert caught.value.path == f"env[{overlay.MAX_REPEATS}].name"

@@ -21,7 +21,7 @@ from tests.campaigns.hostile_values import VALUES, HostileValue, Path, hollow, p
 from tests.campaigns.slurm_model import SlurmModel
 from tests.slurm.replay import RECORDED, VERSIONS, kept_answer
 
-from kube_runtime.loop.clock import VirtualClock
+from kube_runtime.clock import VirtualClock
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmError

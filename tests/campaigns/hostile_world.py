@@ -18,7 +18,7 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import KEYS, REF
 from tests.campaigns.slurm_model import Line, SlurmModel
 
-from kube_runtime.loop.clock import Clock, settle
+from kube_runtime.clock import Clock, run_until_idle
 from kube_runtime.loop.controller import Controller
 from slurm_operator.build import labels, nodeset
 from slurm_operator.reconcile.clusters import Target
@@ -128,7 +128,7 @@ class HostileWorld(World):
         controllers, end = list(self.operator.controllers.values()), self.clock.monotonic() + seconds
         steps = 0
         while True:
-            await settle()
+            await run_until_idle()
             ready = next((each for each in controllers if len(each.queue)), None)
             if ready is not None:
                 steps += 1
@@ -141,11 +141,11 @@ class HostileWorld(World):
 
     async def _step(self, controller: Controller) -> None:
         task = asyncio.create_task(controller.step())
-        await settle()
+        await run_until_idle()
         while not task.done():
             if not self.clock.fire_next():
                 raise AssertionError(f"{controller.name} waits for something that virtual time does not bring")
-            await settle()
+            await run_until_idle()
         task.result()
 
     def ready_pods(self, nodeset: str) -> int:

@@ -20,7 +20,7 @@ from tests.campaigns.sidecar import Sidecar
 from tests.campaigns.slurm_model import SlurmModel
 
 from kube_local.apiserver import ApiServer
-from kube_runtime.loop.clock import VirtualClock
+from kube_runtime.clock import VirtualClock
 from slurm_operator.build import labels, nodeset
 
 WORKER = {"app.kubernetes.io/name": "slurmd"}

@@ -26,7 +26,7 @@ from tests.campaigns.rig import Disturbance
 from tests.campaigns.scenarios import SCENARIOS
 from tests.campaigns.weather import Garbled, Storm, Stuck, Suspended, TwoLeaders
 
-from kube_runtime.loop.clock import settle
+from kube_runtime.clock import run_until_idle
 
 CAMPAIGN = "R9"
 
@@ -145,7 +145,7 @@ def _live_or_exit(name: str, world: LedWorld, spawner: Spawner) -> State:
     async def life() -> None:
         await world.open()
         await SCENARIOS[name.partition(".")[2]](world)
-        await settle()
+        await run_until_idle()
 
     async def whole_life() -> State:
         return await leave_or_close(world, life(), spawner)

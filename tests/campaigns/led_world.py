@@ -19,7 +19,7 @@ from tests.campaigns.rig import HORIZON, SETTINGS, World
 
 from kube_runtime.client.client import Client
 from kube_runtime.client.timing import Timing
-from kube_runtime.loop.clock import settle
+from kube_runtime.clock import run_until_idle
 from kube_runtime.loop.run import Ending
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.operator import Outside, assemble
@@ -81,7 +81,7 @@ class LedWorld(World):
         """The first process, up to its first write."""
         process = self.start_process("a")
         while process.operator.sources.unsynced():
-            await settle()
+            await run_until_idle()
             if process.operator.sources.unsynced() and not self.clock.fire_next():
                 raise AssertionError(f"caches never came: {process.operator.sources.unsynced()}")
 
@@ -104,7 +104,7 @@ class LedWorld(World):
                 inline_bytes=sys.maxsize,
             ),
         )
-        client = Client(ProcessWire(process), Timing(clock.monotonic, clock.now, clock.sleep, lambda: 0.5))
+        client = Client(ProcessWire(process), Timing(clock, lambda: 0.5))
         process.operator = assemble(client, settings, clock, OperatorMetrics(), outside)
         process.operator.writer.before = self._before
         process.operator.writer.after = self._after
@@ -131,7 +131,7 @@ class LedWorld(World):
             process.clock.wake()
             process.task.cancel()
         while any(not task.done() for task in tasks):
-            await settle()
+            await run_until_idle()
             if any(not task.done() for task in tasks) and not self.clock.fire_next():
                 break
         self.processes.clear()
@@ -148,7 +148,7 @@ class LedWorld(World):
         started = changed = self.clock.monotonic()
         seen = self._fingerprint()
         while True:
-            await settle()
+            await run_until_idle()
             now = self.clock.monotonic()
             if self._fingerprint() != seen:
                 seen, changed = self._fingerprint(), now

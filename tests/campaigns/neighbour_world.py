@@ -26,8 +26,8 @@ from tests.campaigns.slurm_model import SlurmModel, is_write, recorded
 
 from kube_local.apiserver import ApiServer
 from kube_local.apiserver.store import Change
+from kube_runtime.clock import SystemClock
 from kube_runtime.loop import closing
-from kube_runtime.loop.clock import SystemClock
 from slurm_operator.build import labels, nodeset
 from slurm_operator.plan.token import read
 from slurm_operator.slurm.transport import Sending

@@ -21,7 +21,7 @@ from kube_local.apiserver.request import Response
 from kube_runtime.client.errors import Unreachable
 from kube_runtime.client.requests import Request
 from kube_runtime.client.transport import Answer, Socket
-from kube_runtime.loop.clock import Timer, VirtualClock
+from kube_runtime.clock import Timer, VirtualClock
 from kube_runtime.loop.run import Ending
 from slurm_operator.reconcile.operator import Operator
 from slurm_operator.slurm.transport import Sending

@@ -30,7 +30,7 @@ from kube_runtime.client.errors import Unreachable
 from kube_runtime.client.requests import Request
 from kube_runtime.client.transport import Answer
 from kube_runtime.client.write import Write
-from kube_runtime.loop.clock import Clock, VirtualClock, settle
+from kube_runtime.clock import Clock, VirtualClock, run_until_idle
 from kube_runtime.loop.run import NeverQuietError, run_until_quiet
 from slurm_operator.build.images import TRUSTED
 from slurm_operator.metrics import OperatorMetrics
@@ -265,7 +265,7 @@ class World:
         self.operator.sources.want(self.operator.source_names)
         await self.operator.served.look()
         while self.operator.sources.unsynced():
-            await settle()
+            await run_until_idle()
             if self.operator.sources.unsynced() and not self.clock.fire_next():
                 raise AssertionError(f"caches never came: {self.operator.sources.unsynced()}")
 
@@ -273,7 +273,7 @@ class World:
         """The process is gone."""
         if self.operator is not None:
             # Until Python 3.12 wait_for may swallow a cancellation that meets its result.
-            await settle()
+            await run_until_idle()
             for controller in self.operator.controllers.values():
                 controller.stop()
             await self.operator.sources.close()

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from tests.campaigns.partition_model import PartitionModel
 from tests.slurm.replay import VERSIONS, kept_answer
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from slurm_operator.plan.token import read
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.errors import SlurmTimeout, SlurmUnreachable

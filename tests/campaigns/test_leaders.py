@@ -14,8 +14,9 @@ import pytest
 from tests.campaigns import disks, leaders, weather
 from tests.campaigns.processes import Process
 
+from kube_runtime import clock
 from kube_runtime.client import cache
-from kube_runtime.loop import clock, leadership
+from kube_runtime.loop import leadership
 
 TODAY = dt.datetime.now(dt.UTC).timetuple().tm_yday
 # Every case once, a few points of each.

@@ -35,7 +35,7 @@ from kube_runtime.client.objects import (
 )
 from kube_runtime.client.requests import APPLY, Request, path_of
 from kube_runtime.client.write import Writer
-from kube_runtime.loop.clock import VirtualClock, settle
+from kube_runtime.clock import VirtualClock, run_until_idle
 from kube_runtime.loop.leadership import LeaseRecord
 from slurm_operator.admission.rotation import CONFIGURATIONS, Rotation
 from slurm_operator.api.meta import API_VERSION
@@ -220,7 +220,7 @@ async def webhook(world: World) -> None:
         rotation = Rotation(Writer(client), clock, NAMESPACE, "certificate", "hooks", names, lambda _: None)
         for _ in range(4):
             await rotation.step()
-            await settle()
+            await run_until_idle()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

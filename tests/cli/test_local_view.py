@@ -23,7 +23,7 @@ def part(name: str, **fields: object) -> PartRecord:
     return PartRecord(name=name, pid=me, started=host.start_time(me), **fields)  # type: ignore[arg-type]
 
 
-def health(*objects: State, trouble: tuple[str, ...] = (), parts: tuple[PartRecord, ...] = ()) -> Health:
+def health(*objects: State, problems: tuple[str, ...] = (), parts: tuple[PartRecord, ...] = ()) -> Health:
     return Health(
         name="local",
         data="/data",
@@ -32,7 +32,7 @@ def health(*objects: State, trouble: tuple[str, ...] = (), parts: tuple[PartReco
         agent_answers=True,
         parts=list(parts or (part("apiserver"),)),
         objects=list(objects),
-        trouble=list(trouble),
+        problems=list(problems),
     )
 
 
@@ -44,7 +44,7 @@ def test_a_good_cluster_is_called_healthy_in_both_forms() -> None:
 
 def test_what_is_amiss_is_in_the_text() -> None:
     ended = PartRecord(name="operator", last_exit="exit code 3")
-    text = as_text(health(WAITING, trouble=("the image is not there",), parts=(ended,)))
+    text = as_text(health(WAITING, problems=("the image is not there",), parts=(ended,)))
     for expected in ("not well", "does not run (exit code 3)", WAITING.message, "!! the image is not there"):
         assert expected in text
 
@@ -58,7 +58,7 @@ def test_a_part_that_was_started_again_says_how_often() -> None:
 def test_lines_tell_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines(clock=lambda: 0.0)
     for seen in (WAITING, READY, READY, WAITING, READY):
-        lines(health(seen, trouble=("crash loop (1)",)))
+        lines(health(seen, problems=("crash loop (1)",)))
     assert [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "crash loop (1)",
         "NodeSet slurm/compute is ready",

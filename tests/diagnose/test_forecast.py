@@ -85,7 +85,7 @@ def test_a_scale_in_names_the_jobs_that_are_waited_for_and_their_end(facts: Fact
     assert effect == Effect(
         "NodeSet compute",
         "drain",
-        "1 of 2 workers is drained, and removed once idle by Slurm's own word",
+        "1 of 2 workers is drained, and removed once idle in Slurm",
         ("7",),
         "2026-11-17T00:00:00Z",
     )

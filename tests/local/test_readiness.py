@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.local.readiness import state, states, trouble
+from slurm_operator.local.readiness import problems, state, states
 
 
 def item(kind: str, **parts: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_kinds_that_are_never_waited_for_have_no_state() -> None:
 
 def test_a_crash_loop_is_told_with_the_command_that_shows_why() -> None:
     looping = container("CrashLoopBackOff", restartCount=4, lastState={"terminated": {"exitCode": 127}})
-    (sentence,) = trouble([item("Pod", status={"containerStatuses": [looping]})])
+    (sentence,) = problems([item("Pod", status={"containerStatuses": [looping]})])
     assert "exit code 127, 4 restarts" in sentence
     assert "local kubectl logs -n slurm it -c slurmd --previous" in sentence
 
@@ -97,7 +97,7 @@ def test_a_crash_loop_is_told_with_the_command_that_shows_why() -> None:
 def test_a_program_that_the_image_lacks_is_told_with_what_to_change() -> None:
     never = {"exitCode": 128, "reason": "StartError", "message": "/no/such/program: no such file or directory"}
     looping = container("CrashLoopBackOff", restartCount=4, lastState={"terminated": never})
-    (sentence,) = trouble([item("Pod", status={"containerStatuses": [looping]})])
+    (sentence,) = problems([item("Pod", status={"containerStatuses": [looping]})])
     assert "cannot start (/no/such/program: no such file" in sentence
     assert "change its command, or what its image stands for in images.yaml" in sentence
 
@@ -105,10 +105,10 @@ def test_a_program_that_the_image_lacks_is_told_with_what_to_change() -> None:
 def test_an_image_that_cannot_be_had_is_told_with_its_reason() -> None:
     waiting = {"reason": "ErrImagePull", "message": "Slurm 25.11 is not built"}
     broken = {"name": "init", "state": {"waiting": waiting}}
-    (sentence,) = trouble([item("Pod", status={"initContainerStatuses": [broken]})])
+    (sentence,) = problems([item("Pod", status={"initContainerStatuses": [broken]})])
     assert "Slurm 25.11 is not built" in sentence
     assert "describe pod -n slurm it" in sentence
 
 
 def test_a_pod_that_is_only_starting_is_no_trouble() -> None:
-    assert trouble([item("Pod", status={"containerStatuses": [container("ContainerCreating"), container()]})]) == []
+    assert problems([item("Pod", status={"containerStatuses": [container("ContainerCreating"), container()]})]) == []

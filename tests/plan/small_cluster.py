@@ -19,7 +19,7 @@ from slurm_operator.build import labels, revision
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.actions import Plan
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.plan.workers import SlurmSnapshot
 from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import Answer, Job, Node, Unknown
 
@@ -110,11 +110,11 @@ class Cluster:
         raw = {"metadata": {"name": name, **fields.pop("metadata", {})}, "spec": fields}
         return msgspec.convert(raw, objects.Node)
 
-    def slurm(self, *nodes: Node, jobs: Iterable[Job] = (), complete: bool = True) -> SlurmWorld:
-        return SlurmWorld(Answer(nodes, complete, 1), tuple(jobs))
+    def slurm(self, *nodes: Node, jobs: Iterable[Job] = (), complete: bool = True) -> SlurmSnapshot:
+        return SlurmSnapshot(Answer(nodes, complete, 1), tuple(jobs))
 
-    def blind(self) -> SlurmWorld:
-        return SlurmWorld(Unknown("no answer"), Unknown("no answer"))
+    def blind(self) -> SlurmSnapshot:
+        return SlurmSnapshot(Unknown("no answer"), Unknown("no answer"))
 
     def node(self, name: str, *states: str, reason: str = "", **fields: Any) -> Node:
         info = {"namespace": "ns", "podName": name, "node": "k1", "nodeSetName": "w", "nodeSetUID": "nodeset"}
@@ -128,7 +128,7 @@ class Cluster:
         self,
         cr: NodeSet,
         pods: Iterable[objects.Pod] = (),
-        slurm: SlurmWorld | None = None,
+        slurm: SlurmSnapshot | None = None,
         nodes: Iterable[objects.Node] = (),
         **fields: Any,
     ) -> NodeSetWorld:

@@ -17,7 +17,7 @@ from slurm_operator.plan.actions import (
     PatchMetadata,
     PatchSpec,
     Plan,
-    Tell,
+    RecordEvent,
     Undrain,
 )
 
@@ -36,7 +36,7 @@ POD: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "w-0", "namespace": "
         (Drain(("w-0", "w-1"), "scale-in"), "drain w-0,w-1: scale-in"),
         (Undrain(("w-0",)), "undrain w-0"),
         (DeleteNode("w-0", "gone"), "delete node record w-0: gone"),
-        (Tell("ScalingUp", "creating 2 workers"), "event ScalingUp: creating 2 workers"),
+        (RecordEvent("ScalingUp", "creating 2 workers"), "event ScalingUp: creating 2 workers"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

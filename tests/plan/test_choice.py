@@ -41,7 +41,7 @@ def test_of_two_workers_on_one_node_the_better_one_stays(cluster: Cluster) -> No
 def test_nobody_new_is_chosen_while_slurm_cannot_be_asked(cluster: Cluster) -> None:
     chosen = cluster.pod("w-0", annotations={labels.CONDEMNED: SCALE_IN})
     world = cluster.world(cluster.nodeset(replicas=0), [chosen, cluster.pod("w-1")], cluster.blind())
-    assert list(world.choice.going) == ["w-0"]
+    assert list(world.choice.leaving) == ["w-0"]
 
 
 def test_a_worker_that_stays_has_no_reason_to_go(cluster: Cluster) -> None:
@@ -52,11 +52,11 @@ def test_a_worker_that_stays_has_no_reason_to_go(cluster: Cluster) -> None:
 
 def test_workers_of_the_other_mode_go(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
-    assert not world.choice.going
+    assert not world.choice.leaving
     other = cluster.pod("w-0")
     other.metadata.labels[labels.SCALING_MODE] = "DaemonSet"
     again = cluster.world(cluster.nodeset(replicas=1), [other], cluster.slurm(cluster.node("w-0")))
-    assert [why for _, why in again.choice.going.values()] == [PLACEMENT]
+    assert [why for _, why in again.choice.leaving.values()] == [PLACEMENT]
 
 
 def test_files_that_changed_make_a_worker_old_unless_another_program_made_it(cluster: Cluster) -> None:

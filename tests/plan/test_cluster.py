@@ -138,16 +138,16 @@ def test_an_outcome_tells_what_is_on_its_way_and_then_that_it_is_in_force() -> N
 
 
 def test_an_outcome_names_the_jobs_that_a_deleted_partition_waits_for() -> None:
-    going = partition("short", {"deletionTimestamp": "2030-01-01T12:00:00Z"}, nodeSets=["compute"])
+    leaving = partition("short", {"deletionTimestamp": "2030-01-01T12:00:00Z"}, nodeSets=["compute"])
     job = Job(job_id=7, partition="short", states=frozenset({"RUNNING"}))
-    busy = cluster((going,), (SHORT,), (IN_SLURM,), jobs=(job,))
-    gone = cluster((going,), (SHORT,), ())
+    busy = cluster((leaving,), (SHORT,), (IN_SLURM,), jobs=(job,))
+    gone = cluster((leaving,), (SHORT,), ())
     found = [release(each, plan_cluster(each), Outcomes()).partitions["short"] for each in (busy, gone)]
     assert [(each.waits, each.has_left) for each in found] == [((7,), False), ((), True)]
 
 
 def test_nobody_says_that_a_partition_has_left_whom_slurm_does_not_answer() -> None:
-    going = partition("short", {"deletionTimestamp": "2030-01-01T12:00:00Z"}, nodeSets=["compute"])
-    world = cluster((going,), (SHORT,), NO_ANSWER)
+    leaving = partition("short", {"deletionTimestamp": "2030-01-01T12:00:00Z"}, nodeSets=["compute"])
+    world = cluster((leaving,), (SHORT,), NO_ANSWER)
     outcome = release(world, plan_cluster(world), Outcomes()).partitions["short"]
     assert (outcome.waits, outcome.has_left) == (NO_ANSWER, False)

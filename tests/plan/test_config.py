@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_operator.plan.config import (
-    LONGEST_REASON,
+    MAX_REASON_CHARACTERS,
     ConfigWorld,
     ControllerPod,
     Stage,
@@ -22,7 +22,7 @@ from slurm_operator.plan.config import (
     plan_config,
     reconfigure_hash,
 )
-from slurm_operator.status.config import fields, statements
+from slurm_operator.status.config import drafts, fields
 
 OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
 NEW = {**OLD, "slurm.conf": "ClusterName=a\nMinJobAge=301\n"}
@@ -203,9 +203,9 @@ def test_the_reason_of_a_sidecar_is_one_printable_bounded_line(reason: str) -> N
     found = last_verdict([line])
     assert found is not None
     assert found.reason.isprintable()
-    assert len(found.reason) <= LONGEST_REASON
+    assert len(found.reason) <= MAX_REASON_CHARACTERS
     plan = plan_config(NEW, TOLD, replace(SETTLED, pods=(replace(POD, verdict=found),)))
-    told = statements(plan, None)[0].message
+    told = drafts(plan, None)[0].message
     assert told.isprintable()
     assert told.endswith("stays in force)")
 

@@ -46,7 +46,7 @@ def test_the_newest_is_not_kept_twice_and_an_older_one_is() -> None:
 
 
 def test_ten_are_kept() -> None:
-    present = after(config_history.MOST + 5)
+    present = after(config_history.MAX_REVISIONS + 5)
     assert [item.metadata.name for item in present] == [f"slurm-config-{number}" for number in range(6, 16)]
 
 
@@ -92,7 +92,7 @@ def test_a_change_that_no_resource_made_says_so_and_a_long_one_is_cut() -> None:
     first = read(json.decode(after(1)[0].body))
     assert summary(first, in_force("x", "A=0"), {}).startswith("no resource's own text")
     many = {f"Partition/{number:04}": () for number in range(100)}
-    assert len(summary(first, in_force("x", "A=0"), many)) < config_history.LONGEST_CHANGE + 40
+    assert len(summary(first, in_force("x", "A=0"), many)) < config_history.MAX_CHANGE_CHARACTERS + 40
 
 
 @pytest.mark.parametrize(

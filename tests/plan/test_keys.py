@@ -28,10 +28,10 @@ CHANGED = keys.KeyState(NEW, NEW)
 
 
 def stateful_set(hash_: str = OLD, **status: Any) -> dict[str, Any]:
-    settled = {"observedGeneration": 3, "updatedReplicas": 1, "readyReplicas": 1}
+    rolled_out = {"observedGeneration": 3, "updatedReplicas": 1, "readyReplicas": 1}
     template = {"metadata": {"annotations": {labels.SLURM_KEY_HASH: hash_}}}
     spec = {"replicas": 1, "template": template}
-    return {"metadata": {"generation": 3}, "spec": spec, "status": {**settled, **status}}
+    return {"metadata": {"generation": 3}, "spec": spec, "status": {**rolled_out, **status}}
 
 
 def made_with(hash_: str, **more: str) -> dict[str, str]:
@@ -67,9 +67,9 @@ def test_the_state_of_a_key(
     ids=["ready", "not seen yet", "not updated", "not ready"],
 )
 def test_slurmctld_has_its_key_when_its_rollout_is_over(
-    cluster: Cluster, status: dict[str, Any], settled: bool
+    cluster: Cluster, status: dict[str, Any], rolled_out: bool
 ) -> None:
-    assert keys.state(cluster.controller(), Refs(), stateful_set(**status)).settled is settled
+    assert keys.state(cluster.controller(), Refs(), stateful_set(**status)).rolled_out is rolled_out
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_worker_that_is_busy_again_is_no_longer_released(cluster: Cluster) -> 
     ("key", "goes"),
     [
         pytest.param(CHANGING, False, id="slurmctld has the old key"),
-        pytest.param(keys.KeyState(NEW, NEW, settled=False), False, id="slurmctld is being restarted"),
+        pytest.param(keys.KeyState(NEW, NEW, rolled_out=False), False, id="slurmctld is being restarted"),
         pytest.param(CHANGED, True, id="slurmctld has the new key"),
     ],
 )

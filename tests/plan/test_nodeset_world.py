@@ -11,7 +11,7 @@ from slurm_operator.build.nodeset import Worker
 from slurm_operator.plan import placement
 from slurm_operator.plan.duplicates import Rival
 from slurm_operator.plan.nodeset_world import unmade
-from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.plan.workers import SlurmSnapshot
 from slurm_operator.slurm.model import Unknown
 
 
@@ -33,7 +33,7 @@ def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluste
 def test_half_an_answer_is_blind(cluster: Cluster, half: str) -> None:
     slurm = cluster.slurm(cluster.node("w-0"))
     missing = Unknown("no answer")
-    seen = SlurmWorld(missing, slurm.jobs) if half == "nodes" else SlurmWorld(slurm.nodes, missing)
+    seen = SlurmSnapshot(missing, slurm.jobs) if half == "nodes" else SlurmSnapshot(slurm.nodes, missing)
     assert not cluster.world(cluster.nodeset(), (), slurm).is_blind
     assert cluster.world(cluster.nodeset(), (), seen).is_blind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from slurm_operator.plan.partition_memory import (
-    MOST_REVERTS,
+    MAX_REVERTS,
     PATIENCE_SECONDS,
     REVERT_PACE_SECONDS,
     WINDOW_SECONDS,
@@ -20,19 +20,19 @@ def reverted(times: int, apart: float = 1.0) -> PartitionMemory:
 
 
 def test_a_line_is_given_up_after_so_many_reverts_within_the_window() -> None:
-    assert not reverted(MOST_REVERTS - 1).given_up
-    assert set(reverted(MOST_REVERTS).given_up) == {"p"}
-    assert not reverted(MOST_REVERTS, apart=WINDOW_SECONDS).given_up
+    assert not reverted(MAX_REVERTS - 1).given_up
+    assert set(reverted(MAX_REVERTS).given_up) == {"p"}
+    assert not reverted(MAX_REVERTS, apart=WINDOW_SECONDS).given_up
 
 
 def test_another_line_is_a_new_try() -> None:
-    held = reverted(MOST_REVERTS)
+    held = reverted(MAX_REVERTS)
     assert held.holding({"p": LINE}).given_up == held.given_up
     assert not held.holding({"p": f"{LINE} MaxTime=5"}).given_up
 
 
 def test_what_was_given_up_is_tried_again_when_it_was_long_as_wanted() -> None:
-    held, since = reverted(MOST_REVERTS), MOST_REVERTS - 1
+    held, since = reverted(MAX_REVERTS), MAX_REVERTS - 1
     assert held.without_drift(frozenset({"p"}), since + WINDOW_SECONDS - 1).given_up
     assert not held.without_drift(frozenset({"p"}), since + WINDOW_SECONDS).given_up
     assert held.without_drift(frozenset({"q"}), since + WINDOW_SECONDS).given_up

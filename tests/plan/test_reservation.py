@@ -11,7 +11,7 @@ from tests.plan.small_cluster import Cluster
 from slurm_operator.build import labels, names
 from slurm_operator.plan import reservation
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation
-from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.plan.workers import SlurmSnapshot
 from slurm_operator.slurm.model import Answer, Reservation, Unknown
 from slurm_operator.slurm.requests import Feature, ReservationChange
 
@@ -32,7 +32,7 @@ class Case:
 
     def changes(self, *present: Reservation, complete: bool = True, **fields: Any) -> list[Action]:
         slurm = self.cluster.slurm(self.cluster.node("w-0"))
-        seen = SlurmWorld(
+        seen = SlurmSnapshot(
             slurm.nodes,
             slurm.jobs,
             reservations=fields.pop("reservations", Answer(present, complete, 1)),

@@ -8,7 +8,7 @@ from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import REF, small
 from tests.campaigns.sidecar import REFUSED
 
-from slurm_operator.plan.config_history import KEPT_AFTER, MOST, Revision, read
+from slurm_operator.plan.config_history import KEPT_AFTER_SECONDS, MAX_REVISIONS, Revision, read
 
 
 def history(world: World) -> list[Revision]:
@@ -50,7 +50,7 @@ async def test_of_a_burst_only_the_last_is_kept(world: World) -> None:
     await small(world, 1)
     for number in range(5):
         await extra(world, f"MinJobAge={400 + number}\n")
-        await world.run_for(0.3 * KEPT_AFTER)
+        await world.run_for(0.3 * KEPT_AFTER_SECONDS)
     await world.run()
     assert [each.inputs["Controller/slurm"] for each in history(world)] == [{}, {"extraConf": "MinJobAge=404\n"}]
 
@@ -67,10 +67,10 @@ async def test_the_same_configuration_once_more_is_a_new_revision(world: World) 
 
 async def test_the_oldest_go_and_numbers_are_never_used_twice(world: World) -> None:
     await small(world, 1)
-    for number in range(MOST + 2):
+    for number in range(MAX_REVISIONS + 2):
         await extra(world, f"MinJobAge={400 + number}\n")
         await world.run()
-    assert [each.number for each in history(world)] == list(range(4, MOST + 4))
+    assert [each.number for each in history(world)] == list(range(4, MAX_REVISIONS + 4))
 
 
 async def test_a_quiet_world_and_a_new_operator_keep_nothing_more(world: World) -> None:

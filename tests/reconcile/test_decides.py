@@ -18,8 +18,8 @@ from slurm_operator.plan.actions import (
     PatchMetadata,
     PatchPodConditions,
     Plan,
+    RecordEvent,
     SlurmAction,
-    Tell,
     Undrain,
     UpdateNode,
 )
@@ -68,7 +68,7 @@ def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Cluster, act
         pytest.param(PatchPodConditions(SEEN, ()), id="a condition is written"),
         pytest.param(PatchMetadata(*POD, labels={labels.POD_PROTECT: "true"}), id="a worker is protected"),
         pytest.param(PatchMetadata(*POD, annotations={labels.POD_DEADLINE: "x"}), id="a deadline is noted"),
-        pytest.param(Tell("ScalingUp", "x"), id="somebody is told"),
+        pytest.param(RecordEvent("ScalingUp", "x"), id="somebody is told"),
     ],
 )
 def test_what_is_only_said_may_share_one(cluster: Cluster, action: Action) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF, small
 
-from kube_runtime.loop.clock import VirtualClock
+from kube_runtime.clock import VirtualClock
 from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
 from slurm_operator.reconcile.clusters import Clusters, expected_name

@@ -10,9 +10,9 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
 from tests.reconcile.test_partition import SHORT, condition, conf, deaf, shape, with_partition
 
-from kube_runtime.loop.controller import SHORTEST_REQUEUE, Controller, Result
+from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Controller, Result
 from kube_runtime.loop.queue import Key
-from slurm_operator.plan.partition_memory import MOST_REVERTS, PATIENCE_SECONDS, WINDOW_SECONDS
+from slurm_operator.plan.partition_memory import MAX_REVERTS, PATIENCE_SECONDS, WINDOW_SECONDS
 from slurm_operator.slurm.errors import SlurmRejected
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -63,7 +63,7 @@ async def test_a_revert_that_slurm_refuses_is_not_counted_and_told_as_refused(wo
     before, heard = conf(world), world.line.on_call
     world.line.on_call = refusing(world, "partitions", "POST")
     change_by_hand(world, 7)
-    await world.run_for(20.0 * MOST_REVERTS)
+    await world.run_for(20.0 * MAX_REVERTS)
     assert condition(world, "InSync") == ("False", "RefusedBySlurm")
     assert "Invalid value for field" in message(world, "Partition", "short", "InSync")
     assert conf(world) == before
@@ -77,7 +77,7 @@ async def test_a_change_of_a_reported_partition_is_no_revert_of_its_drift(world:
     """B2: each change of a drifted partition counted as a revert, whatever its policy."""
     await with_partition(world, driftPolicy="Report")
     change_by_hand(world, 7)
-    for tier in range(2, 2 + MOST_REVERTS):
+    for tier in range(2, 2 + MAX_REVERTS):
         await world.patch("Partition", "short", {"spec": {"priorityTier": tier}})
         await world.run_for(12.0)
     assert condition(world, "InSync") == ("False", "Drifted")
@@ -96,8 +96,8 @@ async def test_one_reconfigure_reverts_only_those_that_ask_for_it(old_slurm: Wor
     # Slurm says yes and does nothing: the drift of both stays.
     change_by_hand(world, 7)
     change_by_hand(world, 8, "watched")
-    await world.run_for(PATIENCE_SECONDS + 20.0 * MOST_REVERTS)
-    assert world.slurm.reconfigures >= MOST_REVERTS
+    await world.run_for(PATIENCE_SECONDS + 20.0 * MAX_REVERTS)
+    assert world.slurm.reconfigures >= MAX_REVERTS
     assert condition(world, "InSync") == ("False", "DriftComesBack")
     assert condition(world, "InSync", "watched") == ("False", "Drifted")
 
@@ -145,7 +145,7 @@ async def test_no_answer_does_not_make_the_patience_begin_anew(old_slurm: World)
 async def test_no_answer_does_not_lift_what_was_given_up(world: World) -> None:
     """B3: ten minutes later one look without an answer was taken for peace."""
     await with_partition(world)
-    for _ in range(MOST_REVERTS + 2):
+    for _ in range(MAX_REVERTS + 2):
         change_by_hand(world, 7)
         await world.run_for(12.0)
     assert condition(world, "InSync") == ("False", "DriftComesBack")
@@ -202,7 +202,7 @@ async def test_a_refused_reconfigure_names_the_partitions_that_it_was_for(old_sl
     world.line.on_call = refusing(world, "/reconfigure", "GET")
     change_by_hand(world, 7)
     change_by_hand(world, 7, "long")
-    await world.run_for(PATIENCE_SECONDS + 20.0 * MOST_REVERTS)
+    await world.run_for(PATIENCE_SECONDS + 20.0 * MAX_REVERTS)
     told = message(world, "Controller", "slurm", "Degraded")
     assert told.startswith("partitions long, short: the reconfigure that would revert it failed: ")
     assert condition(world, "InSync") == ("False", "RefusedBySlurm")
@@ -229,5 +229,5 @@ async def test_no_wait_is_shorter_than_the_loop_keeps(old_slurm: World, monkeypa
     await world.run_for(20.0)
     await world.delete("Partition", "short")
     await world.run_for(20.0)
-    assert SHORTEST_REQUEUE in asked
-    assert min(asked) >= SHORTEST_REQUEUE
+    assert MIN_REQUEUE_SECONDS in asked
+    assert min(asked) >= MIN_REQUEUE_SECONDS

@@ -7,7 +7,7 @@ from typing import Any
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import KEYS, REF
 
-from kube_runtime.loop.clock import settle
+from kube_runtime.clock import run_until_idle
 
 METRICS = {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True}}}
 MONITORS = "servicemonitors.monitoring.coreos.com"
@@ -34,7 +34,7 @@ async def test_one_that_is_installed_later_is_found(world: World) -> None:
     await world.serve_monitors()
     assert world.operator is not None
     await world.operator.served.look()
-    await settle()
+    await run_until_idle()
     await world.run()
     (made,) = world.stored(MONITORS)
     assert made["metadata"]["ownerReferences"][0]["name"] == "slurm"
@@ -64,7 +64,7 @@ async def test_a_kind_that_is_taken_away_stops_nobody(world: World) -> None:
     await world.start_operator()
     await monitored(world)
     await world.ask("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{MONITORS}")
-    await settle()
+    await run_until_idle()
     assert world.operator is not None
     await world.operator.served.look()
     await world.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})

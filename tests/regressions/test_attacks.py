@@ -19,8 +19,8 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
-from kube_runtime.loop.clock import Clock
-from kube_runtime.loop.metrics import MOST_FAULT_PLACES
+from kube_runtime.clock import Clock
+from kube_runtime.loop.metrics import MAX_FAULT_PLACES
 from slurm_operator.admission import rules
 from slurm_operator.admission.lanes import SMALL_BYTES
 from slurm_operator.admission.server import Bodies
@@ -437,7 +437,7 @@ async def test_bodies_on_their_way_to_the_webhook_are_bounded_in_bytes_and_time(
 
 def test_faults_of_ever_new_names_do_not_fill_the_metrics() -> None:
     metrics = OperatorMetrics()
-    for number in range(MOST_FAULT_PLACES + 50):
+    for number in range(MAX_FAULT_PLACES + 50):
         metrics.reconcile_fault("NodeSet", "ns", f"n{number}")
     text = metrics.exposition().decode() if hasattr(metrics, "exposition") else ""
-    assert text.count("reconcile_faults_total{") <= MOST_FAULT_PLACES + 1
+    assert text.count("reconcile_faults_total{") <= MAX_FAULT_PLACES + 1

@@ -112,7 +112,7 @@ def test_06_of_two_workers_on_one_node_the_better_one_stays(cluster: Cluster) ->
     cr = cluster.nodeset(scalingMode="DaemonSet")
     pods = [cluster.pod("w-a", host="k1"), cluster.pod("w-b", host="k1", ready=False)]
     world = cluster.world(cr, pods, cluster.slurm(cluster.node("k1")))
-    assert list(world.choice.going) == ["w-b"]
+    assert list(world.choice.leaving) == ["w-b"]
 
 
 # The control plane
@@ -379,5 +379,5 @@ def test_39_a_choice_is_made_once(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0", annotations={labels.CONDEMNED: SCALE_IN}), cluster.pod("w-1")]
     slurm = cluster.slurm(cluster.node("w-0", "MIXED"), cluster.node("w-1"), jobs=[cluster.job(1, "w-0")])
     world = cluster.world(cluster.nodeset(replicas=1), pods, slurm)
-    assert list(world.choice.going) == ["w-0"]
+    assert list(world.choice.leaving) == ["w-0"]
     assert of_type(plan_nodeset(world), Delete) == []

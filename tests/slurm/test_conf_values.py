@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_operator.slurm.conf_values import (
     AbsolutePath,
+    Choices,
     Decimal,
     Duration,
     Hosts,
@@ -20,7 +21,6 @@ from slurm_operator.slurm.conf_values import (
     Span,
     Text,
     Version,
-    Words,
     YesNo,
     closest,
     parse_version,
@@ -29,8 +29,8 @@ from slurm_operator.slurm.conf_values import (
 )
 
 U16, U32, U64 = Number(16), Number(32), Number(64)
-FLAGS = Words("Alloc Contain PRIORITY>=25.05 Old<=24.11")
-STATE = Words("UP DOWN", many=False)
+FLAGS = Choices("Alloc Contain PRIORITY>=25.05 Old<=24.11")
+STATE = Choices("UP DOWN", many=False)
 SELECT = Plugin("select", "cons_tres linear new>=26.05")
 SUBMIT = Plugin("job_submit", "none lua throttle", many=True, bare=True, is_open=True)
 
@@ -49,7 +49,7 @@ SUBMIT = Plugin("job_submit", "none lua throttle", many=True, bare=True, is_open
         *((Seconds(), value) for value in ("300", "-1", "INFINITE")),
         *((Decimal(), value) for value in ("100", "97.5", "+3", ".5", "3.")),
         *((FLAGS, value) for value in ("alloc", "Alloc,CONTAIN", "Alloc,,Contain,", "PRIORITY", "old", "")),
-        (Words("CLOUD DRAIN", separator="+"), "CLOUD+DRAIN"),
+        (Choices("CLOUD DRAIN", separator="+"), "CLOUD+DRAIN"),
         (STATE, "up"),
         *((SELECT, value) for value in ("select/linear", "select/new")),
         *((SUBMIT, value) for value in ("lua", "job_submit/lua", "lua,throttle")),
@@ -81,7 +81,7 @@ def test_good_values_have_no_complaint(kind: Kind, value: str) -> None:
         (FLAGS, "Alloc,Contian", "error", "BadValue", "Contain"),
         (STATE, "", "error", "BadValue", None),
         (STATE, "UP,DOWN", "error", "BadValue", "DOWN"),
-        (Words("a", severity="warning"), "b", "warning", "BadValue", None),
+        (Choices("a", severity="warning"), "b", "warning", "BadValue", None),
         (SELECT, "cons_tres", "error", "BadValue", "select/cons_tres"),
         (SELECT, "sched/linear", "error", "BadValue", "select/linear"),
         (SELECT, "select/cons_res", "error", "UnknownPlugin", "select/cons_tres"),

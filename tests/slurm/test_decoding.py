@@ -59,7 +59,7 @@ async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_
     assert await decoder.run(reading, busy, 0.05) == "done"
     decoder.close(reading, "jobs", None)
     assert not await admitted(decoder, "nodes")
-    time_.seconds += 0.05 / decoding.SHARE - 0.1
+    time_.seconds += 0.05 / decoding.CPU_SHARE - 0.1
     assert not await admitted(decoder)
     time_.seconds += 2.0
     assert await admitted(decoder)
@@ -77,13 +77,13 @@ async def test_a_list_in_vain_is_not_asked_for_again_at_once_and_says_why(decode
     reading = Reading()
     await decoder.run(reading, busy, 0.02)
     decoder.close(reading, "jobs", TOO_MUCH)
-    time_.seconds += 0.02 / decoding.SHARE + 0.05
+    time_.seconds += 0.02 / decoding.CPU_SHARE + 0.05
     for _ in range(3):
         with pytest.raises(SlurmBudgetExceeded) as raised:
             await decoder.admit("jobs")
         assert (str(raised.value), raised.value.budget) == (str(TOO_MUCH), "items")
     assert await admitted(decoder, "nodes")
-    time_.seconds += 0.1 / decoding.WASTED_SHARE
+    time_.seconds += 0.1 / decoding.WASTED_CPU_SHARE
     assert await admitted(decoder, "jobs")
 
 

@@ -23,7 +23,7 @@ from slurm_operator.slurm.errors import (
     SlurmTimeout,
 )
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Answer, Job, view
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Answer, Job, view
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -134,7 +134,7 @@ def _decide(answer: Answer[Any]) -> None:
     """What is done with an answer can do it with any answer."""
     jobs = [each for each in answer.items if isinstance(each, Job)]
     for end in policy.deadlines(policy.jobs_by_node(jobs, {"n0", "n1", "n2"})).values():
-        assert end == UNLIMITED or (isinstance(end, int) and 0 <= end <= LAST_SECOND)
+        assert end == UNLIMITED or (isinstance(end, int) and 0 <= end <= MAX_EPOCH_SECONDS)
     sorted(answer.items, key=lambda item: str(getattr(item, "name", "")))
 
 

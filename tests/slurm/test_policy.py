@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 from slurm_operator.slurm.policy import No, Yes
 
 
@@ -80,8 +80,8 @@ def test_drained_is_draining_without_work(states: tuple[str, ...], drained: bool
         (Known(node("IDLE", "DRAIN")), (job("COMPLETED"), job("PENDING")), Yes()),
         (Known(node("IDLE", "DRAIN")), (job("CANCELLED", "COMPLETING"),), No("node n0 has jobs: 1")),
         (Known(node("IDLE", "DRAIN")), (job("NEVER_HEARD_OF"),), No("node n0 has jobs: 1")),
-        (Unknown("no route"), (), No("Slurm's word on the node is missing: no route")),
-        (Known(node("IDLE", "DRAIN")), Unknown("slow"), No("Slurm's word on the jobs is missing: slow")),
+        (Unknown("no route"), (), No("Slurm's record of the node is not available: no route")),
+        (Known(node("IDLE", "DRAIN")), Unknown("slow"), No("Slurm's list of jobs is not available: slow")),
     ],
     ids=[
         "drained",
@@ -226,4 +226,4 @@ def test_only_a_job_that_is_known_to_be_over_lets_its_node_go(states: tuple[str,
 def test_no_time_limit_is_later_than_a_calendar_can_write(start: int, limit: int) -> None:
     """T2: `sbatch -t 2982616-00:00:00` ends in the year 10192."""
     end = policy.deadline("n0", [job("RUNNING", start=start, limit=limit)])
-    assert end == UNLIMITED or (isinstance(end, int) and end <= LAST_SECOND)
+    assert end == UNLIMITED or (isinstance(end, int) and end <= MAX_EPOCH_SECONDS)

@@ -7,16 +7,16 @@ from tests.slurm.recorded_replies import recorded, reply
 
 from slurm_operator.slurm import wire
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED
 from slurm_operator.slurm.shapes import Number
 
 
 @pytest.mark.parametrize(
     ("number", "seconds", "limit"),
     [
-        (Number(set=True, number=float("inf")), LAST_SECOND, 2**63 - 1),
-        (Number(set=True, number=float("nan")), LAST_SECOND, 2**63 - 1),
-        (Number(set=True, number=10**300), LAST_SECOND, 2**63 - 1),
+        (Number(set=True, number=float("inf")), MAX_EPOCH_SECONDS, 2**63 - 1),
+        (Number(set=True, number=float("nan")), MAX_EPOCH_SECONDS, 2**63 - 1),
+        (Number(set=True, number=10**300), MAX_EPOCH_SECONDS, 2**63 - 1),
         (Number(set=True, number=-7), 0, 0),
         (Number(set=True, number=2.9), 2, 2),
         (Number(set=True, infinite=True, number=5), 0, UNLIMITED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.slurm.model import Absent, Job, JobView, KnownJob, Unknown
-from slurm_operator.slurm.vanished import DOUBT_SECONDS, MOST_ASKED, VanishedJobs, is_plausible, is_same_job
+from slurm_operator.slurm.vanished import DOUBT_SECONDS, MAX_ASKED_NAMES, VanishedJobs, is_plausible, is_same_job
 
 
 def job(number: int, state: str = "RUNNING", submitted: int = 0, user: str = "", restarts: int = 0) -> Job:
@@ -106,9 +106,9 @@ async def test_a_poll_asks_for_a_bounded_number_of_jobs() -> None:
     await vanished.believed(many, slurm.job, 0.0)
     await vanished.believed((), slurm.job, 5.0)
     await vanished.believed((), slurm.job, 5.0 + DOUBT_SECONDS)
-    assert len(slurm.asked) == MOST_ASKED
+    assert len(slurm.asked) == MAX_ASKED_NAMES
     await vanished.believed((), slurm.job, 10.0 + DOUBT_SECONDS)
-    assert len(set(slurm.asked)) == 2 * MOST_ASKED
+    assert len(set(slurm.asked)) == 2 * MAX_ASKED_NAMES
 
 
 OLD = job(7, submitted=100, user="alice")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.api.meta import Condition
-from slurm_operator.status.conditions import LONGEST_MESSAGE, READY, Statement, conditions, no, unknown, yes
+from slurm_operator.status.conditions import MAX_MESSAGE_CHARACTERS, READY, ConditionDraft, conditions, no, unknown, yes
 
 BEFORE = Condition(type=READY, status="True", reason="Old", message="", last_transition_time="2029-01-01T00:00:00Z")
 
@@ -18,7 +18,7 @@ BEFORE = Condition(type=READY, status="True", reason="Old", message="", last_tra
         pytest.param(unknown(READY, "New", "x"), "2030-01-01T00:00:00Z", id="unknown is another status"),
     ],
 )
-def test_a_time_moves_only_with_the_status(statement: Statement, time: str) -> None:
+def test_a_time_moves_only_with_the_status(statement: ConditionDraft, time: str) -> None:
     (written,) = conditions([BEFORE], [statement], 3, "2030-01-01T00:00:00Z")
     assert (written["lastTransitionTime"], written["reason"], written["observedGeneration"]) == (time, "New", 3)
 
@@ -26,4 +26,4 @@ def test_a_time_moves_only_with_the_status(statement: Statement, time: str) -> N
 def test_conditions_are_sorted_and_messages_are_bounded() -> None:
     written = conditions([], [yes("B", "X", "y" * 5000), yes("A", "X", "")], 1, "now")
     assert [each["type"] for each in written] == ["A", "B"]
-    assert len(written[1]["message"]) == LONGEST_MESSAGE
+    assert len(written[1]["message"]) == MAX_MESSAGE_CHARACTERS

@@ -10,7 +10,7 @@ from slurm_operator.api.controller import ConfigStages, ConfigStatus, DaemonCens
 from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.status.config import fields, statements
+from slurm_operator.status.config import drafts, fields
 
 NOW = "2026-01-02T03:04:05Z"
 NEW, OLD = "a" * 64, "b" * 64
@@ -31,7 +31,7 @@ def plan(stage: Stage, **more: Any) -> ConfigDecision:
 
 
 def said(made: ConfigDecision) -> dict[str, tuple[str, str]]:
-    return {each.type: (each.truth.value, each.reason) for each in statements(made, BEFORE)}
+    return {each.type: (each.truth.value, each.reason) for each in drafts(made, BEFORE)}
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,13 @@ def test_the_time_of_reading_moves_only_when_slurmctld_read(at: int, told: str) 
 
 def test_a_refusal_names_place_reason_and_what_stays() -> None:
     made = plan(Stage.REFUSED, verdict=Verdict(NEW, "refused", reason="no such node"), place="slurm.conf:7")
-    message = statements(made, BEFORE)[0].message
+    message = drafts(made, BEFORE)[0].message
     assert message.startswith("slurm.conf:7: no such node")
     assert f"{OLD[:12]} stays in force" in message
 
 
 def test_a_finding_of_the_linter_names_its_line() -> None:
-    assert statements(plan(Stage.INVALID, findings=(FINDING,)), BEFORE)[0].message == (
-        "slurm.conf:42: unknown key Bogus"
-    )
+    assert drafts(plan(Stage.INVALID, findings=(FINDING,)), BEFORE)[0].message == ("slurm.conf:42: unknown key Bogus")
 
 
 def test_the_status_keeps_the_time_of_what_is_in_force() -> None:

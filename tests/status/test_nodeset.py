@@ -6,13 +6,13 @@ import pytest
 from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SCALE_IN, SlurmWorld
+from slurm_operator.plan.workers import SCALE_IN, SlurmSnapshot
 from slurm_operator.slurm.model import Answer, Job, Unknown
 from slurm_operator.status import nodeset
 
 
 def said(world: NodeSetWorld) -> dict[str, tuple[str, str, str]]:
-    found = nodeset.statements(world)
+    found = nodeset.drafts(world)
     return {each.type: (each.truth.value, each.reason, each.message) for each in found}
 
 
@@ -77,7 +77,9 @@ def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
 
 
 def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Cluster) -> None:
-    half = SlurmWorld(Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs"))
+    half = SlurmSnapshot(
+        Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs")
+    )
     world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
     found = said(world)
     # The workers are there and registered: that half is known.
@@ -88,7 +90,7 @@ def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cl
 
 
 def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Cluster) -> None:
-    half = SlurmWorld(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
+    half = SlurmSnapshot(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
     assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
 
@@ -107,7 +109,7 @@ def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
     kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
-    assert list(world.choice.going) == ["w-1"]
+    assert list(world.choice.leaving) == ["w-1"]
 
 
 def test_what_a_worker_waits_for_is_named(cluster: Cluster) -> None:

@@ -81,11 +81,11 @@ LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
 )
 def test_conditions(outcome: PartitionOutcome, expected: str) -> None:
     sign = {"True": "", "False": "-", "Unknown": "?"}
-    assert " ".join(sign[each.truth.value] + each.reason for each in status.statements(outcome)) == expected
+    assert " ".join(sign[each.truth.value] + each.reason for each in status.drafts(outcome)) == expected
 
 
 def test_drift_is_told_with_both_values() -> None:
-    said = status.statements(PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"))
+    said = status.drafts(PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"))
     assert "MaxTime is UNLIMITED, not 01:00:00" in next(each.message for each in said if each.type == "InSync")
 
 

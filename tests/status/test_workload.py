@@ -8,10 +8,10 @@ import pytest
 
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement
+from slurm_operator.status.conditions import ConditionDraft
 
 
-def said(found: list[Statement]) -> dict[str, tuple[str, str]]:
+def said(found: list[ConditionDraft]) -> dict[str, tuple[str, str]]:
     return {each.type: (each.truth.value, each.reason) for each in found}
 
 
@@ -50,7 +50,7 @@ def test_ready_is_said_when_the_newest_pods_are(
     ],
     ids=["outside Kubernetes", "refused", "blocked", "failed", "fault"],
 )
-def test_what_could_not_be_done_is_never_called_ready(found: list[Statement], ready: str) -> None:
+def test_what_could_not_be_done_is_never_called_ready(found: list[ConditionDraft], ready: str) -> None:
     conditions = said(found)
     assert conditions["Ready"][0] == ready
     assert conditions["Degraded"][0] == ("False" if ready == "True" else "True")

@@ -145,7 +145,7 @@ def _apply(
     merged = merge(root, base, applied)
     if last is not None and last.fields.difference(mine):
         merged = _without_abandoned(root, merged, owners, last.fields)
-    owners = _settle(owners, _without(compare(root, base, merged), reset), me, force)
+    owners = _take_ownership(owners, _without(compare(root, base, merged), reset), me, force)
     owners = _untrack(owners, me)
     if equal(base, merged):
         return _with_owners(base, owners)
@@ -182,7 +182,7 @@ def _without_abandoned(root: TypeNode, merged: Object, owners: Owners, last: Fie
     return result if result is not None else {}
 
 
-def _settle(owners: Owners, change: Comparison, me: Owner, force: bool) -> Owners:
+def _take_ownership(owners: Owners, change: Comparison, me: Owner, force: bool) -> Owners:
     """Take changed and removed fields from everybody else; without force, a changed one is a conflict."""
     changed = change.modified.union(change.added)
     conflicts = {who: both for who, what in owners.items() if who != me and (both := what.fields.intersection(changed))}
@@ -262,7 +262,7 @@ def _readable(entries: Any) -> Owners:
 
 def _updated(owners: Owners, change: Comparison, me: Owner, version: str, now: str) -> Owners:
     """An update takes what it changed from all, and adds it to what it already had."""
-    result = _settle(owners, change, Owner("", ""), force=True)
+    result = _take_ownership(owners, change, Owner("", ""), force=True)
     taken = change.modified.union(change.added).difference(UNTRACKED)
     if taken:
         had = result[me].fields if me in result else FieldSet()

@@ -14,7 +14,7 @@ from .type_tree import TypeNode
 _CORE = "io.k8s.api.core.v1."
 _APPS = "io.k8s.api.apps.v1."
 # Fields whose words are fixed; the published definitions do not list them.
-WORDS: dict[tuple[str, str], tuple[str, ...]] = {
+ALLOWED_VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     (_CORE + "PodSpec", "restartPolicy"): ("Always", "Never", "OnFailure"),
     (_CORE + "PodSpec", "dnsPolicy"): ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
     (_CORE + "Container", "imagePullPolicy"): ("Always", "IfNotPresent", "Never"),
@@ -76,9 +76,9 @@ def _check_fields(node: TypeNode, value: Mapping[str, Any], prefix: str, found: 
         if (node.name, key) not in ALWAYS_WRITTEN and _is_missing(node, key, value.get(key))
     )
     for key, item in value.items():
-        words = WORDS.get((node.name, key))
-        if words is not None and item not in words and item not in ("", None):
-            listed = ", ".join(f'"{word}"' for word in words)
+        allowed = ALLOWED_VALUES.get((node.name, key))
+        if allowed is not None and item not in allowed and item not in ("", None):
+            listed = ", ".join(f'"{each}"' for each in allowed)
             found.append(FieldProblem(prefix + key, "NotSupported", f"supported values: {listed}", item))
 
 

@@ -146,8 +146,8 @@ def _evaluate(
 
 def _failure_text(error: Exception, rule: str) -> str:
     if isinstance(error, TypeError):
-        words = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'no such overload': {words}: {rule}"
+        text = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'no such overload': {text}: {rule}"
     text = f"no such key: {error.args[0]}" if isinstance(error, KeyError) else str(error)
     return f"{text} evaluating rule: {rule}"
 

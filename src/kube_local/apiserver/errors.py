@@ -54,8 +54,8 @@ def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
     return {**{key: value for key, value in details.items() if value}, **more}
 
 
-def _qualified(group: str, word: str) -> str:
-    return f"{word}.{group}" if group else word
+def _qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
@@ -138,9 +138,9 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, details={})
 
 
-def not_acceptable(accepted: str, *, in_words_of_router: bool = False) -> ApiError:
+def not_acceptable(accepted: str, *, by_router: bool = False) -> ApiError:
     """Nothing that the client accepts can be served; built-in kinds are refused before they are reached."""
-    if in_words_of_router:
+    if by_router:
         message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
         return ApiError(406, "NotAcceptable", message, details={})
     return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")

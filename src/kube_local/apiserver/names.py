@@ -43,8 +43,8 @@ _NAME_RULES = {
 _PATH_SEGMENT_GROUPS = frozenset({"rbac.authorization.k8s.io"})
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-GENERATED_SUFFIX = 5
-GENERATED_BASE_LIMIT = 63 - GENERATED_SUFFIX
+GENERATED_SUFFIX_CHARACTERS = 5
+GENERATED_BASE_LIMIT = 63 - GENERATED_SUFFIX_CHARACTERS
 
 
 def check_metadata(kind: Kind, metadata: Mapping[str, Any]) -> list[FieldProblem]:

@@ -11,7 +11,7 @@ from typing import Any
 from .field_sets import FieldSet
 
 APPLY, UPDATE = "Apply", "Update"
-MOST_UPDATERS = 10
+MAX_UPDATERS = 10
 OLD_UPDATERS = "ancient-changes"
 
 
@@ -110,13 +110,13 @@ def _entry(who: Owner, what: Ownership) -> dict[str, Any]:
 def cap(owners: Owners) -> Owners:
     """Ten updaters at most: the oldest are merged into one, per version."""
     updaters = [who for who in owners if who.operation == UPDATE]
-    if len(updaters) <= MOST_UPDATERS:
+    if len(updaters) <= MAX_UPDATERS:
         return owners
     updaters.sort(key=lambda who: (owners[who].time or "", who))
     result = dict(owners)
     count, first_of_version = len(updaters), dict[str, Owner]()
     for who in updaters:
-        if count <= MOST_UPDATERS:
+        if count <= MAX_UPDATERS:
             break
         what = result[who]
         first = first_of_version.setdefault(what.version, who)

@@ -20,7 +20,7 @@ def pod_cells(pod: Object, age: str, since: Callable[[str], str]) -> list[Any]:
     return [
         pod["metadata"].get("name", ""),
         f"{ready}/{total}",
-        state_word(pod),
+        status_text(pod),
         _restarts(statuses, since),
         age,
         status.get("podIP") or NONE,
@@ -53,24 +53,24 @@ def _restarts(statuses: list[Object], since: Callable[[str], str]) -> str:
     return f"{count} ({since(last)} ago)" if count and last else str(count)
 
 
-def state_word(pod: Object) -> str:
+def status_text(pod: Object) -> str:
     """The state in one word: what waits or failed comes before the phase."""
     status = pod.get("status") or {}
-    word = status.get("reason") or status.get("phase") or ""
+    text = status.get("reason") or status.get("phase") or ""
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
         for one in status.get("conditions") or ()
     )
     if gated:
-        word = "SchedulingGated"
-    waiting = _init_word(pod)
-    word = waiting or _container_word(status, word)
+        text = "SchedulingGated"
+    waiting = _init_status_text(pod)
+    text = waiting or _container_status_text(status, text)
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return word
+    return text
 
 
-def _init_word(pod: Object) -> str:
+def _init_status_text(pod: Object) -> str:
     total = len((pod.get("spec") or {}).get("initContainers") or ())
     restartable = _restartable_names(pod)
     for index, one in enumerate((pod.get("status") or {}).get("initContainerStatuses") or ()):
@@ -97,19 +97,19 @@ def _ended(ended: Object) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _container_word(status: Object, word: str) -> str:
+def _container_status_text(status: Object, text: str) -> str:
     running = False
     for one in reversed(status.get("containerStatuses") or []):
         state = one.get("state") or {}
         if (state.get("waiting") or {}).get("reason"):
-            word = state["waiting"]["reason"]
+            text = state["waiting"]["reason"]
         elif "terminated" in state:
-            word = _ended(state["terminated"])
+            text = _ended(state["terminated"])
         elif one.get("ready") and "running" in state:
             running = True
-    if word == "Completed" and running:
+    if text == "Completed" and running:
         ready = any(
             one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ()
         )
-        word = "Running" if ready else "NotReady"
-    return str(word)
+        text = "Running" if ready else "NotReady"
+    return str(text)

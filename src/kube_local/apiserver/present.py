@@ -38,7 +38,7 @@ def negotiate(request: Request, kind: Kind) -> Form:
         form = next((part.removeprefix("as=") for part in parameters if part.startswith("as=")), "")
         if form in {"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"}:
             return Form(form.removesuffix("List"), request.query.get("includeObject", "Metadata"))
-    raise errors.not_acceptable(_ACCEPTED, in_words_of_router=not kind.custom)
+    raise errors.not_acceptable(_ACCEPTED, by_router=not kind.custom)
 
 
 def to_version(kind: Kind, obj: Object) -> Object:

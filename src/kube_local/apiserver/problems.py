@@ -22,7 +22,7 @@ Reason = Literal[
     "InternalError",
 ]
 ROOT: Final = "<nil>"
-_WORDS = {
+_MESSAGES = {
     "Required": "Required value",
     "Invalid": "Invalid value",
     "NotSupported": "Unsupported value",
@@ -64,7 +64,7 @@ class FieldProblem:
     @property
     def body(self) -> str:
         """The problem without its path: `Invalid value: 7: must be less than 5`."""
-        parts = [_WORDS[self.reason]]
+        parts = [_MESSAGES[self.reason]]
         if self.reason not in _WITHOUT_VALUE and self.bad_value is not OMITTED:
             parts.append(shown(self.bad_value))
         if self.message:

@@ -38,8 +38,8 @@ def finalizers_added_late(old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
     added = [one for one in new["metadata"].get("finalizers") or () if one not in had]
     if not added:
         return []
-    words = ", ".join(f'"{one}"' for one in added)
-    text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{words}}}"
+    listed = ", ".join(f'"{one}"' for one in added)
+    text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
     return [FieldProblem("metadata.finalizers", "Forbidden", text)]
 
 
@@ -112,11 +112,11 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
     taken: set[str] = set()
     for index, container in enumerate(spec.get("containers") or ()):
         for number, port in enumerate(container.get("ports") or ()):
-            word = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port.get('hostPort')}"
-            if port.get("hostPort") and word in taken:
+            key = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port.get('hostPort')}"
+            if port.get("hostPort") and key in taken:
                 path = f"spec.containers[{index}].ports[{number}].hostPort"
-                yield FieldProblem(path, "Duplicate", bad_value=word)
-            taken.add(word)
+                yield FieldProblem(path, "Duplicate", bad_value=key)
+            taken.add(key)
 
 
 def _pod_fixed(spec: Mapping[str, Any]) -> Object:

@@ -74,19 +74,19 @@ class _Parser:
     def parse(self) -> Iterator[Requirement]:
         while self._peek():
             yield self._requirement()
-            word = self._take()
-            if word and word != ",":
-                raise _unreadable(f"found '{word}', expected: ',' or 'end of string'")
-            if word and not self._peek():
+            symbol = self._take()
+            if symbol and symbol != ",":
+                raise _unreadable(f"found '{symbol}', expected: ',' or 'end of string'")
+            if symbol and not self._peek():
                 raise _unreadable("found '', expected: identifier after ','")
 
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
 
     def _take(self) -> str:
-        token = self._peek()
+        symbol = self._peek()
         self._next += 1
-        return token
+        return symbol
 
     def _requirement(self) -> Requirement:
         absent = self._peek() == "!" and bool(self._take())
@@ -106,17 +106,17 @@ class _Parser:
         return Requirement(key, _OPS[operator], (value,))
 
     def _set(self) -> tuple[str, ...]:
-        word = self._take()
-        if word != "(":
-            raise _unreadable(f"found '{word}' expected: '('")
+        symbol = self._take()
+        if symbol != "(":
+            raise _unreadable(f"found '{symbol}' expected: '('")
         values: list[str] = [""]
-        while (word := self._take()) != ")":
-            if word == ",":
+        while (symbol := self._take()) != ")":
+            if symbol == ",":
                 values.append("")
-            elif not word or word in _SYMBOLS or values[-1]:
-                raise _unreadable(f"found '{word}', expected: ',', or ')'")
+            elif not symbol or symbol in _SYMBOLS or values[-1]:
+                raise _unreadable(f"found '{symbol}', expected: ',', or ')'")
             else:
-                values[-1] = word
+                values[-1] = symbol
         return tuple(values)
 
 

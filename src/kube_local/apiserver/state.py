@@ -27,7 +27,7 @@ def random_uid() -> str:
 
 def random_suffix() -> str:
     """The end of a generated name."""
-    return "".join(random.choices(_SUFFIX_LETTERS, k=names.GENERATED_SUFFIX))  # noqa: S311 - a name, not a secret
+    return "".join(random.choices(_SUFFIX_LETTERS, k=names.GENERATED_SUFFIX_CHARACTERS))  # noqa: S311 - a name, not a secret
 
 
 @dataclass(slots=True)

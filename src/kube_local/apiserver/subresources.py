@@ -234,9 +234,9 @@ async def logs(state: State, request: Request, target: Target) -> Response:
     if state.pods is None:
         raise errors.ApiError(503, "ServiceUnavailable", "no node agent runs pods on this server, so there are no logs")
     names = [one["name"] for one in (pod.get("spec") or {}).get("containers") or ()]
-    everyone = names + [one["name"] for one in (pod.get("spec") or {}).get("initContainers") or ()]
+    containers = names + [one["name"] for one in (pod.get("spec") or {}).get("initContainers") or ()]
     container = request.query.get("container")
-    if container and container not in everyone:
+    if container and container not in containers:
         raise errors.bad_request(f"container {container} is not valid for pod {target.name}")
     if not container and len(names) > 1:
         listed = " ".join(names)

@@ -65,16 +65,16 @@ def partial(obj: Object) -> Object:
 
 def _columns(text: str) -> list[Object]:
     found = []
-    for word in text.split(","):
-        name = word.strip().lstrip("!#")
-        number = "#" in word
+    for column in text.split(","):
+        name = column.strip().lstrip("!#")
+        number = "#" in column
         found.append(
             {
                 "name": name,
                 "type": "integer" if number else "string",
                 "format": "name" if name == "Name" else "",
                 "description": _description(name),
-                "priority": 1 if "!" in word else 0,
+                "priority": 1 if "!" in column else 0,
             }
         )
     return found
@@ -226,10 +226,10 @@ def _node(obj: Object, now: float) -> list[Any]:
 
 def _node_status(obj: Object) -> str:
     ready = [one for one in _status(obj).get("conditions") or () if one.get("type") == "Ready"]
-    words = [("Ready" if ready[0].get("status") == "True" else "NotReady") if ready else "Unknown"]
+    states = [("Ready" if ready[0].get("status") == "True" else "NotReady") if ready else "Unknown"]
     if _spec(obj).get("unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
+        states.append("SchedulingDisabled")
+    return ",".join(states)
 
 
 def _service(obj: Object, now: float) -> list[Any]:

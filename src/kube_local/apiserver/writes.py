@@ -520,8 +520,8 @@ def _manager_problems(request: Request, *, applying: bool) -> list[FieldProblem]
     if len(manager) > 128:
         problems.append(FieldProblem("fieldManager", "TooLong", "may not be more than 128 bytes"))
     if validation not in _FIELD_VALIDATION:
-        words = ", ".join(f'"{one}"' for one in _FIELD_VALIDATION)
-        problems.append(FieldProblem("fieldValidation", "NotSupported", f"supported values: {words}", validation))
+        listed = ", ".join(f'"{one}"' for one in _FIELD_VALIDATION)
+        problems.append(FieldProblem("fieldValidation", "NotSupported", f"supported values: {listed}", validation))
     return problems
 
 

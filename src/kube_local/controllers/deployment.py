@@ -41,7 +41,7 @@ class Deployments:
             case decide.Scale(target, replicas, annotations):
                 patch = {"spec": {"replicas": replicas}, "metadata": {"annotations": dict(annotations)}}
                 if target.spec.replicas != replicas:
-                    self._tell(owner, target.metadata.name, target.spec.replicas, replicas)
+                    self._record_event(owner, target.metadata.name, target.spec.replicas, replicas)
                 return await self.world.patch(REPLICA_SETS, target, patch)
             case decide.Delete(target):
                 await self._delete(target)
@@ -54,14 +54,14 @@ class Deployments:
             collisions = int(owner.status.get("collisionCount") or 0) + 1
             await self.world.status(DEPLOYMENTS, owner, {**owner.status, "collisionCount": collisions})
             return None
-        self._tell(owner, body["metadata"]["name"], 0, body["spec"]["replicas"])
+        self._record_event(owner, body["metadata"]["name"], 0, body["spec"]["replicas"])
         return made
 
     async def _delete(self, target: ReplicaSet) -> None:
         head = target.metadata
         await self.world.writer.delete(REPLICA_SETS, head.name, head.namespace, uid=head.uid)
 
-    def _tell(self, owner: Deployment, name: str, before: int, after: int) -> None:
+    def _record_event(self, owner: Deployment, name: str, before: int, after: int) -> None:
         way = "up" if after > before else "down"
         note = f"Scaled {way} replica set {name} from {before} to {after}"
-        self.world.tell("Normal", owner, DEPLOYMENTS, "ScalingReplicaSet", note)
+        self.world.record_event("Normal", owner, DEPLOYMENTS, "ScalingReplicaSet", note)

@@ -35,9 +35,9 @@ class Budgets:
         except KubeError as error:
             await self.world.status(BUDGETS, budget, decide.failed(budget, str(error), now))
             raise
-        said = decide.status(budget, pods, scale, now)
-        await self.world.status(BUDGETS, budget, said)
-        return Result(decide.look_again(said, now))
+        status = decide.status(budget, pods, scale, now)
+        await self.world.status(BUDGETS, budget, status)
+        return Result(decide.look_again(status, now))
 
     async def _scale(self, pods: Sequence[Pod]) -> int:
         """How many pods the owners of these want; a pod without an owner counts as itself."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kube_local.controllers.decide import lifecycle as decide
-from kube_local.controllers.decide.pods import FINISHED, is_going, is_ready
+from kube_local.controllers.decide.pods import FINISHED, is_ready, is_terminating
 from kube_local.controllers.decide.status import condition, with_conditions
 from kube_local.controllers.objects import NODES, PODS, Json, Node, Pod
 from kube_local.controllers.settings import Settings
@@ -26,7 +26,7 @@ class Nodes:
 
     world: World
     settings: Settings
-    _heard: dict[str, float] = field(default_factory=dict)
+    _lease_seen_at: dict[str, float] = field(default_factory=dict)
     _tainted: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
 
     def connect(self) -> None:
@@ -35,14 +35,14 @@ class Nodes:
 
     def _heartbeat(self, old: Lease | None, new: Lease | None) -> None:
         if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
-            self._heard[new.metadata.name] = self.world.clock.monotonic()
+            self._lease_seen_at[new.metadata.name] = self.world.clock.monotonic()
 
     async def __call__(self, key: Key) -> Result:
         """Look at one node."""
         node = self.world.caches.nodes.get("", key.name)
         if node is None:
             self._tainted.pop(key.name, None)
-            self._heard.pop(key.name, None)
+            self._lease_seen_at.pop(key.name, None)
             return Result()
         left = self._left(node.metadata.name)
         if left <= 0:
@@ -55,7 +55,7 @@ class Nodes:
     def _left(self, name: str) -> float:
         """Seconds until this node counts as lost."""
         now = self.world.clock.monotonic()
-        return self._heard.setdefault(name, now) + self.settings.node_grace_seconds - now
+        return self._lease_seen_at.setdefault(name, now) + self.settings.node_grace_seconds - now
 
     def _surely_lives(self, node: Node) -> bool:
         """Ready, and heard of lately: nodes that fall silent together do so within one period of heartbeats."""
@@ -71,7 +71,7 @@ class Nodes:
         conditions = decide.silent_conditions(node, self.world.clock.now())
         if conditions != [dict(one) for one in node.status.conditions]:
             node = await self._patched(node, {"status": {"conditions": conditions}}, "status")
-            self.world.tell(
+            self.world.record_event(
                 "Normal", node, NODES, "NodeNotReady", f"Node {node.metadata.name} status is now: NodeNotReady"
             )
         if self._others_live():
@@ -113,14 +113,14 @@ class Nodes:
         start, waits = min(since.values()), []
         for pod in self.world.caches.pods.by_index(BY_NODE, node.metadata.name):
             stays = decide.stays_for(pod, listed)
-            if stays is None or is_going(pod) or pod.status.phase in FINISHED:
+            if stays is None or is_terminating(pod) or pod.status.phase in FINISHED:
                 continue
             if start + stays > now:
                 waits.append(start + stays - now)
                 continue
             if await self.world.delete_pod(pod):
                 note = f"Marking for deletion Pod {pod.metadata.namespace}/{pod.metadata.name}"
-                self.world.tell("Normal", pod, PODS, "TaintManagerEviction", note)
+                self.world.record_event("Normal", pod, PODS, "TaintManagerEviction", note)
         return min(waits, default=None)
 
 
@@ -147,9 +147,9 @@ class LostPods:
 
     async def _remove(self, pod: Pod) -> None:
         """Nobody is there to end its containers: it is marked as failed, and goes at once."""
-        if pod.status.phase not in FINISHED and not is_going(pod):
-            said = condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
-            conditions = with_conditions(pod.status.conditions, [said], self.world.clock.now())
+        if pod.status.phase not in FINISHED and not is_terminating(pod):
+            target = condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
+            conditions = with_conditions(pod.status.conditions, [target], self.world.clock.now())
             try:
                 await self.world.patch(PODS, pod, {"status": {"phase": "Failed", "conditions": conditions}}, "status")
             except NotFound:

@@ -30,7 +30,9 @@ class ReplicaSets:
         await self._create(owner, decision.create)
         await together(self.world.delete_pod(pod) for pod in decision.delete)
         for pod in decision.delete:
-            self.world.tell("Normal", owner, REPLICA_SETS, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+            self.world.record_event(
+                "Normal", owner, REPLICA_SETS, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"
+            )
         await self.world.status(REPLICA_SETS, owner, decision.status)
         return Result(decision.look_again)
 
@@ -45,7 +47,7 @@ class ReplicaSets:
         try:
             await self.world.create_all(self.world.caches.pods, [decide.pod(owner)] * count)
         except KubeError as error:
-            self.world.tell("Warning", owner, REPLICA_SETS, "FailedCreate", f"Error creating: {error}")
+            self.world.record_event("Warning", owner, REPLICA_SETS, "FailedCreate", f"Error creating: {error}")
             raise
         if count:
-            self.world.tell("Normal", owner, REPLICA_SETS, "SuccessfulCreate", f"Created {count} pods")
+            self.world.record_event("Normal", owner, REPLICA_SETS, "SuccessfulCreate", f"Created {count} pods")

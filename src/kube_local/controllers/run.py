@@ -26,17 +26,17 @@ from kube_local.controllers.volumes import Claims, Folders, Volumes
 from kube_local.controllers.world import World
 from kube_local.dns.records import Records
 from kube_local.dns.server import DnsServer
+from kube_runtime.backoff import Backoff
 from kube_runtime.client.client import Client
-from kube_runtime.loop.clock import Clock, SystemClock
+from kube_runtime.clock import Clock, SystemClock
 from kube_runtime.loop.controller import Controller
-from kube_runtime.loop.queue import Backoff
 from kube_runtime.loop.run import Ending, Work
 from kube_runtime.loop.run import run as run_loop
 from kube_runtime.loop.watches import SourceSet
 
 # A local cluster is small and its server near: trouble is over soon, or not at all.
 BACKOFF = Backoff(limit=10.0)
-BINDINGS_AT_ONCE = 16
+MAX_CONCURRENT_BINDINGS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def assemble(client: Client, settings: Settings, clock: Clock | None = None) -> 
     clock = clock or SystemClock()
     world = World.of(client, clock)
     scheduler, nodes, folders = Scheduler(world), Nodes(world, settings), Folders(settings.volumes)
-    turns: dict[str, tuple[Any, int]] = {
-        "scheduler": (scheduler, BINDINGS_AT_ONCE),
+    reconciles: dict[str, tuple[Any, int]] = {
+        "scheduler": (scheduler, MAX_CONCURRENT_BINDINGS),
         "statefulsets": (StatefulSets(world), 8),
         "replicasets": (ReplicaSets(world), 8),
         "deployments": (Deployments(world), 4),
@@ -74,8 +74,8 @@ def assemble(client: Client, settings: Settings, clock: Clock | None = None) -> 
         "lostpods": (LostPods(world, settings), 1),
     }
     controllers = {
-        name: Controller(name, turn, workers=workers, clock=clock, backoff=BACKOFF)
-        for name, (turn, workers) in turns.items()
+        name: Controller(name, reconcile, workers=workers, clock=clock, backoff=BACKOFF)
+        for name, (reconcile, workers) in reconciles.items()
     }
     watches.connect(world.caches, controllers)
     scheduler.connect(controllers["scheduler"].add)

@@ -162,8 +162,8 @@ class Scheduler:
         for name in claims_of(pod):
             claim = self.world.caches.claims.get(pod.metadata.namespace, name)
             if claim is None or claim.metadata.deletion_timestamp:
-                said = "is being deleted" if claim else "not found"
-                return f'0/{nodes} nodes are available: persistentvolumeclaim "{name}" {said}.'
+                problem = "is being deleted" if claim else "not found"
+                return f'0/{nodes} nodes are available: persistentvolumeclaim "{name}" {problem}.'
             if claim.status.get("phase") != "Bound":
                 return f"0/{nodes} nodes are available: pod has unbound immediate PersistentVolumeClaims."
         return ""
@@ -182,7 +182,7 @@ class Scheduler:
             self._take_back(key)
             raise
         note = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
-        self.world.tell("Normal", pod, PODS, "Scheduled", note)
+        self.world.record_event("Normal", pod, PODS, "Scheduled", note)
 
     def _take_back(self, key: tuple[str, str]) -> None:
         self.book.leave(key)
@@ -192,11 +192,13 @@ class Scheduler:
         found = condition(pod, "PodScheduled")
         if (found.get("status"), found.get("reason"), found.get("message")) == ("False", "Unschedulable", why):
             return
-        await self._say(pod, new_condition("PodScheduled", "False", "Unschedulable", why))
-        self.world.tell("Warning", pod, PODS, "FailedScheduling", why)
+        await self._write_condition(pod, new_condition("PodScheduled", "False", "Unschedulable", why))
+        self.world.record_event("Warning", pod, PODS, "FailedScheduling", why)
 
-    async def _say(self, pod: Pod, said: Json) -> None:
-        conditions = with_conditions(pod.status.conditions, [said | {"lastProbeTime": None}], self.world.clock.now())
+    async def _write_condition(self, pod: Pod, condition_: Json) -> None:
+        conditions = with_conditions(
+            pod.status.conditions, [condition_ | {"lastProbeTime": None}], self.world.clock.now()
+        )
         try:
             await self.world.patch(PODS, pod, {"status": {"conditions": conditions}}, "status")
         except NotFound:

@@ -70,22 +70,22 @@ class StatefulSets:
             await self.world.create_all(self.world.caches.pods, [action.pod for action in creates])
         except KubeError as error:
             note = f"create Pod in StatefulSet {owner.metadata.name} failed error: {error}"
-            self.world.tell("Warning", owner, STATEFUL_SETS, "FailedCreate", note)
+            self.world.record_event("Warning", owner, STATEFUL_SETS, "FailedCreate", note)
             raise
         for action in creates:
-            self._tell(owner, "SuccessfulCreate", f"create Pod {action.pod['metadata']['name']}")
+            self._record_event(owner, "SuccessfulCreate", f"create Pod {action.pod['metadata']['name']}")
         deletes = [action.pod for action in decision.actions if isinstance(action, decide.Delete)]
         await together(self.world.delete_pod(pod) for pod in deletes)
         for pod in deletes:
-            self._tell(owner, "SuccessfulDelete", f"delete Pod {pod.metadata.name}")
+            self._record_event(owner, "SuccessfulDelete", f"delete Pod {pod.metadata.name}")
 
     def _is_missing(self, claim: Json) -> bool:
         head = claim["metadata"]
         return self.world.caches.claims.get(head["namespace"], head["name"]) is None
 
-    def _tell(self, owner: StatefulSet, reason: str, what: str) -> None:
+    def _record_event(self, owner: StatefulSet, reason: str, what: str) -> None:
         note = f"{what} in StatefulSet {owner.metadata.name} successful"
-        self.world.tell("Normal", owner, STATEFUL_SETS, reason, note)
+        self.world.record_event("Normal", owner, STATEFUL_SETS, reason, note)
 
     async def _hand_over_claims(self, seen: decide.Seen) -> None:
         namespace = seen.owner.metadata.namespace

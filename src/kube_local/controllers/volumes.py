@@ -96,7 +96,7 @@ class Claims:
                 await self._bind(claim, volume, classes.get(volume.spec.storage_class_name))
             case decide.Wait(phase, why):
                 await self.world.status(CLAIMS, claim, {**claim.status, "phase": phase})
-                self.world.tell("Normal", claim, CLAIMS, "FailedBinding", why)
+                self.world.record_event("Normal", claim, CLAIMS, "FailedBinding", why)
         return Result()
 
     async def _provision(self, claim: Claim, made_by: StorageClass) -> None:
@@ -106,7 +106,9 @@ class Claims:
         made = await self.world.create(decide.provisioned(claim, made_by, str(path)))
         if made is not None:
             await self.world.seen(self.world.caches.volumes, [made])
-            self.world.tell("Normal", claim, CLAIMS, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+            self.world.record_event(
+                "Normal", claim, CLAIMS, "ProvisioningSucceeded", f"Successfully provisioned volume {name}"
+            )
         volume = self.world.caches.volumes.get("", name)
         if volume is not None:
             await self._bind(claim, volume, made_by)
@@ -169,11 +171,11 @@ class Volumes:
             return Result()
         held = volume.spec.claim_ref
         claim = caches.claims.get(held.namespace, held.name) if held else None
-        fate = decide.decide_volume(volume, claim)
-        if fate.phase == "Released" and not await self._is_gone(volume):
+        decision = decide.decide_volume(volume, claim)
+        if decision.phase == "Released" and not await self._is_gone(volume):
             return Result(1.0)
-        await self.world.status(VOLUMES, volume, {**volume.status, "phase": fate.phase})
-        if fate.reclaim:
+        await self.world.status(VOLUMES, volume, {**volume.status, "phase": decision.phase})
+        if decision.reclaim:
             await self._reclaim(volume)
         return Result()
 

@@ -50,8 +50,8 @@ from kube_runtime.client.events import CORE_EVENTS, Recorder
 from kube_runtime.client.objects import LEASES, ControllerRevision, KubeObject, Lease, RawObject, Resource
 from kube_runtime.client.timing import Timing
 from kube_runtime.client.write import Writer
+from kube_runtime.clock import Clock
 from kube_runtime.errors import Retryable
-from kube_runtime.loop.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ BY_NODE = "node"
 BY_SERVICE = "service"
 BY_CLAIM = "claim"
 SEEN_SECONDS = 10.0
-AT_ONCE = 32
+MAX_CONCURRENT_WRITES = 32
 
 
 class CacheBehind(Retryable):
@@ -232,7 +232,7 @@ class World:
         """Write a status, if it says anything new, onto the version that it was made from."""
         have = item.metadata.annotations
         notes = {key: value for key, value in (annotations or {}).items() if have.get(key) != value}
-        patch: Json = {"status": said} if (said := difference(item.status, status)) else {}
+        patch: Json = {"status": changed} if (changed := difference(item.status, status)) else {}
         patch |= {"metadata": {"annotations": notes}} if notes else {}
         if not patch:
             return False
@@ -266,14 +266,14 @@ class World:
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that an owner controls; those that this process has just deleted show it already."""
         found = self.caches.pods.by_index(BY_OWNER, uid)
-        return [_as_going(pod) if pod.metadata.uid in self.condemned else pod for pod in found]
+        return [_as_terminating(pod) if pod.metadata.uid in self.condemned else pod for pod in found]
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def tell(self, kind: str, item: KubeObject, resource: Resource[Any], reason: str, note: str) -> None:
+    def record_event(self, kind: str, item: KubeObject, resource: Resource[Any], reason: str, note: str) -> None:
         """Say something about an object; written beside the work, never in its way."""
-        say = self.recorder.normal if kind == "Normal" else self.recorder.warning
-        self.news.put_nowait(lambda: say(item, resource, reason, note))
+        record = self.recorder.normal if kind == "Normal" else self.recorder.warning
+        self.news.put_nowait(lambda: record(item, resource, reason, note))
 
     async def write_news(self) -> None:
         """Write events as they come, until cancelled."""
@@ -285,7 +285,7 @@ class World:
                 log.exception("an event was not written")
 
 
-def _as_going(pod: Pod) -> Pod:
+def _as_terminating(pod: Pod) -> Pod:
     head = pod.metadata
     marked = msgspec.structs.replace(head, deletion_timestamp=head.deletion_timestamp or head.creation_timestamp)
     return msgspec.structs.replace(pod, metadata=marked)
@@ -296,7 +296,7 @@ def growing(items: Sequence[Json]) -> Iterator[Sequence[Json]]:
     start, size = 0, 1
     while start < len(items):
         yield items[start : start + size]
-        start, size = start + size, min(AT_ONCE, size * 2)
+        start, size = start + size, min(MAX_CONCURRENT_WRITES, size * 2)
 
 
 async def together(works: Iterable[Awaitable[Any]]) -> list[Any]:

@@ -109,8 +109,8 @@ class DnsServer:
             while True:
                 async with asyncio.timeout(_IDLE_SECONDS):
                     length = int.from_bytes(await reader.readexactly(2), "big")
-                    said = respond(self.answers, await reader.readexactly(length), datagram=False)
-                    writer.write(len(said).to_bytes(2, "big") + said)
+                    response = respond(self.answers, await reader.readexactly(length), datagram=False)
+                    writer.write(len(response).to_bytes(2, "big") + response)
                     await writer.drain()
         writer.close()
 

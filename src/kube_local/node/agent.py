@@ -23,13 +23,14 @@ import aiohttp
 
 from kube_local.node import access, host, network, nodes, records
 from kube_local.node.bundle import Device, ResolvedImage
-from kube_local.node.container import FIRST_BACKOFF, MOST_BACKOFF, Tools
+from kube_local.node.container import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Tools
 from kube_local.node.errors import CannotRunPods, NodeError
 from kube_local.node.network import Addresses
 from kube_local.node.paths import Paths
 from kube_local.node.pod import FIELD_MANAGER, Ground, PodWorker, take_down
 from kube_local.node.records import PodRecord
 from kube_local.node.runtime import Runtime
+from kube_runtime.backoff import Backoff
 from kube_runtime.client.cache import Cache, Pace
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import Conflict, KubeError, NotFound
@@ -43,8 +44,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
 ROTATION_SECONDS = 2.0
-STATUS_EVERY = 30  # heartbeats
-_QUICK = Pace(first_wait=0.05, most_wait=2.0)
+STATUS_INTERVAL_SECONDS = 30  # heartbeats
+_QUICK = Pace(backoff=Backoff(first=0.025, limit=2.0, jitter=1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class NodeSettings:
     data: Path
     images: Callable[[str], ResolvedImage]
     nodes: int = 3
-    backoff: tuple[float, float] = (FIRST_BACKOFF, MOST_BACKOFF)
+    backoff: tuple[float, float] = (FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Events:
     client: Client
     _queue: asyncio.Queue[tuple[RawObject, str, str, str, str]] = field(default_factory=lambda: asyncio.Queue(4096))
 
-    def say(self, pod: RawObject, node: str, kind: str, reason: str, note: str) -> None:
+    def record_event(self, pod: RawObject, node: str, kind: str, reason: str, note: str) -> None:
         """Queue an event."""
         if not self._queue.full():
             self._queue.put_nowait((pod, node, kind, reason, note))
@@ -139,7 +140,7 @@ class Agent:
 
     def _refuse(self, pod: RawObject, error: NodeError) -> None:
         """Names in it cannot be folders: nothing is begun, its owner reads why, and it goes when it is deleted."""
-        self.ground.say(pod, str(pod.content()["spec"]["nodeName"]), "Warning", error.reason, str(error))
+        self.ground.record_event(pod, str(pod.content()["spec"]["nodeName"]), "Warning", error.reason, str(error))
         if pod.metadata.deletion_timestamp and pod.metadata.uid not in self._tasks:
             task = asyncio.create_task(self._let_go(pod), name=f"end of {pod.metadata.name}")
             self._tasks[pod.metadata.uid] = task
@@ -183,7 +184,7 @@ class Agent:
         while True:
             for name in nodes.names(self.settings.nodes):
                 try:
-                    await self._beat_once(name, full=count % STATUS_EVERY == 0)
+                    await self._beat_once(name, full=count % STATUS_INTERVAL_SECONDS == 0)
                 except KubeError as error:
                     log.warning("heartbeat of node %s: %s", name, error)
                     count = -1
@@ -235,7 +236,7 @@ def _assemble(client: Client, settings: NodeSettings, paths: Paths, session: aio
         backoff=settings.backoff,
     )
     events = Events(client)
-    ground = Ground(client, paths, tools, addresses, events.say, nodes.capacity())
+    ground = Ground(client, paths, tools, addresses, events.record_event, nodes.capacity())
     pods, live_nodes = Cache(client, PODS.raw(), pace=_QUICK), Cache(client, NODES.raw(), pace=_QUICK)
     return Agent(client, settings, ground, pods, live_nodes, events)
 

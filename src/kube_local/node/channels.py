@@ -26,7 +26,7 @@ from kube_local.node.runtime import end_command, forget_pid_file
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-_CHUNK = 32 * 1024
+_CHUNK_BYTES = 32 * 1024
 
 Feed = Callable[[bytes], Awaitable[None]]
 Resize = Callable[[int, int], None]
@@ -129,7 +129,7 @@ async def _with_pipes(peer: web.WebSocketResponse, argv: Sequence[str], wanted: 
                 process.stdin.close()
 
     async def copy(stream: asyncio.StreamReader | None, channel: int) -> None:
-        while stream is not None and (data := await stream.read(_CHUNK)):
+        while stream is not None and (data := await stream.read(_CHUNK_BYTES)):
             await send(peer, channel, data)
 
     listening = asyncio.create_task(_listen(peer, feed, _no_resize, gone))
@@ -185,7 +185,7 @@ async def _with_terminal(peer: web.WebSocketResponse, argv: Sequence[str], gone:
 async def _read_terminal(handle: int, readable: asyncio.Event) -> bytes:
     while True:
         try:
-            return os.read(handle, _CHUNK)
+            return os.read(handle, _CHUNK_BYTES)
         except BlockingIOError:
             readable.clear()
             await readable.wait()

@@ -30,15 +30,16 @@ from kube_local.node.runtime import Exit, Runtime
 from kube_local.node.sources import Object, Place
 from kube_local.node.status import Kind, View
 from kube_local.node.volumes import Referred
+from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.times import parse_seconds, seconds_text
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF, MOST_BACKOFF, FORGIVEN_AFTER = 10.0, 300.0, 600.0
-FIRST_RETRY, MOST_RETRY = 0.5, 10.0
-CANCEL_PATIENCE = 10.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, FORGIVEN_AFTER_SECONDS = 10.0, 300.0, 600.0
+_BACKOFF = Backoff(first=0.5, limit=10.0, jitter=0.0)
+CANCEL_TIMEOUT_SECONDS = 10.0
 _MESSAGE_BYTES = 4096
-_LEAST_GRACE = 2.0
+_MIN_GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Tools:
     controllers: frozenset[str] = frozenset({"cpu", "memory"})
     # Containers that are made at once; more of them would only make all of them late.
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(6))
-    backoff: tuple[float, float] = (FIRST_BACKOFF, MOST_BACKOFF)
+    backoff: tuple[float, float] = (FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
 
 class Home(Protocol):
@@ -72,7 +73,7 @@ class Home(Protocol):
     def namespaces(self) -> dict[str, str]: ...
     async def referred(self) -> Referred: ...
     def changed(self) -> None: ...
-    def say(self, kind: str, reason: str, note: str) -> None: ...
+    def record_event(self, kind: str, reason: str, note: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Container:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
     _gone: asyncio.Event = field(default_factory=asyncio.Event)
-    _retry: float = FIRST_RETRY
+    _waits: RetryWaits = field(default_factory=lambda: RetryWaits(_BACKOFF))
     _ill: str = ""
 
     def __post_init__(self) -> None:
@@ -145,15 +146,14 @@ class Container:
     # --- the life of a container ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pause = FIRST_RETRY
+        waits = RetryWaits(_BACKOFF)
         while True:
             try:
                 return await self._run_once()
             except Exception:
                 # A machine that is short of something must not leave a container alone: the record says where it is.
                 log.exception("container %s of pod %s", self.name, self.home.paths.folder.name)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MOST_RETRY)
+            await asyncio.sleep(waits.next())
 
     async def _run_once(self) -> None:
         self._adopt()
@@ -197,12 +197,12 @@ class Container:
         except (NodeError, OSError) as error:
             await self._wait_and_retry(error)
             return False
-        self._retry = FIRST_RETRY
+        self._waits.reset()
         return True
 
     async def _could_not_start(self, error: RunFailed) -> None:
         """The runtime refused: that counts as a start that ended at once."""
-        self.home.say("Warning", "Failed", f"Error: {error}")
+        self.home.record_event("Warning", "Failed", f"Error: {error}")
         await self._remove_bundle()
         ended = Ended(
             exit_code=128,
@@ -214,17 +214,16 @@ class Container:
 
     async def _wait_and_retry(self, error: Exception) -> None:
         reason = error.reason if isinstance(error, NodeError) else "CreateContainerError"
-        if reason == "ErrImagePull" and self._retry > FIRST_RETRY:
+        if reason == "ErrImagePull" and self._waits.failures:
             reason = "ImagePullBackOff"
         if (self.record.reason, self.record.message) != (reason, str(error)):
-            self.home.say("Warning", "FailedMount" if reason == "FailedMount" else "Failed", f"Error: {error}")
+            self.home.record_event("Warning", "FailedMount" if reason == "FailedMount" else "Failed", f"Error: {error}")
         state = "ended" if self.record.ended is not None else "waiting"
         self._keep(state=state, reason=reason, message=str(error))
         self.home.touched.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._retry):
+            async with asyncio.timeout(self._waits.next()):
                 await self.home.touched.wait()
-        self._retry = min(self._retry * 2, MOST_RETRY)
 
     async def _back_off(self) -> None:
         """Wait before a restart: none before the first, then ever longer."""
@@ -235,12 +234,12 @@ class Container:
         finished = parse_seconds(record.ended.finished_at) or 0.0
         # One that never started did not run long.
         ran = finished - (parse_seconds(record.ended.started_at) or finished)
-        pause = 0.0 if ran > FORGIVEN_AFTER else record.backoff
+        pause = 0.0 if ran > FORGIVEN_AFTER_SECONDS else record.backoff
         left = pause - (time.time() - finished)
         if left > 0:
             which = f"restarting failed container {self.name} in pod {self.home.pod['metadata']['name']}"
             self._keep(reason="CrashLoopBackOff", message=f"back-off {int(pause)}s {which}")
-            self.home.say("Warning", "BackOff", f"Back-off {which}")
+            self.home.record_event("Warning", "BackOff", f"Back-off {which}")
             await asyncio.sleep(left)
         self._keep(
             backoff=min(max(first, pause * 2), most), restarts=record.restarts + 1, last=record.ended, ended=None,
@@ -258,7 +257,9 @@ class Container:
             state="creating", container_id=container_id, boot=host.boot_id(), image=str(self.spec.get("image", "")),
             image_id=image.digest, started=False, hooked=False,
         )  # fmt: skip
-        home.say("Normal", "Pulled", f'Container image "{self.spec.get("image", "")}" already present on machine')
+        home.record_event(
+            "Normal", "Pulled", f'Container image "{self.spec.get("image", "")}" already present on machine'
+        )
         await tools.runtime.delete(container_id)
         await asyncio.to_thread(self._make_bundle, plan, image)
         made = await tools.runtime.create(
@@ -269,13 +270,13 @@ class Container:
             stdin=bool(self.spec.get("stdin")),
             once=bool(self.spec.get("stdinOnce")),
         )
-        home.say("Normal", "Created", f"Created container: {name}")
+        home.record_event("Normal", "Created", f"Created container: {name}")
         await tools.runtime.start(container_id)
         self._keep(
             state="running", pid=made.pid, pid_start=made.pid_start, monitor=made.monitor,
             monitor_start=made.monitor_start, started_at=seconds_text(time.time()), reason="", message="",
         )  # fmt: skip
-        home.say("Normal", "Started", f"Started container {name}")
+        home.record_event("Normal", "Started", f"Started container {name}")
 
     async def _plan(self, image: ResolvedImage) -> Plan:
         home = self.home
@@ -334,7 +335,7 @@ class Container:
         finally:
             await end(*watchers)
         self._gone.set()
-        message = await asyncio.to_thread(self._last_words, ended)
+        message = await asyncio.to_thread(self._termination_message, ended)
         self._note_end(ended, message)
         await self._remove_bundle()
 
@@ -365,7 +366,7 @@ class Container:
         if answer.good:
             self._keep(hooked=True)
             return True
-        self.home.say("Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.said}")
+        self.home.record_event("Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.output}")
         await self._end_ill("FailedPostStartHook")
         return False
 
@@ -433,7 +434,7 @@ class Container:
             asking.cancel()
         await self._end_ill("failed liveness probe")
 
-    async def _steadily(self, which: str, probe: Object, tell: Callable[[bool], None]) -> None:
+    async def _steadily(self, which: str, probe: Object, report: Callable[[bool], None]) -> None:
         limits = Thresholds.of(probe)
         tally = Tally(limits)
         while True:
@@ -443,11 +444,11 @@ class Container:
                 self._unhealthy(which, answer)
             verdict = tally.note(answer.good)
             if verdict is not None:
-                tell(verdict)
+                report(verdict)
 
     def _unhealthy(self, which: str, answer: Answer) -> None:
         if not self.stopping:
-            self.home.say("Warning", "Unhealthy", f"{which} probe failed: {answer.said}")
+            self.home.record_event("Warning", "Unhealthy", f"{which} probe failed: {answer.output}")
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready and not self.stopping:
@@ -457,7 +458,7 @@ class Container:
     async def _end_ill(self, why: str) -> None:
         """End it so that it is started again."""
         self._ill = why
-        self.home.say("Normal", "Killing", f"Container {self.name} {why}, will be restarted")
+        self.home.record_event("Normal", "Killing", f"Container {self.name} {why}, will be restarted")
         probe = self.spec.get("livenessProbe") or {}
         seconds = probe.get("terminationGracePeriodSeconds")
         default = (self.home.pod.get("spec") or {}).get("terminationGracePeriodSeconds")
@@ -470,7 +471,7 @@ class Container:
         self.stopping = True
         self.ready = False
         if self.record.state == "running":
-            self.home.say("Normal", "Killing", f"Stopping container {self.name}")
+            self.home.record_event("Normal", "Killing", f"Stopping container {self.name}")
             await self._stop_running(deadline)
         if self._task is not None:
             await end(self._task)
@@ -484,7 +485,7 @@ class Container:
             await self._pre_stop(hook, left, task)
         runtime.send(self.record, signal.SIGTERM)
         # A hook or the containers before it may have used the grace up: a kubelet leaves some to everyone.
-        least = time.monotonic() + (_LEAST_GRACE if hook or self.kind is Kind.SIDECAR else 0.0)
+        least = time.monotonic() + (_MIN_GRACE_SECONDS if hook or self.kind is Kind.SIDECAR else 0.0)
         while not task.done() and time.monotonic() < max(deadline(), least):
             # The deadline may come nearer meanwhile: somebody deletes with less grace.
             await asyncio.wait({task}, timeout=min(0.5, max(0.01, max(deadline(), least) - time.monotonic())))
@@ -499,7 +500,7 @@ class Container:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         elif not asking.result().good:
-            self.home.say("Warning", "FailedPreStopHook", f"PreStopHook failed: {asking.result().said}")
+            self.home.record_event("Warning", "FailedPreStopHook", f"PreStopHook failed: {asking.result().output}")
 
     async def _terminate(self, grace: float) -> None:
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
@@ -508,7 +509,7 @@ class Container:
             await self._hook(hook, grace)
         runtime.send(self.record, signal.SIGTERM)
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(_LEAST_GRACE if hook else 0.0, until - time.monotonic())):
+            async with asyncio.timeout(max(_MIN_GRACE_SECONDS if hook else 0.0, until - time.monotonic())):
                 await self._gone.wait()
         runtime.send(self.record, signal.SIGKILL)
 
@@ -526,16 +527,16 @@ class Container:
             return ended.exit_code != 0 and policy != "Never"
         return policy == "Always" or (policy == "OnFailure" and ended.exit_code != 0)
 
-    def _last_words(self, ended: Exit) -> str:
+    def _termination_message(self, ended: Exit) -> str:
         try:
             # The container may have written any amount of it.
             with (self.folder / "termination-log").open("rb") as file:
-                said = file.read(_MESSAGE_BYTES).decode("utf-8", "replace")
+                message = file.read(_MESSAGE_BYTES).decode("utf-8", "replace")
         except OSError:
-            said = ""
+            message = ""
         wants_log = self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        if said or not wants_log or ended.code == 0:
-            return said
+        if message or not wants_log or ended.code == 0:
+            return message
         lines = self.home.paths.log(self.name, self.record.restarts).read_text(errors="replace").splitlines()[-80:]
         return "\n".join(line.split(" ", 3)[-1] for line in lines)[-2048:]
 
@@ -568,7 +569,7 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait for their end, but not for ever: one that hangs must not keep its pod."""
     for task in tasks:
         task.cancel()
-    done, left = await asyncio.wait(tasks, timeout=CANCEL_PATIENCE) if tasks else (set(), set())
+    done, left = await asyncio.wait(tasks, timeout=CANCEL_TIMEOUT_SECONDS) if tasks else (set(), set())
     for task in left:
         log.error("task %s does not end and is left behind", task.get_name())
     for task in done:

@@ -28,9 +28,9 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(one, text)
 
 
-def expand_all(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
+def expand_all(args: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
     """Replace references in every word."""
-    return tuple(expand(word, values) for word in words)
+    return tuple(expand(arg, values) for arg in args)
 
 
 def build(
@@ -84,5 +84,5 @@ def arguments(
 ) -> tuple[str, ...]:
     """The command line: the pod's `command` replaces all of the image's, its `args` the image's arguments alone."""
     args = container.get("args") or ()
-    words = [*container["command"], *args] if container.get("command") else [*entrypoint, *(args or command)]
-    return expand_all((str(word) for word in words), values)
+    args = [*container["command"], *args] if container.get("command") else [*entrypoint, *(args or command)]
+    return expand_all((str(arg) for arg in args), values)

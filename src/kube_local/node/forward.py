@@ -20,7 +20,7 @@ from kube_local.node import spdy
 
 PROTOCOLS = ("SPDY/3.1+portforward.k8s.io",)
 _CLONE_NEWNET = 0x40000000
-_CHUNK = 32 * 1024
+_CHUNK_BYTES = 32 * 1024
 _CONNECT_SECONDS = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -119,7 +119,7 @@ class Forward:
         for frame in link.waiting:
             await self._to_pod(link, frame)
         with suppress(ConnectionError):
-            while data := await reader.read(_CHUNK):
+            while data := await reader.read(_CHUNK_BYTES):
                 await self._send(spdy.data(link.data, data))
         await self._send(spdy.data(link.data, b"", ended=True))
         await self._send(spdy.data(link.error, b"", ended=True))

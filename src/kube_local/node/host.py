@@ -34,7 +34,7 @@ class Done:
     err: bytes
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """The last of what it printed, for people."""
         text = (self.err or self.out).decode("utf-8", "replace").strip()
         return text[-800:] or f"exit code {self.code}"

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from kube_runtime.times import parse_time
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _POLL_SECONDS = 0.05
 
 
@@ -98,8 +98,8 @@ async def _pieces(log: Path, options: Options, is_over: Callable[[], bool]) -> A
     with closing(Follower(log)) as tailed:
         whole = await asyncio.to_thread(tailed.first)
         text = await asyncio.to_thread(lambda: b"".join(past(whole, options)))
-        for start in range(0, len(text), _CHUNK):
-            yield text[start : start + _CHUNK]
+        for start in range(0, len(text), _CHUNK_BYTES):
+            yield text[start : start + _CHUNK_BYTES]
         while options.follow:
             over = is_over()
             text = b"".join(shown(line, options) for line in tailed.more())

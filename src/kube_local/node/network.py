@@ -99,12 +99,12 @@ def free_range(taken: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
 
 def taken_ranges() -> list[ipaddress.IPv4Network]:
     """What the machine's routes already lead to; a default route takes nothing."""
-    said = _ip("-o", "-4", "route", "show", "table", "all")
+    routes = _ip("-o", "-4", "route", "show", "table", "all")
     found = []
-    for line in said.splitlines():
-        words = [word for word in line.split()[:2] if word[:1].isdigit()]
-        if words:
-            found.append(ipaddress.IPv4Network(words[0], strict=False))
+    for line in routes.splitlines():
+        addresses = [field for field in line.split()[:2] if field[:1].isdigit()]
+        if addresses:
+            found.append(ipaddress.IPv4Network(addresses[0], strict=False))
     return found
 
 
@@ -123,7 +123,7 @@ def _make_bridge(network: Network) -> None:
 def _ip(*arguments: str) -> str:
     done = host.run_now(["ip", *arguments])
     if done.code != 0:
-        raise CommandFailed(f"ip {' '.join(arguments)} failed: {done.said}")
+        raise CommandFailed(f"ip {' '.join(arguments)} failed: {done.message}")
     return done.out.decode()
 
 
@@ -196,7 +196,7 @@ async def attach(network: Network, pod: PodPaths, address: str, hostname: str) -
     done = await host.run(["sh", "-c", attach_script(network, pod, address, hostname)])
     if done.code != 0:
         await detach(network, pod, address)
-        raise SandboxFailed(f"the pod's network could not be made: {done.said}")
+        raise SandboxFailed(f"the pod's network could not be made: {done.message}")
 
 
 async def detach(network: Network, pod: PodPaths, address: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from kube_local.node.errors import ConfigInvalid, MountFailed
 
 # A unix socket's address has room for 107 bytes.
-_LONGEST_SOCKET = 100
+_MAX_SOCKET_PATH_BYTES = 100
 _LONGEST_NAME_BYTES = 255
 
 
@@ -95,7 +95,7 @@ class Paths:
     def socket(self) -> Path:
         """Where the agent serves logs, exec and port-forward."""
         wanted = self.data / "node.sock"
-        return wanted if len(str(wanted)) <= _LONGEST_SOCKET else Path(f"/run/{self.prefix}.sock")
+        return wanted if len(str(wanted)) <= _MAX_SOCKET_PATH_BYTES else Path(f"/run/{self.prefix}.sock")
 
     def pod(self, uid: str) -> PodPaths:
         """The folder of one pod."""

@@ -28,6 +28,7 @@ from kube_local.node.records import PodRecord
 from kube_local.node.sources import Object, Place
 from kube_local.node.status import Facts, Kind, status
 from kube_local.node.volumes import Referred
+from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import Conflict, KubeError, NotFound
 from kube_runtime.client.objects import PODS, RawObject
@@ -40,11 +41,11 @@ FIELD_MANAGER = "kubelet"
 REFRESH_SECONDS = (45.0, 60.0)
 _TOGETHER_SECONDS = 0.01
 _STEPS_SECONDS = 0.2
-_FIRST_RETRY, _MOST_RETRY = 0.3, 10.0
-_GONE_GRACE = 1.0
+_BACKOFF = Backoff(first=0.3, limit=10.0, jitter=0.0)
+_GONE_GRACE_SECONDS = 1.0
 RESOLV_CONF = Path("/etc/resolv.conf")
 
-Say = Callable[[RawObject, str, str, str, str], None]
+RecordEvent = Callable[[RawObject, str, str, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Ground:
     paths: Paths
     tools: Tools
     addresses: Addresses
-    say: Say
+    record_event: RecordEvent
     allocatable: Mapping[str, str]
 
     @property
@@ -86,7 +87,7 @@ class PodWorker:
     _nudged: asyncio.Event = field(default_factory=asyncio.Event)
     _written: dict[str, Any] | None = None
     _version: int = 0
-    _tell_at: float = 0.0
+    _event_at: float = 0.0
     _conditions: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
@@ -183,9 +184,9 @@ class PodWorker:
         """Its status may be another now."""
         self._dirty.set()
 
-    def say(self, kind: str, reason: str, note: str) -> None:
+    def record_event(self, kind: str, reason: str, note: str) -> None:
         """An event about it."""
-        self.ground.say(self.raw, self.record.node, kind, reason, note)
+        self.ground.record_event(self.raw, self.record.node, kind, reason, note)
 
     # --- its life -------------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class PodWorker:
             await end(writing, *tasks, *containers)
 
     async def _live(self) -> None:
-        pause = _FIRST_RETRY
+        waits = RetryWaits(_BACKOFF)
         while True:
             try:
                 return await self._live_once()
@@ -215,9 +216,8 @@ class PodWorker:
             except Exception:
                 # A bug of ours must not leave the pod alone: what is done is recorded, so start over.
                 log.exception("pod %s/%s: its worker failed", self.record.namespace, self.record.name)
-                self.say("Warning", "FailedSync", "the node agent failed on this pod; see its log")
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _MOST_RETRY)
+                self.record_event("Warning", "FailedSync", "the node agent failed on this pod; see its log")
+            await asyncio.sleep(waits.next())
 
     async def _live_once(self) -> None:
         if _is_terminal(self.pod) and records.load(records.pod_file(self.paths.folder), PodRecord) is None:
@@ -230,7 +230,7 @@ class PodWorker:
 
     async def _set_up_until_done(self) -> None:
         self.changed()
-        pause, last = _FIRST_RETRY, ""
+        waits, last = RetryWaits(_BACKOFF), ""
         while True:
             try:
                 async with self.tools.gate:
@@ -239,13 +239,12 @@ class PodWorker:
             except (NodeError, KubeError, OSError) as error:
                 reason = error.reason if isinstance(error, NodeError) else "FailedMount"
                 if str(error) != last:
-                    self.say("Warning", reason, str(error))
+                    self.record_event("Warning", reason, str(error))
                 last = str(error)
             self.touched.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(waits.next()):
                     await self.touched.wait()
-            pause = min(pause * 2, _MOST_RETRY)
         self._sandbox = True
         self.changed()
 
@@ -334,21 +333,20 @@ class PodWorker:
     def _deadline(self) -> float:
         """When the grace of the deletion is over; a force makes it shorter while we wait."""
         if self._gone:
-            return self._left_at + _GONE_GRACE
+            return self._left_at + _GONE_GRACE_SECONDS
         seconds = self.raw.metadata.deletion_grace_period_seconds
-        return self._left_at + (self._spec_grace() if seconds is None else max(float(seconds), _GONE_GRACE))
+        return self._left_at + (self._spec_grace() if seconds is None else max(float(seconds), _GONE_GRACE_SECONDS))
 
     async def _terminate_until_done(self) -> None:
-        pause = _FIRST_RETRY
+        waits = RetryWaits(_BACKOFF)
         while True:
             try:
                 return await self._terminate()
             except Exception as error:
                 # A command of the machine failed or took too long: nobody else would come back to this pod.
                 log.exception("pod %s/%s: it could not be ended", self.record.namespace, self.record.name)
-                self.say("Warning", "FailedKillPod", str(error))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _MOST_RETRY)
+                self.record_event("Warning", "FailedKillPod", str(error))
+            await asyncio.sleep(waits.next())
 
     async def _terminate(self) -> None:
         for one in self.containers:
@@ -360,7 +358,7 @@ class PodWorker:
 
     async def _finish(self) -> None:
         """Say how it ended and let the object go."""
-        pause = _FIRST_RETRY
+        waits = RetryWaits(_BACKOFF)
         while not self._gone:
             try:
                 with suppress(Conflict):
@@ -373,14 +371,13 @@ class PodWorker:
                 break
             except KubeError as error:
                 log.warning("pod %s/%s: %s", self.record.namespace, self.record.name, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _MOST_RETRY)
+                await asyncio.sleep(waits.next())
         await asyncio.to_thread(host.remove_tree, self.paths.folder)
 
     # --- status and volumes ---------------------------------------------------------------------------------------
 
     async def _keep_status(self) -> None:
-        pause = _FIRST_RETRY
+        waits = RetryWaits(_BACKOFF)
         while True:
             await self._dirty.wait()
             # What happens at once is told at once.
@@ -393,24 +390,23 @@ class PodWorker:
                 continue
             try:
                 await self._send(wanted)
-                pause = _FIRST_RETRY
+                waits.reset()
             except NotFound:
                 continue
             except KubeError as error:
                 log.warning("status of pod %s/%s: %s", self.record.namespace, self.record.name, error)
                 self._dirty.set()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _MOST_RETRY)
+                await asyncio.sleep(waits.next())
 
     async def _may_wait(self, wanted: dict[str, Any]) -> bool:
         """Whether it is too early to tell: nobody waits for a step on the way, and each write makes a start slower."""
         now = time.monotonic()
-        if self._written is None or _news(wanted) != _news(self._written) or 0 < self._tell_at <= now:
-            self._tell_at = 0.0
+        if self._written is None or _news(wanted) != _news(self._written) or 0 < self._event_at <= now:
+            self._event_at = 0.0
             return False
-        self._tell_at = self._tell_at or now + _STEPS_SECONDS
+        self._event_at = self._event_at or now + _STEPS_SECONDS
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._tell_at - now):
+            async with asyncio.timeout(self._event_at - now):
                 await self._dirty.wait()
         self._dirty.set()
         return True
@@ -447,7 +443,7 @@ class PodWorker:
             try:
                 volumes.refresh(self.pod, self.paths, await self.referred(), self.place())
             except (NodeError, KubeError, OSError) as error:
-                self.say("Warning", "FailedMount", str(error))
+                self.record_event("Warning", "FailedMount", str(error))
 
     def rotate_logs(self) -> None:
         """Start fresh log files where the current ones are full."""

@@ -17,8 +17,8 @@ import aiohttp
 from kube_local.node.errors import ConfigInvalid
 from kube_local.node.sources import Object
 
-_SHOWN = 300
-FIRST_PAUSE = 0.05
+_MAX_OUTPUT_CHARACTERS = 300
+FIRST_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Answer:
     """What a probe heard."""
 
     good: bool
-    said: str = ""
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def pauses(thresholds: Thresholds) -> Iterator[Pause]:
 
     A kubelet would ask once a period; a daemon that needs 100 ms to listen would then be ready after 10 s.
     """
-    step, waited = FIRST_PAUSE, 0.0
+    step, waited = FIRST_PAUSE_SECONDS, 0.0
     while True:
         seconds = min(step, thresholds.period - waited)
         waited += seconds
@@ -159,17 +159,17 @@ async def _http(wanted: Object, target: Target, seconds: float) -> Answer:
             )
             try:
                 writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
-                words = (await reader.readline()).split()
+                status_line = (await reader.readline()).split()
             finally:
                 writer.close()
     except TimeoutError:
         return Answer(False, f'Get "{url}": context deadline exceeded')
     except (OSError, ValueError) as error:
         return Answer(False, f'Get "{url}": {_reason(error)}')
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+    if len(status_line) < 2 or not status_line[0].startswith(b"HTTP/") or not status_line[1].isdigit():
         return Answer(False, f'Get "{url}": the answer is not HTTP')
-    good = 200 <= int(words[1]) < 400
-    return Answer(good, "" if good else f"HTTP probe failed with statuscode: {int(words[1])}")
+    good = 200 <= int(status_line[1]) < 400
+    return Answer(good, "" if good else f"HTTP probe failed with statuscode: {int(status_line[1])}")
 
 
 def _any_certificate() -> ssl.SSLContext:
@@ -179,4 +179,8 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    return "connect: connection refused" if isinstance(error, ConnectionRefusedError) else str(error)[:_SHOWN]
+    return (
+        "connect: connection refused"
+        if isinstance(error, ConnectionRefusedError)
+        else str(error)[:_MAX_OUTPUT_CHARACTERS]
+    )

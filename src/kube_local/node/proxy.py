@@ -62,7 +62,7 @@ class NodePodAccess:
             return await self._refuse_spdy(pod, container, subresource)
         url = _url(subresource, pod, container, list(request.query.items()))
         known = forward.PROTOCOLS if subresource == "portforward" else channels.PROTOCOLS
-        offered = [word.strip() for word in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+        offered = [protocol.strip() for protocol in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         chosen = next((protocol for protocol in known if protocol in offered), None)
         if chosen is None:
             return _refused(

@@ -13,7 +13,7 @@ from kube_local.node.sources import Object
 
 DOMAIN = "cluster.local"
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
-_MOST_SEARCHES = 32
+_MAX_SEARCH_DOMAINS = 32
 
 
 def hostname(pod: Object) -> str:
@@ -54,12 +54,12 @@ def resolv_conf(pod: Object, name_server: str, of_host: str) -> str:
         return of_host
     servers, searches, options = _base(pod, name_server) if policy != "None" else ([], [], {})
     servers = _unique([*servers, *(extra.get("nameservers") or ())])
-    searches = _unique([*searches, *(extra.get("searches") or ())])[:_MOST_SEARCHES]
+    searches = _unique([*searches, *(extra.get("searches") or ())])[:_MAX_SEARCH_DOMAINS]
     options |= {option["name"]: option.get("value") for option in extra.get("options") or ()}
     lines = [f"nameserver {server}" for server in servers[:3]]
     lines += [f"search {' '.join(searches)}"] if searches else []
-    words = [name if value is None else f"{name}:{value}" for name, value in options.items()]
-    lines += [f"options {' '.join(words)}"] if words else []
+    settings = [name if value is None else f"{name}:{value}" for name, value in options.items()]
+    lines += [f"options {' '.join(settings)}"] if settings else []
     return "\n".join(lines) + "\n"
 
 
@@ -68,5 +68,5 @@ def _base(pod: Object, name_server: str) -> tuple[list[str], list[str], dict[str
     return [name_server], [f"{namespace}.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN], {"ndots": "5"}
 
 
-def _unique(words: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(words))
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

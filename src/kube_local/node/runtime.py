@@ -27,7 +27,7 @@ LOG_BYTES = 10 * 1024 * 1024
 # How often a running container is looked at besides being told, and how long its monitor may take to end after it.
 LOOK_SECONDS, LINGER_SECONDS = 5.0, 2.0
 _REOPEN_LOGS = "2 0 0\n"
-_LOST = 137
+_LOST_EXIT_CODE = 137
 
 
 class _Answer(msgspec.Struct):
@@ -99,7 +99,7 @@ class Runtime:
                     with suppress(OSError):
                         os.close(handle)
         if answer.data <= 0:
-            raise RunFailed(answer.message.strip() or "conmon ended without a word")
+            raise RunFailed(answer.message.strip() or "conmon ended without a message")
         monitor = int((bundle / "monitor.pid").read_text())
         return Made(answer.data, host.start_time(answer.data), monitor, host.start_time(monitor))
 
@@ -123,7 +123,7 @@ class Runtime:
         """Let the container's process go."""
         done = await host.run([self.runc, f"--root={self.paths.runc}", "start", name])
         if done.code != 0:
-            raise RunFailed(_plain(done.said))
+            raise RunFailed(_plain(done.message))
 
     async def delete(self, name: str) -> None:
         """Forget a container, ending it if it still runs."""
@@ -136,9 +136,9 @@ class Runtime:
 
         Its monitor writes down how it ended and ends too; one that hangs after that does not keep the pod.
         """
-        told = self.paths.exits / record.container_id
+        exit_file = self.paths.exits / record.container_id
         while host.is_alive(record.monitor, record.monitor_start):
-            lingers = told.exists()
+            lingers = exit_file.exists()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_SECONDS if lingers else LOOK_SECONDS):
                     await host.ended(record.monitor)
@@ -155,7 +155,7 @@ class Runtime:
         except (OSError, ValueError):
             # Its monitor was killed: nobody reads its output any more, so it cannot be left running.
             send(record, signal.SIGKILL)
-            return Exit(_LOST, 0.0, lost=True)
+            return Exit(_LOST_EXIT_CODE, 0.0, lost=True)
 
     def exec_command(
         self, name: str, command: Sequence[str], *, terminal: bool = False, pid_file: Path | None = None
@@ -226,12 +226,12 @@ async def _sync(handle: int) -> _Answer:
         transport.close()
 
 
-def _plain(said: str) -> str:
+def _plain(output: str) -> str:
     """runc's message without its log decoration."""
     for marker in ('level=error msg="', "msg="):
-        if marker in said:
-            said = said.rpartition(marker)[2].rstrip('"')
-    return said.replace('\\"', '"')
+        if marker in output:
+            output = output.rpartition(marker)[2].rstrip('"')
+    return output.replace('\\"', '"')
 
 
 def reopen_logs(bundle: Path) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 _VERSION = 3
 SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY = 1, 2, 3, 6, 7
 _FIN = 1
-_LARGEST = 4 * 1024 * 1024
+_MAX_FRAME_BYTES = 4 * 1024 * 1024
 
 # The names that the header compression of both sides starts with: part of the protocol.
-_WORDS = (
+_DICTIONARY_WORDS = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
     "authorization cache-control connection content-base content-encoding content-language content-length "
     "content-location content-md5 content-range content-type date etag expect expires from host if-match "
@@ -37,8 +37,8 @@ _TEXT = (
 
 
 def _dictionary() -> bytes:
-    words = (word.replace("_", " ").encode() for word in _WORDS.split())
-    return b"".join(len(word).to_bytes(4, "big") + word for word in words) + _TEXT.encode()
+    entries = (entry.replace("_", " ").encode() for entry in _DICTIONARY_WORDS.split())
+    return b"".join(len(entry).to_bytes(4, "big") + entry for entry in entries) + _TEXT.encode()
 
 
 DICTIONARY = _dictionary()
@@ -102,7 +102,7 @@ class Codec:
         while len(self._buffer) >= 8:
             first, second = struct.unpack_from(">II", self._buffer)
             length = second & 0xFFFFFF
-            if length > _LARGEST:
+            if length > _MAX_FRAME_BYTES:
                 raise BadFrame(f"a frame of {length} bytes")
             if len(self._buffer) < 8 + length:
                 return
@@ -134,19 +134,19 @@ class Codec:
         try:
             plain = self._unpack.decompress(block)
             count, at = struct.unpack_from(">I", plain)[0], 4
-            words = []
+            fields = []
             for _ in range(2 * count):
                 (length,) = struct.unpack_from(">I", plain, at)
-                words.append(plain[at + 4 : at + 4 + length].decode())
+                fields.append(plain[at + 4 : at + 4 + length].decode())
                 at += 4 + length
         except (zlib.error, struct.error, UnicodeDecodeError) as error:
             raise BadFrame(f"headers that cannot be read: {error}") from error
-        return dict(zip(words[::2], words[1::2], strict=True))
+        return dict(zip(fields[::2], fields[1::2], strict=True))
 
     def _block(self, headers: Mapping[str, str]) -> bytes:
         plain = struct.pack(">I", len(headers))
-        for word in (word for pair in headers.items() for word in pair):
-            plain += struct.pack(">I", len(word.encode())) + word.encode()
+        for text in (text for pair in headers.items() for text in pair):
+            plain += struct.pack(">I", len(text.encode())) + text.encode()
         return self._pack.compress(plain) + self._pack.flush(zlib.Z_SYNC_FLUSH)
 
     def open(self, stream: int, headers: Mapping[str, str]) -> bytes:

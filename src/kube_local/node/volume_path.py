@@ -17,7 +17,7 @@ from kube_local.node.errors import MountFailed
 from kube_local.node.paths import inner_path
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 @contextmanager
@@ -73,7 +73,7 @@ class _Walk:
 
     def _follow(self, target: str) -> None:
         self._links += 1
-        if target.startswith("/") or self._links > _MOST_LINKS:
+        if target.startswith("/") or self._links > _MAX_LINKS:
             raise MountFailed(f"subPath {self._inner!r} leads out of its volume")
         self._left.extendleft(reversed(target.split("/")))
 

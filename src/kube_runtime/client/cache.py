@@ -26,18 +26,21 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic
 
+from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.client.client import Client
 from kube_runtime.client.collector import PROCESS, Collector
 from kube_runtime.client.decode import Bookmark, Changed, Deleted, Spoilt, Unreadable, WatchEvent
 from kube_runtime.client.errors import BadAnswer, Expired, Forbidden, KubeError
 from kube_runtime.client.objects import Resource, T
 from kube_runtime.client.store import Change, Index, Key, Store, key_of
-from kube_runtime.client.timing import Backoff, Timing
+from kube_runtime.client.timing import Timing
 from kube_runtime.text import whole_number
 
 log = logging.getLogger(__name__)
 
 _STUCK = "the watch is stuck"
+# Each wait is spread over its second half: a thousand caches must not return at once.
+_BACKOFF = Backoff(first=0.05, limit=30.0, jitter=1.0)
 
 Listener = Callable[[T | None, T | None], None]
 
@@ -48,8 +51,7 @@ class Pace:
 
     watch_seconds: tuple[int, int] = (180, 300)
     list_seconds: float = 60.0
-    first_wait: float = 0.1
-    most_wait: float = 30.0
+    backoff: Backoff = _BACKOFF
     # A server that asks for more is asked again nevertheless: its word may be garbled.
     longest_retry_after: float = 300.0
     # A watch that lived this long was a good one: the next failure starts with a short wait again.
@@ -127,7 +129,7 @@ class Cache(Generic[T]):
 
     def age(self) -> float | None:
         """Seconds since the server last proved that this is what is there; None before the first list."""
-        return None if self._fresh_at is None else self.timing.monotonic() - self._fresh_at
+        return None if self._fresh_at is None else self.timing.clock.monotonic() - self._fresh_at
 
     def get(self, namespace: str, name: str) -> T | None:
         """One object."""
@@ -148,7 +150,7 @@ class Cache(Generic[T]):
         """Call `listener(old, new)` at every change; what is already there is told at once as new."""
         self._listeners.append(listener)
         for item in self._store.items():
-            self._tell(listener, None, item)
+            self._notify(listener, None, item)
 
     def on_refusal(self, listener: Callable[[], None]) -> None:
         """Call `listener()` whenever the server begins or ceases to refuse."""
@@ -177,7 +179,7 @@ class Cache(Generic[T]):
         try:
             while not _reached(self._version, self._expected):
                 waited_for = self._expected
-                await self.timing.sleep(self.pace.stuck_seconds)
+                await self.timing.clock.sleep(self.pace.stuck_seconds)
                 if not _reached(self._version, waited_for) and self._watcher is not None:
                     self._expected = ""
                     self._watcher.cancel(_STUCK)
@@ -196,14 +198,14 @@ class Cache(Generic[T]):
                 self._guard.cancel()
 
     async def _run(self) -> None:
-        backoff = Backoff(self.timing, self.pace.first_wait, self.pace.most_wait)
+        waits = RetryWaits(self.pace.backoff, self.timing.random)
         while True:
-            started = self.timing.monotonic()
+            started = self.timing.clock.monotonic()
             wanted = await self._once()
-            if self.timing.monotonic() - started >= self.pace.steady_seconds:
-                backoff.reset()
+            if self.timing.clock.monotonic() - started >= self.pace.steady_seconds:
+                waits.reset()
             # Even a good end waits: a server that closes every watch at once must not be hammered.
-            await self.timing.sleep(max(wanted, backoff.next()))
+            await self.timing.clock.sleep(max(wanted, waits.next()))
 
     async def _once(self) -> float:
         """One list, if one is due, and one watch; seconds that the server asked us to stay away."""
@@ -304,7 +306,7 @@ class Cache(Generic[T]):
         finally:
             self._watcher = None
         # The server ended it in good order, so all it had is here.
-        self._fresh_at = self.timing.monotonic()
+        self._fresh_at = self.timing.clock.monotonic()
         self._set_error(None)
 
     def _take(self, event: WatchEvent[T]) -> None:
@@ -355,16 +357,16 @@ class Cache(Generic[T]):
 
     def _seen(self, resource_version: str) -> None:
         self._version = resource_version or self._version
-        self._fresh_at = self.timing.monotonic()
+        self._fresh_at = self.timing.clock.monotonic()
         self._set_error(None)
         self._moved.set()
 
     def _report(self, changes: Iterable[Change[T]]) -> None:
         for old, new in changes:
             for listener in self._listeners:
-                self._tell(listener, old, new)
+                self._notify(listener, old, new)
 
-    def _tell(self, listener: Listener[T], old: T | None, new: T | None) -> None:
+    def _notify(self, listener: Listener[T], old: T | None, new: T | None) -> None:
         try:
             listener(old, new)
         except Exception:

@@ -19,6 +19,7 @@ from typing import Any, Generic, Unpack
 
 import msgspec
 
+from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.client import requests
 from kube_runtime.client.decode import (
     Page,
@@ -50,11 +51,13 @@ from kube_runtime.client.missing_right import MissingRight
 from kube_runtime.client.objects import PODS, Resource, Scale, T
 from kube_runtime.client.remote import OUTPUT_LIMIT, Ran, run
 from kube_runtime.client.requests import DeleteOptions, LogOptions, Repeat, Request, Selection, WriteOptions
-from kube_runtime.client.timing import Backoff, Timing
+from kube_runtime.client.timing import Timing
 from kube_runtime.client.transport import USER_AGENT, Answer, HttpTransport, Limits, Transport
 
-PAGE = 500
-LONGEST_RETRY_AFTER_DIGITS = 9
+PAGE_ITEMS = 500
+MAX_RETRY_AFTER_DIGITS = 9
+# Each wait is spread over its second half: a thousand clients must not return at once.
+_BACKOFF = Backoff(first=0.05, limit=5.0, jitter=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,7 @@ class Retries:
     """How often and how long to try again within one call."""
 
     attempts: int = 4
-    first: float = 0.1
-    most: float = 5.0
+    backoff: Backoff = _BACKOFF
     # A server that wants us away for longer than this gets its wish from the reconcile queue, not from a held worker.
     longest_retry_after: float = 10.0
 
@@ -156,7 +158,7 @@ class Client:
         resource: Resource[T],
         namespace: str = "",
         *,
-        limit: int = PAGE,
+        limit: int = PAGE_ITEMS,
         seconds: float | None = None,
         **selection: Unpack[Selection],
     ) -> AsyncGenerator[Page[T], None]:
@@ -176,7 +178,7 @@ class Client:
         resource: Resource[T],
         namespace: str = "",
         *,
-        limit: int = PAGE,
+        limit: int = PAGE_ITEMS,
         seconds: float | None = None,
         **selection: Unpack[Selection],
     ) -> Listing[T]:
@@ -318,7 +320,7 @@ class Client:
 
     async def send(self, request: Request) -> bytes:
         """Send until answered, as often as the request allows; the body of a success, or a typed error."""
-        backoff = Backoff(self.timing, self.retries.first, self.retries.most)
+        waits = RetryWaits(self.retries.backoff, self.timing.random)
         relogin = True
         for attempt in range(1, self.retries.attempts + 1):
             try:
@@ -329,25 +331,25 @@ class Client:
                     raise
                 relogin = False
             except KubeError as error:
-                wait = self._wait(request, error, backoff)
+                wait = self._wait(request, error, waits)
                 if wait is None or attempt == self.retries.attempts:
                     raise
-                await self.timing.sleep(wait)
+                await self.timing.clock.sleep(wait)
         return await self._send_once(request)
 
-    def _wait(self, request: Request, error: KubeError, backoff: Backoff) -> float | None:
+    def _wait(self, request: Request, error: KubeError, waits: RetryWaits) -> float | None:
         if not may_repeat(request.repeat, error):
             return None
         asked = error.retry_after or 0.0
         if asked > self.retries.longest_retry_after:
             return None
-        return max(asked, backoff.next())
+        return max(asked, waits.next())
 
     async def _send_once(self, request: Request) -> bytes:
         if self.fence is not None and request.method != "GET":
             self.fence()
             request = msgspec.structs.replace(request, fence=self.fence)
-        started, code, denied = self.timing.monotonic(), 0, None
+        started, code, denied = self.timing.clock.monotonic(), 0, None
         try:
             async with self.transport.open(request) as answer:
                 code = answer.code
@@ -358,20 +360,20 @@ class Client:
             denied = error.right
             raise
         finally:
-            self.report(Call(request, code, self.timing.monotonic() - started, denied))
+            self.report(Call(request, code, self.timing.clock.monotonic() - started, denied))
 
     async def _lines(
         self, request: Request, content_type: str, *, whole: bool = True, opened: Callable[[], None] = _nobody
     ) -> AsyncGenerator[bytes, None]:
         """A stream is reported when it begins: what it shows, that it was allowed, is known by then."""
-        started, code, denied, begun = self.timing.monotonic(), 0, None, False
+        started, code, denied, begun = self.timing.clock.monotonic(), 0, None, False
         try:
             async with self.transport.open(request) as answer:
                 code = answer.code
                 body = b"" if _is_success(code) else await answer.read()
                 _check(answer, body, request, content_type)
                 begun = True
-                self.report(Call(request, code, self.timing.monotonic() - started))
+                self.report(Call(request, code, self.timing.clock.monotonic() - started))
                 opened()
                 async with aclosing(split_lines(answer.chunks(), request.what, whole=whole)) as lines:
                     async for line in lines:
@@ -384,7 +386,7 @@ class Client:
             raise
         finally:
             if not begun:
-                self.report(Call(request, code, self.timing.monotonic() - started, denied))
+                self.report(Call(request, code, self.timing.clock.monotonic() - started, denied))
 
 
 def _joined(pages: Sequence[Page[T]]) -> Listing[T]:
@@ -420,4 +422,4 @@ def _check(answer: Answer, body: bytes, request: Request, content_type: str) -> 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
     # The API server only sends seconds; a date would need a clock that both sides share. More digits say nothing.
-    return float(text[:LONGEST_RETRY_AFTER_DIGITS]) if text.isascii() and text.isdecimal() else None
+    return float(text[:MAX_RETRY_AFTER_DIGITS]) if text.isascii() and text.isdecimal() else None

@@ -36,8 +36,8 @@ _SUFFIXES: Mapping[str, Decimal] = {
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([numkMGTPE]|[KMGTPE]i)?")
 _MISSING: Any = object()
 _KINDS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list"}
-MOST_NAMED = 5
-LONGEST_NAME = 100
+MAX_NAMED_PATHS = 5
+MAX_NAME_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ def _same_key(key: str, desired: Mapping[str, Any], live: Mapping[str, Any], pat
 
 
 def _some(items: Sequence[object]) -> str:
-    more = f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
-    return ", ".join(map(str, items[:MOST_NAMED])) + more
+    more = f" and {len(items) - MAX_NAMED_PATHS} more" if len(items) > MAX_NAMED_PATHS else ""
+    return ", ".join(map(str, items[:MAX_NAMED_PATHS])) + more
 
 
 def _kind(value: Any) -> str:
@@ -225,4 +225,4 @@ def _kind(value: Any) -> str:
 
 def _named(value: Any) -> str:
     """An item of a set, which is a name or a number: finalizers, access modes."""
-    return str(value)[:LONGEST_NAME] if isinstance(value, str | int | float) else _kind(value)
+    return str(value)[:MAX_NAME_CHARACTERS] if isinstance(value, str | int | float) else _kind(value)

@@ -203,7 +203,7 @@ class ExecPlugin:
 
     def _expired(self, status: ExecCredentialStatus) -> bool:
         until = status.expiration_timestamp
-        return until is not None and self.timing.now() >= until - EXPIRY_MARGIN
+        return until is not None and self.timing.clock.now() >= until - EXPIRY_MARGIN
 
     async def _run(self) -> bytes:
         try:
@@ -227,8 +227,8 @@ class ExecPlugin:
                     process.kill()
                 await process.wait()
         if process.returncode:
-            said = err.decode("utf-8", "replace")
-            raise LoginFailed(f"{self.command!r} ended with code {process.returncode}: {said} {self.install_hint}")
+            stderr = err.decode("utf-8", "replace")
+            raise LoginFailed(f"{self.command!r} ended with code {process.returncode}: {stderr} {self.install_hint}")
         return out
 
     def _info(self) -> str:

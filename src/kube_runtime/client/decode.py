@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kube_runtime.client.errors import BadAnswer, Status, from_status
-from kube_runtime.client.objects import DEEPEST_LEVELS, ObjectMeta, Resource, Slim, T, decode_hook
+from kube_runtime.client.objects import MAX_DEPTH_LEVELS, ObjectMeta, Resource, Slim, T, decode_hook
 
 EVENT_LIMIT = 64 * 1024 * 1024
 R = TypeVar("R")
@@ -273,10 +273,10 @@ def _cut(body: bytes) -> Iterator[bytes]:
     for token in _BRACKETS.finditer(body):
         if token[0] in (b"[", b"{"):
             depth += 1
-            if depth == DEEPEST_LEVELS + _OUTER_LEVELS:
+            if depth == MAX_DEPTH_LEVELS + _OUTER_LEVELS:
                 yield body[copied : token.start()]
         elif token[0] in (b"]", b"}"):
-            if depth == DEEPEST_LEVELS + _OUTER_LEVELS:
+            if depth == MAX_DEPTH_LEVELS + _OUTER_LEVELS:
                 yield _TOO_DEEP
                 copied = token.end()
             depth -= 1
@@ -286,7 +286,7 @@ def _cut(body: bytes) -> Iterator[bytes]:
 def _readable(body: bytes, resource: Resource[T]) -> "T | Unreadable":
     try:
         if _TOO_DEEP in body:
-            raise RecursionError(f"nested deeper than {DEEPEST_LEVELS} levels")
+            raise RecursionError(f"nested deeper than {MAX_DEPTH_LEVELS} levels")
         return _one(body, resource.type)
     except _FAILED as error:
         return Unreadable(_metadata_of(body), f"{resource.kind}: {error}")

@@ -18,7 +18,7 @@ from kube_runtime.client.missing_right import MissingRight, of_owners, of_path
 
 log = logging.getLogger(__name__)
 
-CREATED = 201
+HTTP_CREATED = 201
 HELP = "the shipped roles have it: apply them again, and look for a binding that is gone"
 
 
@@ -75,7 +75,7 @@ def _used(call: Call) -> Iterator[MissingRight]:
     request = call.request
     used = of_path(request.method, request.path, watch=("watch", "true") in request.query)
     yield used
-    if call.code == CREATED:
+    if call.code == HTTP_CREATED:
         # An apply of what was not there.
         yield msgspec.structs.replace(used, verb="create")
     if request.body and request.method != "DELETE":

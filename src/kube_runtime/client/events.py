@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 CORE_EVENTS: Resource[RawObject] = Resource("", "v1", "events", "Event", RawObject)
 NOTE_LIMIT = 1024
 # One object may say this much at once, and one more thing every five minutes.
-BURST = 25.0
+BURST_EVENTS = 25.0
 REFILL_SECONDS = 300.0
-REMEMBERED = 4096
+MAX_REMEMBERED_EVENTS = 4096
 # The server forgets an Event after this long (its default).
 LIFE_SECONDS = 3600.0
 
@@ -79,7 +79,7 @@ class Recorder:
         key = (regarding.metadata.uid, kind, reason, action, note)
         try:
             series = self._series.get(key)
-            if series is None or self.timing.monotonic() - series.written > LIFE_SECONDS:
+            if series is None or self.timing.clock.monotonic() - series.written > LIFE_SECONDS:
                 await self._first(key, regarding, resource)
             else:
                 await self._again(key, series, regarding, resource)
@@ -92,7 +92,7 @@ class Recorder:
             self.dropped += 1
             return
         body = self._body(key, regarding, resource)
-        series = _Series(body["metadata"]["name"], self.timing.monotonic())
+        series = _Series(body["metadata"]["name"], self.timing.clock.monotonic())
         self._remember(key, series)
         try:
             await self.writer.create(body)
@@ -107,7 +107,7 @@ class Recorder:
         series.count += 1
         if series.count & (series.count - 1):
             return
-        series.written = self.timing.monotonic()
+        series.written = self.timing.clock.monotonic()
         try:
             await self._write_count(series, _namespace(regarding))
         except NotFound:
@@ -121,7 +121,7 @@ class Recorder:
         return before.series.count if before.series is not None else 1
 
     async def _write_count(self, series: _Series, namespace: str) -> None:
-        now = self.timing.now()
+        now = self.timing.clock.now()
         if self.core:
             patch: dict[str, Any] = {"count": series.count, "lastTimestamp": time_text(now)}
             await self.writer.patch(CORE_EVENTS, series.name, patch, namespace)
@@ -137,7 +137,7 @@ class Recorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": f"{metadata.name[:200]}.{digest}", "namespace": _namespace(regarding)},
-            "eventTime": format_time(self.timing.now()),
+            "eventTime": format_time(self.timing.clock.now()),
             "type": kind,
             "reason": reason,
             "action": action,
@@ -153,19 +153,19 @@ class Recorder:
                 "resourceVersion": metadata.resource_version,
             },
         }
-        return _as_core(body, time_text(self.timing.now())) if self.core else body
+        return _as_core(body, time_text(self.timing.clock.now())) if self.core else body
 
     def _remember(self, key: tuple[str, ...], series: _Series) -> None:
-        while len(self._series) >= REMEMBERED:
+        while len(self._series) >= MAX_REMEMBERED_EVENTS:
             del self._series[next(iter(self._series))]
         self._series[key] = series
 
     def _may_speak(self, uid: str) -> bool:
-        now = self.timing.monotonic()
-        bucket = self._buckets.setdefault(uid, _Bucket(BURST, now))
-        bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)
+        now = self.timing.clock.monotonic()
+        bucket = self._buckets.setdefault(uid, _Bucket(BURST_EVENTS, now))
+        bucket.tokens = min(BURST_EVENTS, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)
         bucket.at = now
-        if len(self._buckets) > REMEMBERED:
+        if len(self._buckets) > MAX_REMEMBERED_EVENTS:
             del self._buckets[next(iter(self._buckets))]
         if bucket.tokens < 1:
             return False

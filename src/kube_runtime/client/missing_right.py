@@ -41,11 +41,11 @@ class MissingRight(msgspec.Struct, frozen=True, order=True):
     def can_i(self) -> str:
         """The command that asks whether the right is there."""
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
-        words = ["kubectl auth can-i", self.verb, f"{kind}/{self.name}" if self.name else kind]
-        words += [f"--subresource={self.subresource}"] if self.subresource else []
-        words += ["-n", self.namespace] if self.namespace else []
-        words += [f"--as={self.user}"] if self.user else []
-        return " ".join(words)
+        args = ["kubectl auth can-i", self.verb, f"{kind}/{self.name}" if self.name else kind]
+        args += [f"--subresource={self.subresource}"] if self.subresource else []
+        args += ["-n", self.namespace] if self.namespace else []
+        args += [f"--as={self.user}"] if self.user else []
+        return " ".join(args)
 
     @property
     def kind(self) -> tuple[str, str, str, str]:

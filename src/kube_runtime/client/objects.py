@@ -475,7 +475,7 @@ class Scale(Slim, frozen=True):
 
 
 # Whoever walks a deeper value may run out of stack; what people write is a tenth as deep.
-DEEPEST_LEVELS = 128
+MAX_DEPTH_LEVELS = 128
 # In every kind these hold fields, or are left out; whoever reads them need not ask.
 _MAPPINGS = ("spec", "status", "data")
 
@@ -512,8 +512,8 @@ def decode_hook(wanted: Any, value: Any) -> Any:
         raise NotImplementedError(f"no decoder for {wanted}")
     if not isinstance(value, dict):
         raise TypeError("expected an object")
-    if is_nested_deeper(value, DEEPEST_LEVELS):
-        raise TypeError(f"nested deeper than {DEEPEST_LEVELS} levels")
+    if is_nested_deeper(value, MAX_DEPTH_LEVELS):
+        raise TypeError(f"nested deeper than {MAX_DEPTH_LEVELS} levels")
     for part in _MAPPINGS:
         if not isinstance(value.get(part) or {}, dict):
             raise TypeError(f"its {part} is not an object")

@@ -19,7 +19,7 @@ V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, RESULT, CLOSE = 0, 1, 2, 3, 255
 OUTPUT_LIMIT = 16 * 1024 * 1024
-CHUNK = 32 * 1024
+CHUNK_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ async def run(
 
 
 async def _feed(socket: Socket, stdin: bytes) -> None:
-    for start in range(0, len(stdin), CHUNK):
-        await socket.send(bytes([STDIN]) + stdin[start : start + CHUNK])
+    for start in range(0, len(stdin), CHUNK_BYTES):
+        await socket.send(bytes([STDIN]) + stdin[start : start + CHUNK_BYTES])
     await socket.send(bytes([CLOSE, STDIN]))
 
 

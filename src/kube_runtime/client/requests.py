@@ -359,7 +359,7 @@ def run_in_pod(
     pods: Resource[Any], namespace: str, name: str, command: Sequence[str], *, container: str, stdin: bool
 ) -> Request:
     """Open a websocket that runs a command in a container. The command is a list: no shell takes part."""
-    query = [("command", word) for word in command]
+    query = [("command", arg) for arg in command]
     query += [("container", container)] if container else []
     query += [("stdin", "true")] if stdin else []
     query += [("stdout", "true"), ("stderr", "true")]

@@ -23,7 +23,7 @@ from kube_runtime.client.rights import Right, Scope
 
 log = logging.getLogger(__name__)
 
-EVERY = 600.0
+REVIEW_INTERVAL_SECONDS = 600.0
 RULES_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", RawObject, namespaced=False
 )
@@ -115,7 +115,7 @@ async def keep_looking(
         except (KubeError, msgspec.MsgspecError) as error:
             # A cluster that does not let us ask is none that we could tell about.
             log.debug("rights were not reviewed: %s", error)
-        await sleep(EVERY)
+        await sleep(REVIEW_INTERVAL_SECONDS)
 
 
 async def _user(client: Client) -> str:

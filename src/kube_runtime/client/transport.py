@@ -316,14 +316,14 @@ class _translated:  # noqa: N801 - reads as a statement
 
 def translate(error: BaseException, what: str) -> Exception | None:
     """The error of this package for a foreign one; None for one that is not about the connection."""
-    said = f"{what}: {str(error) or type(error).__name__}"
+    message = f"{what}: {str(error) or type(error).__name__}"
     match error:
         case aiohttp.ConnectionTimeoutError():
             return TimedOut(f"{what}: no connection in time", sent=False)
         case aiohttp.ClientConnectorError():
             return Unreachable(f"{what}: {_unconnected(error)}", sent=False)
         case aiohttp.InvalidURL():
-            return KubeconfigInvalid(said)
+            return KubeconfigInvalid(message)
         case TimeoutError():
             return TimedOut(f"{what}: no answer in time", sent=True)
         case aiohttp.WSServerHandshakeError():
@@ -331,7 +331,7 @@ def translate(error: BaseException, what: str) -> Exception | None:
         case aiohttp.ClientResponseError():
             return BadAnswer(f"{what}: not HTTP: {error.message}")
         case aiohttp.ClientError() | OSError():
-            return Unreachable(said, sent=True)
+            return Unreachable(message, sent=True)
     return None
 
 

@@ -11,19 +11,19 @@ import asyncio
 
 from aiohttp import web
 
-GRACE = 0.5
-_LOOK = 0.01
+GRACE_SECONDS = 0.5
+_POLL_SECONDS = 0.01
 
 
-async def end(runner: web.AppRunner, grace: float = GRACE) -> None:
+async def end(runner: web.AppRunner, grace: float = GRACE_SECONDS) -> None:
     """Stop listening, let running answers end, and cut off whoever has not said goodbye after `grace` seconds."""
     server = runner.server
     held = [handler.transport for handler in server.connections if handler.transport] if server is not None else []
     await runner.cleanup()
-    for _ in range(max(1, int(grace / _LOOK))):
+    for _ in range(max(1, int(grace / _POLL_SECONDS))):
         if not any(map(_is_open, held)):
             break
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_SECONDS)
     for transport in filter(_is_open, held):
         transport.abort()
     # A transport lets go of its socket one turn of the loop after it was aborted.

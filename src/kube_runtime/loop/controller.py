@@ -21,15 +21,16 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
+from kube_runtime.backoff import Backoff
+from kube_runtime.clock import Clock, DeadlinePassedError, SystemClock, within
 from kube_runtime.errors import OperatorError, Retryable, Terminal
-from kube_runtime.loop.clock import Clock, DeadlinePassedError, SystemClock, within
 from kube_runtime.loop.logs import log_fields
 from kube_runtime.loop.metrics import Metrics
-from kube_runtime.loop.queue import Backoff, Key, Places, Queue, ShutDownError
+from kube_runtime.loop.queue import Key, Places, Queue, ShutDownError
 
 log = logging.getLogger(__name__)
 
-SHORTEST_REQUEUE = 0.1
+MIN_REQUEUE_SECONDS = 0.1
 """Seconds; a reconcile that asks for less, again and again, would be a hot loop."""
 
 SHARED_FACTOR = 8
@@ -199,7 +200,7 @@ class Controller:
         self.queue.forget(key)
         if result.requeue_after is None:
             return Outcome.OK
-        self.queue.add_after(key, max(SHORTEST_REQUEUE, result.requeue_after))
+        self.queue.add_after(key, max(MIN_REQUEUE_SECONDS, result.requeue_after))
         return Outcome.REQUEUE
 
     async def _call(self, key: Key) -> Result:

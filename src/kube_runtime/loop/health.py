@@ -27,9 +27,9 @@ from typing import Protocol
 
 from aiohttp import web
 
+from kube_runtime.clock import Clock, SystemClock
 from kube_runtime.errors import Terminal
 from kube_runtime.loop import closing
-from kube_runtime.loop.clock import Clock, SystemClock
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key
 
@@ -40,8 +40,8 @@ Check = Callable[[], str | None]
 
 Authorize = Callable[[web.Request], Awaitable[bool]]
 
-_LONGEST_PROFILE = 60.0
-_PROFILE_PERIOD = 0.01
+_MAX_PROFILE_SECONDS = 60.0
+_PROFILE_PERIOD_SECONDS = 0.01
 
 
 class Worker(Protocol):
@@ -223,8 +223,8 @@ def _profile_seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds <= _LONGEST_PROFILE:
-        raise web.HTTPBadRequest(text=f"seconds must be a number above 0 and up to {_LONGEST_PROFILE:g}\n")
+    if not 0 < seconds <= _MAX_PROFILE_SECONDS:
+        raise web.HTTPBadRequest(text=f"seconds must be a number above 0 and up to {_MAX_PROFILE_SECONDS:g}\n")
     return seconds
 
 
@@ -258,7 +258,7 @@ def _sample(thread: int, over: threading.Event, counts: collections.Counter[str]
     while True:
         frame = sys._current_frames().get(thread)
         counts[_folded(frame)] += 1
-        if over.wait(_PROFILE_PERIOD):
+        if over.wait(_PROFILE_PERIOD_SECONDS):
             return
 
 

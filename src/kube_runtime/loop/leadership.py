@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from kube_runtime.clock import Clock, SystemClock, Timer, within
 from kube_runtime.errors import Retryable
-from kube_runtime.loop.clock import Clock, SystemClock, Timer, within
 
 log = logging.getLogger(__name__)
 

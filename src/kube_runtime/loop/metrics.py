@@ -160,7 +160,7 @@ class _ScrapedState(Collector):
         yield from (depth, adds, retries, age, leader)
 
 
-MOST_FAULT_PLACES = 1000
+MAX_FAULT_PLACES = 1000
 """So many objects are named in the counter of faults; those beyond count for their kind."""
 
 
@@ -209,7 +209,7 @@ class Metrics:
     def reconcile_fault(self, kind: str, namespace: str, name: str) -> None:
         """A reconcile of that object met an error that nobody foresaw."""
         place = (kind, namespace, name)
-        if place not in self._fault_places and len(self._fault_places) >= MOST_FAULT_PLACES:
+        if place not in self._fault_places and len(self._fault_places) >= MAX_FAULT_PLACES:
             # Whoever makes objects of ever new names must not fill the memory of who scrapes.
             place = (kind, "", "")
         self._fault_places.add(place)

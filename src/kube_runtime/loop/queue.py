@@ -24,7 +24,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from kube_runtime.loop.clock import Clock, Timer
+from kube_runtime.backoff import Backoff
+from kube_runtime.clock import Clock, Timer
+
+# A change of a failing key is taken after this time, or after its backoff if that is shorter.
+HURRY_SECONDS = 0.2
 
 
 class Key(NamedTuple):
@@ -42,24 +46,6 @@ K = TypeVar("K", bound=Hashable)
 
 class ShutDownError(Exception):
     """The queue gives out no more keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long a failing key waits: doubling from `first` up to `limit`, spread upwards by `jitter`."""
-
-    first: float = 0.005
-    limit: float = 300.0
-    jitter: float = 0.2
-    hurry: float = 0.2
-    """A change of a failing key is taken after this time, or after its backoff if that is shorter."""
-
-    def delay(self, failures: int, draw: float) -> float:
-        """Seconds before try number `failures` + 1; `draw` is in [0, 1)."""
-        ceiling = self.limit / (1 + self.jitter)
-        doublings = min(failures - 1, math.ceil(math.log2(max(1.0, ceiling / self.first))))
-        base = min(self.first * 2.0**doublings, ceiling)
-        return min(self.limit, base * (1 + self.jitter * draw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +126,7 @@ class Queue(Generic[K]):
         if failures is None:
             self._mark(key)
         else:
-            self._wish(key, min(self._backoff.hurry, self._backoff.delay(failures, 0.0)))
+            self._wish(key, min(HURRY_SECONDS, self._backoff.delay(failures, 0.0)))
 
     def add_after(self, key: K, seconds: float) -> None:
         """Look at this key again in `seconds`; of several such wishes the earliest counts."""

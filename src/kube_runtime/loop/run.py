@@ -1,4 +1,4 @@
-"""The whole crank: start in the right order, stop in the right order, or be turned by hand.
+"""The whole loop: start in the right order, stop in the right order, or be driven by hand.
 
 `run` is what the program calls: sources first (a standby keeps its caches warm), then leadership, then the
 controllers; on SIGTERM no new keys, running reconciles to their end, the lease last. `run_until_quiet` is what
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from kube_runtime.loop.clock import Clock, SystemClock, VirtualClock, settle
+from kube_runtime.clock import Clock, SystemClock, VirtualClock, run_until_idle
 from kube_runtime.loop.controller import Controller
 from kube_runtime.loop.leadership import Elector
 
 log = logging.getLogger(__name__)
 
-_SYNC_POLL = 0.05
-_CANCEL_PATIENCE = 5.0
+_SYNC_POLL_SECONDS = 0.05
+_CANCEL_TIMEOUT_SECONDS = 5.0
 
 Task = asyncio.Task[Any]
 Work = Callable[[], Coroutine[Any, Any, object]]
@@ -65,15 +65,15 @@ async def run(
     stop = stop or asyncio.Event()
     with _stop_on_signals(stop):
         async with _tasks(background, clock) as beside, _election(elector, clock) as election:
-            crank = _Crank(controllers, sources, elector, [*beside, *election], stop, grace, clock)
+            whole = _Run(controllers, sources, elector, [*beside, *election], stop, grace, clock)
             try:
-                return await crank.turn()
+                return await whole.to_the_end()
             finally:
                 await sources.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Crank:
+class _Run:
     controllers: Sequence[Controller]
     sources: Sources
     elector: Elector | None
@@ -82,7 +82,7 @@ class _Crank:
     grace: float
     clock: Clock
 
-    async def turn(self) -> Ending:
+    async def to_the_end(self) -> Ending:
         ending = await self._first_end(self._ready_to_lead, self.beside)
         if ending is not None:
             return ending
@@ -96,7 +96,7 @@ class _Crank:
     async def _ready_to_lead(self) -> None:
         while waiting := self.sources.unsynced():
             log.debug("caches are not complete yet: %s", ", ".join(waiting))
-            await self.clock.sleep(_SYNC_POLL)
+            await self.clock.sleep(_SYNC_POLL_SECONDS)
         if self.elector is not None:
             await self.elector.gained()
 
@@ -152,7 +152,7 @@ async def _cancel(tasks: Collection[Task], clock: Clock) -> None:
     for task in tasks:
         task.cancel()
     over = asyncio.Event()
-    timer = clock.call_later(_CANCEL_PATIENCE, over.set)
+    timer = clock.call_later(_CANCEL_TIMEOUT_SECONDS, over.set)
     patience = asyncio.create_task(over.wait())
     left = {task for task in tasks if not task.done()}
     while left and not patience.done():
@@ -226,7 +226,7 @@ async def run_until_quiet(
     started = changed = clock.monotonic()
     seen, reconciles = fingerprint(), 0
     while True:
-        await settle()
+        await run_until_idle()
         if (now_seen := fingerprint()) != seen:
             seen, changed = now_seen, clock.monotonic()
         _check_limits(controllers, changed - started <= limit and reconciles <= most)
@@ -257,7 +257,7 @@ async def _step(controller: Controller, clock: VirtualClock, outside: float) -> 
     task = asyncio.create_task(controller.step(), name=f"step-{controller.name}")
     try:
         while True:
-            await settle()
+            await run_until_idle()
             if not task.done() and outside > 0:
                 await asyncio.wait([task], timeout=outside)
             if task.done():

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kube_runtime.loop.clock import Clock, SystemClock
+from kube_runtime.backoff import Backoff
+from kube_runtime.clock import Clock, SystemClock
 from kube_runtime.loop.metrics import Metrics
-from kube_runtime.loop.queue import Backoff, Key
+from kube_runtime.loop.queue import Key
 from kube_runtime.metadata import Object
 
 log = logging.getLogger(__name__)

@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 CHECKED = ("CREATE", "UPDATE")
 # API servers cut warnings that are longer.
-LONGEST_WARNING = 256
+MAX_WARNING_CHARACTERS = 256
 # Far more than two versions of a resource within its bounds have, with what Kubernetes notes of their fields.
-MOST_OBJECTS = 100_000
-TOO_MANY_OBJECTS = f"holds more than {MOST_OBJECTS} objects and lists; write a smaller resource"
+MAX_OBJECTS = 100_000
+TOO_MANY_OBJECTS = f"holds more than {MAX_OBJECTS} objects and lists; write a smaller resource"
 
 RefsOf = Callable[[str], Refs]
 
@@ -127,7 +127,7 @@ def refusal(asked: Asked, code: int, reason: str, message: str, result: Result) 
 
 def answer(body: bytes, refs_of: RefsOf) -> Answer:
     """What is said to a request."""
-    if body.count(b"{") + body.count(b"[") > MOST_OBJECTS:
+    if body.count(b"{") + body.count(b"[") > MAX_OBJECTS:
         # Decoding them would hold the interpreter for longer than all the rest, and nobody else could be answered.
         return refusal(asked_by(body), 413, "RequestEntityTooLarge", TOO_MANY_OBJECTS, "refused")
     try:
@@ -178,7 +178,7 @@ def _placed(raw: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 def _response(review: Review, uid: str, verdict: Verdict) -> bytes:
-    warnings = [str(each)[:LONGEST_WARNING] for each in verdict.problems if each.severity == "warning"]
+    warnings = [str(each)[:MAX_WARNING_CHARACTERS] for each in verdict.problems if each.severity == "warning"]
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
     if warnings:
         response["warnings"] = warnings

@@ -16,8 +16,8 @@ from typing import Any, Final
 from kube_runtime.client.errors import AlreadyExists, Conflict, NotFound
 from kube_runtime.client.objects import SECRETS, RawObject, Resource
 from kube_runtime.client.write import Writer
+from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import Clock
 from slurm_operator.admission import certificates
 from slurm_operator.admission.certificates import Held, Hold, Publish, Published, Rest
 
@@ -33,8 +33,8 @@ CONFIGURATIONS: Final = Resource(
 )
 PUBLISHED = "slinky.slurm.net/ca-published"
 # A Secret that another server changed is seen this soon.
-LOOK = 60.0
-AGAIN = 2.0
+POLL_INTERVAL_SECONDS = 60.0
+RETRY_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Rotation:
                 pause = 0.0
             except OperatorError as error:
                 log.warning("the admission certificate stays as it is: %s", error)
-                pause = AGAIN
+                pause = RETRY_SECONDS
             await self.clock.sleep(pause)
 
     async def step(self) -> float:
@@ -73,7 +73,7 @@ class Rotation:
         step = certificates.plan(held, _published(configuration), self.hosts, now)
         match step:
             case Rest():
-                return min(LOOK, max(1.0, (step.until - now).total_seconds()))
+                return min(POLL_INTERVAL_SECONDS, max(1.0, (step.until - now).total_seconds()))
             case Hold():
                 log.info("admission certificate: %s", step.why)
                 await self._hold(secret, step.held)

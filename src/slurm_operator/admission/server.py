@@ -22,7 +22,7 @@ from slurm_operator.admission.review import Answer, RefsOf, answer, asked_by, re
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP, VERSION
 
-LARGEST = 3 * 1024 * 1024
+MAX_REVIEW_BYTES = 3 * 1024 * 1024
 # Of all bodies that are on their way. Whoever reaches the port may send as slowly as they like.
 MOST_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 5.0
@@ -31,7 +31,7 @@ TOO_LONG = "the admission server of slurm-operator could not answer in time; mak
 
 # Each takes milliseconds of the loop, which small reviews wait for; the others wait in the kernel's buffers. More than
 # one or two, since who sends slowly keeps a place for READ_SECONDS.
-LARGE_READS = 8
+MAX_LARGE_READS = 8
 
 # Kind, result and seconds of one answer.
 Report = Callable[[str, str, float], None]
@@ -52,7 +52,7 @@ class Lanes:
 
     small: Lane = field(default_factory=_small_lane)
     large: Lane = field(default_factory=_large_lane)
-    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS))
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LARGE_READS))
 
     def of(self, size: int) -> Lane:
         """The lane of a body of so many bytes."""
@@ -81,8 +81,8 @@ class Bodies:
                     content += part
                     grown = max(len(content) - SMALL_BYTES, 0) - large
                     large, self.held_bytes = large + grown, self.held_bytes + grown
-                    if len(content) > LARGEST:
-                        raise web.HTTPRequestEntityTooLarge(max_size=LARGEST, actual_size=len(content))
+                    if len(content) > MAX_REVIEW_BYTES:
+                        raise web.HTTPRequestEntityTooLarge(max_size=MAX_REVIEW_BYTES, actual_size=len(content))
                     if grown and self.held_bytes > self.most_bytes:
                         return None
         except TimeoutError:
@@ -102,7 +102,7 @@ def admission_app(
 ) -> web.Application:
     """The application that API servers talk to; `refs_of` is called in threads."""
     lanes, bodies = lanes or Lanes(), Bodies()
-    app = web.Application(client_max_size=LARGEST)
+    app = web.Application(client_max_size=MAX_REVIEW_BYTES)
     app.on_cleanup.append(lanes.close)
     for kind in KINDS:
         app.router.add_post(path_of(kind.name), _handler(refs_of, kind.name, report, lanes, bodies))

@@ -8,7 +8,7 @@ from typing import Annotated
 from slurm_operator.api.controller import EXTERNAL_RULE, JWT_KEY_RULE, SLURM_KEY_RULE
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_FILE,
+    MAX_FILE_BYTES,
     Conditions,
     ConfigMapKeySelector,
     Container,
@@ -48,7 +48,7 @@ class AccountingSpec(Part, frozen=True, kw_only=True):
     slurmdbd: Annotated[Container, doc("Container that is merged over slurmdbd's own.")] = {}
     template: Annotated[PodTemplate, doc("Overlay of the pods.")] = PodTemplate()
     storage_config: Annotated[StorageConfig | None, doc("The database.")] = None
-    extra_conf: Annotated[str | None, doc("Lines that are added to slurmdbd.conf.", maxLength=LONGEST_FILE)] = None
+    extra_conf: Annotated[str | None, doc("Lines that are added to slurmdbd.conf.", maxLength=MAX_FILE_BYTES)] = None
     service: Annotated[ServiceTemplate, doc("Overlay of the Service.")] = ServiceTemplate()
 
 

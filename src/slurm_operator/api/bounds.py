@@ -11,19 +11,19 @@ from collections.abc import Iterable
 
 from kube_runtime import nesting
 from kube_runtime.nesting import is_nested_deeper
-from kube_runtime.quantity import LONGEST_NUMBER
+from kube_runtime.quantity import MAX_NUMBER_CHARACTERS
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 
 MOST_ITEMS = 4096
 MOST_ENTRIES = 4096
-LONGEST_TEXT = 65_536
+MAX_TEXT_CHARACTERS = 65_536
 # The most that Kubernetes lets all annotations of an object have together.
-LONGEST_ENTRY = 262_144
-DEEPEST = 64
+MAX_ENTRY_CHARACTERS = 262_144
+MAX_DEPTH_LEVELS = 64
 # Mappings, lists and plain values in the containers, pod specs, service specs and claims of one resource. A large one
 # has some hundreds; each costs about fifteen microseconds to check and merge.
-MOST_EMBEDDED_VALUES = 8_192
+MAX_EMBEDDED_VALUES = 8_192
 
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 
@@ -42,27 +42,27 @@ def bounded(schema: Schema) -> Schema:
 
 def _default_bound(schema: Schema) -> Schema:
     if schema.get(_INT_OR_STRING):
-        return {"maxLength": LONGEST_NUMBER}
+        return {"maxLength": MAX_NUMBER_CHARACTERS}
     match schema.get("type"):
         case "array":
             return {"maxItems": MOST_ITEMS}
         case "string" if "enum" not in schema:
-            return {"maxLength": LONGEST_TEXT}
+            return {"maxLength": MAX_TEXT_CHARACTERS}
         case "object" if "additionalProperties" in schema:
             return {"maxProperties": MOST_ENTRIES}
     return {}
 
 
 def _entry_bound(schema: Schema) -> Schema:
-    return {"maxLength": LONGEST_ENTRY, **schema} if schema.get("type") == "string" else bounded(schema)
+    return {"maxLength": MAX_ENTRY_CHARACTERS, **schema} if schema.get("type") == "string" else bounded(schema)
 
 
 def depth_problem(value: object) -> FieldProblem | None:
     """What to say of a value that is nested too deeply to be walked by any of us."""
     # The resource itself is no level.
-    if not is_nested_deeper(value, DEEPEST + 1):
+    if not is_nested_deeper(value, MAX_DEPTH_LEVELS + 1):
         return None
-    return FieldProblem((), f"is nested deeper than {DEEPEST} levels; at most {DEEPEST} are allowed")
+    return FieldProblem((), f"is nested deeper than {MAX_DEPTH_LEVELS} levels; at most {MAX_DEPTH_LEVELS} are allowed")
 
 
 def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:
@@ -72,8 +72,8 @@ def size_problem(parts: Iterable[tuple[Path, object]]) -> FieldProblem | None:
         level = [part]
         while level:
             count += sum(len(nesting.parts(each)) for each in level)
-            if count > MOST_EMBEDDED_VALUES:
-                message = f"makes the resource hold more than {MOST_EMBEDDED_VALUES} values"
+            if count > MAX_EMBEDDED_VALUES:
+                message = f"makes the resource hold more than {MAX_EMBEDDED_VALUES} values"
                 return FieldProblem(path, f"{message} of containers, pods, services and claims; write fewer")
             level = [inner for each in level for inner in nesting.parts(each)]
     return None

@@ -10,7 +10,7 @@ from msgspec import Meta
 from slurm_operator.api.meta import (
     ATOMIC,
     LONGEST_DURATION,
-    LONGEST_FILE,
+    MAX_FILE_BYTES,
     PROMETHEUS_DURATION,
     Conditions,
     ConfigMapKeySelector,
@@ -47,14 +47,14 @@ HA_RULE = rule(
 )
 
 # Each has a line in slurm.conf, which every command and daemon reads; sites have one or two.
-MOST_BACKUPS = 15
+MAX_BACKUPS = 15
 
 
 class HighAvailability(Part, frozen=True, kw_only=True):
     """Backup controllers."""
 
     enabled: Annotated[bool, doc("Run backup controllers beside the primary.", x_required=True)] = False
-    backups: Annotated[int, Meta(ge=1, le=MOST_BACKUPS), doc("How many backups.", format="int32")] = 1
+    backups: Annotated[int, Meta(ge=1, le=MAX_BACKUPS), doc("How many backups.", format="int32")] = 1
 
 
 class TypedReference(Part, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     reconfigure: Annotated[Container, doc("Container that is merged over the reconfigure sidecar.")] = {}
     logfile: Annotated[Container, doc("Container that is merged over the log sidecar.")] = {}
     template: Annotated[PodTemplate, doc("Overlay of the pods.")] = PodTemplate()
-    extra_conf: Annotated[str | None, doc("Lines that are added to slurm.conf.", maxLength=LONGEST_FILE)] = None
+    extra_conf: Annotated[str | None, doc("Lines that are added to slurm.conf.", maxLength=MAX_FILE_BYTES)] = None
     config_file_refs: Annotated[
         ConfigMapRefs, doc("ConfigMaps whose keys become files beside slurm.conf, such as gres.conf.")
     ] = None

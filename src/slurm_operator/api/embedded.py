@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from kube_runtime.quantity import LONGEST_NUMBER
+from kube_runtime.quantity import MAX_NUMBER_CHARACTERS
 from slurm_operator.api.bounds import size_problem
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
@@ -22,7 +22,7 @@ from slurm_operator.api.structural import INT_OR_STRING, structural
 QUANTITY = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
 # Fields whose words are fixed; the published definitions do not list them. Empty is as good as absent.
-WORDS: dict[tuple[str, str], list[str]] = {
+ALLOWED_VALUES: dict[tuple[str, str], list[str]] = {
     ("Container", "imagePullPolicy"): ["Always", "IfNotPresent", "Never"],
     ("ContainerPort", "protocol"): ["SCTP", "TCP", "UDP"],
     ("HTTPGetAction", "scheme"): ["HTTP", "HTTPS"],
@@ -91,9 +91,9 @@ def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def types() -> dict[str, Schema]:
     """Kubernetes' types by name."""
     table: dict[str, Schema] = json.loads(files(__package__).joinpath("embedded.json").read_text())
-    for (type_name, field), words in WORDS.items():
-        table[type_name]["properties"][field]["enum"] = ["", *words]
-    table["Quantity"] = {INT_OR_STRING: True, "pattern": QUANTITY, "maxLength": LONGEST_NUMBER}
+    for (type_name, field), values in ALLOWED_VALUES.items():
+        table[type_name]["properties"][field]["enum"] = ["", *values]
+    table["Quantity"] = {INT_OR_STRING: True, "pattern": QUANTITY, "maxLength": MAX_NUMBER_CHARACTERS}
     table["IntOrString"] = {INT_OR_STRING: True}
     return table
 

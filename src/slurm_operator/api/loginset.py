@@ -8,7 +8,7 @@ from typing import Annotated
 from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_FILE,
+    MAX_FILE_BYTES,
     Conditions,
     Container,
     ControllerRef,
@@ -47,9 +47,11 @@ class LoginSetSpec(Part, frozen=True, kw_only=True):
     initconf: Annotated[Container, doc("Container that is merged over the initconf container.")] = {}
     template: Annotated[PodTemplate, doc("Overlay of the pods.")] = PodTemplate()
     root_ssh_authorized_keys: Annotated[
-        str | None, doc("Public keys that may log in as root.", maxLength=LONGEST_FILE)
+        str | None, doc("Public keys that may log in as root.", maxLength=MAX_FILE_BYTES)
     ] = None
-    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=LONGEST_FILE)] = None
+    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=MAX_FILE_BYTES)] = (
+        None
+    )
     strategy: Annotated[Strategy | None, doc("How the Deployment replaces its pods.")] = None
     service: Annotated[ServiceTemplate, doc("Overlay of the Service.")] = ServiceTemplate()
 

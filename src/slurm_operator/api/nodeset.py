@@ -11,7 +11,7 @@ from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
     LONGEST_DURATION,
-    LONGEST_FILE,
+    MAX_FILE_BYTES,
     Claim,
     Conditions,
     Container,
@@ -48,7 +48,9 @@ class Ssh(Part, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Run sshd beside slurmd; users may enter where they have a job.", x_required=True)] = (
         False
     )
-    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=LONGEST_FILE)] = None
+    extra_sshd_config: Annotated[str | None, doc("Lines that are added to sshd_config.", maxLength=MAX_FILE_BYTES)] = (
+        None
+    )
 
 
 class NodeSetPartition(Part, frozen=True, kw_only=True):

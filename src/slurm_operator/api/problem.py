@@ -16,10 +16,10 @@ Path = tuple[Step, ...]
 Severity = Literal["error", "warning"]
 
 # More than anybody mends at once. A resource of many parts must not make an answer of many megabytes.
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
-_SHOWN = 60
-_PLAIN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_SHOWN - 1}}}")
+_MAX_SHOWN_CHARACTERS = 60
+_PLAIN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_MAX_SHOWN_CHARACTERS - 1}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,12 @@ def format_path(path: Sequence[Step]) -> str:
 
 def shown(value: object) -> str:
     """A value in a message: short, on one line, with control characters made visible."""
-    text = _repr(value) if not isinstance(value, str) else '"' + value[:_SHOWN].encode("unicode_escape").decode() + '"'
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    text = (
+        _repr(value)
+        if not isinstance(value, str)
+        else '"' + value[:_MAX_SHOWN_CHARACTERS].encode("unicode_escape").decode() + '"'
+    )
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
 def _repr(value: object) -> str:
@@ -61,10 +65,10 @@ def _repr(value: object) -> str:
         return "a value too long to show"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?`, or nothing."""
     by_lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
+    close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
     return f'; did you mean "{by_lower[close[0]]}"?' if close else ""
 
 
@@ -74,10 +78,10 @@ def limited(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
     warnings = 0
     for problem in problems:
         warnings += problem.severity == "warning"
-        if problem.severity == "error" and len(found) - min(warnings, MOST_PROBLEMS) >= MOST_PROBLEMS:
-            found.append(FieldProblem((), f"has more than {MOST_PROBLEMS} errors; these are the first"))
+        if problem.severity == "error" and len(found) - min(warnings, MAX_PROBLEMS) >= MAX_PROBLEMS:
+            found.append(FieldProblem((), f"has more than {MAX_PROBLEMS} errors; these are the first"))
             break
-        if problem.severity == "error" or warnings <= MOST_PROBLEMS:
+        if problem.severity == "error" or warnings <= MAX_PROBLEMS:
             found.append(problem)
     return found
 

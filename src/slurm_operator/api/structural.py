@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slurm_operator.api.bounds import DEEPEST
-from slurm_operator.api.problem import MOST_PROBLEMS, FieldProblem, Path, did_you_mean, shown
+from slurm_operator.api.bounds import MAX_DEPTH_LEVELS
+from slurm_operator.api.problem import MAX_PROBLEMS, FieldProblem, Path, did_you_mean, shown
 from slurm_operator.api.schema import Schema
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -37,8 +37,8 @@ def structural(
     if value is None:
         # Kubernetes drops nulls; a required field is then missing, which its parent reports.
         return
-    if len(path) > DEEPEST:
-        yield FieldProblem(path, f"is nested deeper than {DEEPEST} levels")
+    if len(path) > MAX_DEPTH_LEVELS:
+        yield FieldProblem(path, f"is nested deeper than {MAX_DEPTH_LEVELS} levels")
         return
     if types and "ref" in schema:
         schema = types[schema["ref"]]
@@ -93,7 +93,7 @@ def _object(
         elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
             # Directives such as $patch belong into overlays, which are told by the types that they are held against.
             unknown += 1
-            hint = did_you_mean(str(name), properties) if unknown <= MOST_PROBLEMS else ""
+            hint = did_you_mean(str(name), properties) if unknown <= MAX_PROBLEMS else ""
             yield FieldProblem((*path, str(name)), f"{UNKNOWN}{hint}")
 
 

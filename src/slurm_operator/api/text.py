@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from slurm_operator.api.meta import LONGEST_FILE
+from slurm_operator.api.meta import MAX_FILE_BYTES
 from slurm_operator.api.problem import shown
 
-LONGEST_VALUE = 8192
-LONGEST_TEXT = LONGEST_FILE
+MAX_VALUE_CHARACTERS = 8192
+MAX_TEXT_CHARACTERS = MAX_FILE_BYTES
 MOST_LINES = 25_000
-LONGEST_CLUSTER_NAME = 40
+MAX_CLUSTER_NAME_CHARACTERS = 40
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 _LINE_BREAK = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -35,7 +35,7 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
-def one_line(text: str, longest: int = LONGEST_VALUE) -> str | None:
+def one_line(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str | None:
     """A text that must stay on its line, without comment, continuation or control signs."""
     if _LINE_BREAK.search(text):
         return "must be one line; a line break would start a line of its own"
@@ -69,14 +69,14 @@ def config_text(text: str) -> str | None:
         return f"has the control character {shown(control[0])} in line {text.count(chr(10), 0, control.start()) + 1}"
     if text.rstrip().endswith("\\"):
         return "must not end in a backslash, which would join the operator's next line"
-    if len(text) > LONGEST_TEXT:
-        return f"is {len(text)} characters long; at most {LONGEST_TEXT} are allowed"
+    if len(text) > MAX_TEXT_CHARACTERS:
+        return f"is {len(text)} characters long; at most {MAX_TEXT_CHARACTERS} are allowed"
     if text.count("\n") > MOST_LINES:
         return f"has {text.count(chr(10))} lines; at most {MOST_LINES} are allowed"
     return None
 
 
-def shell_word(text: str) -> str | None:
+def shell_quoted(text: str) -> str | None:
     """A text that reaches a command line which the image may expand once more."""
     problem = one_line(text)
     if problem:
@@ -87,14 +87,14 @@ def shell_word(text: str) -> str | None:
 
 def options(text: str) -> Iterator[tuple[str, str] | str]:
     """The `Key=Value` pairs of a line, and a sentence for each word that is none."""
-    for word in text.split():
-        key, sign, value = word.partition("=")
+    for option in text.split():
+        key, sign, value = option.partition("=")
         if not sign or not value:
-            yield f"{shown(word)} is not of the form Key=Value"
+            yield f"{shown(option)} is not of the form Key=Value"
         elif not _OPTION.fullmatch(key):
             yield f"{shown(key)} is no option name"
         elif '"' in value and not _QUOTED.fullmatch(value):
-            yield f"{shown(word)} has a quote that does not enclose the whole value"
+            yield f"{shown(option)} has a quote that does not enclose the whole value"
         else:
             yield key, value
 
@@ -131,8 +131,8 @@ def slurm_name(text: str) -> str | None:
 
 def cluster_name(text: str) -> str | None:
     """Slurm's ClusterName; it is also a folder and a table prefix."""
-    if len(text) > LONGEST_CLUSTER_NAME:
-        return f"{shown(text)} is {len(text)} characters long; Slurm allows {LONGEST_CLUSTER_NAME}"
+    if len(text) > MAX_CLUSTER_NAME_CHARACTERS:
+        return f"{shown(text)} is {len(text)} characters long; Slurm allows {MAX_CLUSTER_NAME_CHARACTERS}"
     return slurm_name(text)
 
 

@@ -79,10 +79,10 @@ def _newer(problem: FieldProblem) -> FieldProblem:
 
 def _unconvertible(message: str) -> FieldProblem:
     # msgspec ends its sentence in the place: Expected `str`, got `int` - at `$.metadata.uid`
-    said, _, place = message.partition(" - at `$")
+    text, _, place = message.partition(" - at `$")
     path: Path = tuple(int(index) if index else name for name, index in _STEP.findall(place))
-    missing = _MISSING.fullmatch(said)
-    return FieldProblem((*path, missing[1]), "is required") if missing else FieldProblem(path, said)
+    missing = _MISSING.fullmatch(text)
+    return FieldProblem((*path, missing[1]), "is required") if missing else FieldProblem(path, text)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Accounting: slurmdbd's StatefulSet, its Service and its configuration, with the database password in a Secret.
 
-In: an Accounting and `Refs`. Out: every object that it owns; none when slurmdbd runs elsewhere. Called in the turn of
+In: an Accounting and `Refs`. Out: every object that it owns; none when slurmdbd runs elsewhere. Called by
 `reconcile/accounting.py`, and beforehand by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
@@ -181,7 +181,7 @@ def _pod_spec(cr: Accounting) -> Object:
         sources.append(pods.config_map_file(cr.spec.jwks_key_ref.name, cr.spec.jwks_key_ref.key, pods.JWKS_FILE))
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.restricted_pod(pods.SLURM_USER),
+        "securityContext": pods.restricted_pod(pods.SLURM_USER_ID),
         "containers": [_slurmdbd(cr)],
         "volumes": [pods.projected(pods.ETC_VOLUME, sources), pods.memory_dir(pods.RUN_VOLUME)],
     }
@@ -193,7 +193,7 @@ def _slurmdbd(cr: Accounting) -> Object:
         "image": images.of(cr.spec.slurmdbd, DAEMON),
         "ports": [{"name": DAEMON, "containerPort": names.SLURMDBD_PORT, "protocol": "TCP"}],
         "readinessProbe": pods.tcp_probe(names.SLURMDBD_PORT),
-        "securityContext": pods.restricted(pods.SLURM_USER),
+        "securityContext": pods.restricted(pods.SLURM_USER_ID),
         "volumeMounts": [
             pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
             pods.mount(pods.RUN_VOLUME, pods.RUN),

@@ -16,6 +16,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import Part
 from slurm_operator.build import labels, metadata, names
 from slurm_operator.build.controller import component_labels, extra_names
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 
@@ -30,7 +31,6 @@ CONTROLLER_FIELDS = (
 )
 NODESET_FIELD = "partition"
 NOT_OF_A_PARTITION = frozenset({"controllerRef"})
-SHOWN = 12
 
 # By `Kind/name`: the fields that a configuration was made from; of a ConfigMap, the hash of each file.
 Inputs = Mapping[str, Mapping[str, object]]
@@ -63,18 +63,18 @@ def _written(part: Part) -> Object:
 
 def file_hash(text: str) -> str:
     """Enough of a file's hash to tell whether it is another one."""
-    return sha256(text.encode()).hexdigest()[:SHOWN]
+    return short_hash(sha256(text.encode()).hexdigest())
 
 
 def controller_revision(
-    cr: Controller, number: int, hash_: str, files: Mapping[str, str], made_from: Inputs, said: Mapping[str, str]
+    cr: Controller, number: int, hash_: str, files: Mapping[str, str], made_from: Inputs, annotations: Mapping[str, str]
 ) -> Object:
     """What is kept of a configuration; `said` is when it came into force, what changed, and by whose hand."""
-    mine = {**component_labels(cr), labels.CONFIG_REVISION: hash_[:SHOWN]}
+    mine = {**component_labels(cr), labels.CONFIG_REVISION: short_hash(hash_)}
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": metadata.child(cr, names.config_revision(cr, number), mine),
         "revision": number,
-        "data": {"hash": hash_, **said, "inputs": dict(made_from), "files": dict(files)},
+        "data": {"hash": hash_, **annotations, "inputs": dict(made_from), "files": dict(files)},
     }

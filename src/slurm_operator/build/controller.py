@@ -1,6 +1,6 @@
 """Controller: slurmctld's StatefulSet, its Services, its configuration and its ServiceMonitor.
 
-In: a Controller and `Refs`. Out: every object that it owns. Called in the turn of `reconcile/controller.py`, and
+In: a Controller and `Refs`. Out: every object that it owns. Called in the reconcile of `reconcile/controller.py`, and
 beforehand by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
@@ -233,7 +233,7 @@ def _pod_spec(cr: Controller) -> Object:
     sidecars = [_reconfigure(cr)] if cr.spec.inplace_reconfigure else []
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.restricted_pod(pods.SLURM_USER),
+        "securityContext": pods.restricted_pod(pods.SLURM_USER_ID),
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
         "initContainers": [*sidecars, _logfile(cr)],
         "containers": [_slurmctld(cr)],
@@ -255,7 +255,7 @@ def _reconfigure(cr: Controller) -> Object:
         "image": _image(cr),
         "restartPolicy": "Always",
         "command": ["tini", "-g", "--", "bash", "-c", sidecar.program()],
-        "securityContext": pods.restricted(pods.SLURM_USER),
+        "securityContext": pods.restricted(pods.SLURM_USER_ID),
         # Nothing else of the pod starts before /etc/slurm is filled.
         "startupProbe": {
             "exec": {"command": ["test", "-e", f"{pods.ETC}/..data"]},
@@ -283,7 +283,7 @@ def _slurmctld(cr: Controller) -> Object:
         **pods.daemon_probes(
             port, http=images.answers_http(_image(cr)), readiness="/livez" if cr.replicas > 1 else "/readyz"
         ),
-        "securityContext": pods.restricted(pods.SLURM_USER),
+        "securityContext": pods.restricted(pods.SLURM_USER_ID),
         "volumeMounts": [
             pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True),
             *([pods.mount(KEYS_VOLUME, KEYS_DIR, read_only=True)] if cr.spec.inplace_reconfigure else []),

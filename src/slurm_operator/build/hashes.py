@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 
+SHORT_CHARACTERS = 12
+
 
 def of_map(data: Mapping[str, bytes] | Mapping[str, str]) -> str:
     """Hash of all values in the order of their keys; empty when there are none."""
@@ -24,6 +26,11 @@ def of_text(text: str) -> str:
 def of_bytes(value: bytes) -> str:
     """Hash of bytes."""
     return sha256(value).hexdigest()
+
+
+def short_hash(hash_: str) -> str:
+    """As much of a hash as people read, and as a label holds."""
+    return hash_[:SHORT_CHARACTERS]
 
 
 def _bytes(value: bytes | str) -> bytes:

@@ -12,7 +12,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import names
 
 # As many digits as an ordinal can have, with its padding.
-MOST_DIGITS = 10
+MAX_DIGITS = 10
 
 
 def prefix(cr: NodeSet) -> str:
@@ -50,6 +50,6 @@ def shared(one: NodeSet, other: NodeSet) -> str:
         return ""
     short, long = sorted((one, other), key=lambda cr: len(prefix(cr)))
     # Of all numbers with so many digits, the least with a leading zero and the least without one stand for the others.
-    numbers = [0, *(10**digits for digits in range(MOST_DIGITS))]
+    numbers = [0, *(10**digits for digits in range(MAX_DIGITS))]
     hosts = (names.worker_hostname(long, number) for number in numbers if number < long.spec.replicas)
     return next((host for host in hosts if has_number(short, host)), "")

@@ -348,16 +348,16 @@ def node_conf(cr: NodeSet) -> str:
     """What slurmd registers its node with: the NodeSet's own feature and the user's options, sorted."""
     values: dict[str, tuple[str, list[str]]] = {}
     for option in text.options(cr.spec.extra_conf or ""):
-        problem = option if isinstance(option, str) else text.shell_word(option[1])
+        problem = option if isinstance(option, str) else text.shell_quoted(option[1])
         if problem or isinstance(option, str):
             raise InvalidSpec(EXTRA_CONF, str(problem))
         name = FEATURES if option[0].lower() in ("feature", "features") else option[0]
         values.setdefault(name.lower(), (name, []))[1].append(option[1])
     _, named = values.pop(FEATURES.lower(), (FEATURES, []))
     features = {cr.slurm_name, *(item for value in named for item in value.split(",") if item)}
-    words = [f"{FEATURES}={','.join(sorted(features))}"]
-    words += [f"{name}={','.join(items)}" for name, items in values.values()]
-    return " ".join(sorted(words))
+    pairs = [f"{FEATURES}={','.join(sorted(features))}"]
+    pairs += [f"{name}={','.join(items)}" for name, items in values.values()]
+    return " ".join(sorted(pairs))
 
 
 def _mounts(cr: NodeSet) -> list[Object]:

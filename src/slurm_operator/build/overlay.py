@@ -36,9 +36,9 @@ Json = dict[str, Any]
 ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
 
 # Each pair of a required node selector term of the user and one of the operator becomes a term.
-MOST_TERMS: Final = 1024
+MAX_TERMS: Final = 1024
 # Items of one list with the same key are merged one after the other, each at the cost of what is there already.
-MOST_REPEATS: Final = 4
+MAX_REPEATS: Final = 4
 
 _TYPES: Final = frozenset(slot.partition(".")[0] for slot in MERGE_KEYS)
 _DIRECTIVES: Final = frozenset({"$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder"})
@@ -178,7 +178,7 @@ def _merge_keyed(base: list[Any], patch: list[Any], slot: str, path: Path, rules
         found = index.find(_keyed_item(item, field, where))
         at = len(merged) if found is None else found
         times[at] += 1
-        if times[at] > MOST_REPEATS:
+        if times[at] > MAX_REPEATS:
             message = f"is the same {field.key} for the {times[at]}th time; write each item of this list once"
             raise OverlayConflict((*where, field.key), message)
         if found is None:
@@ -293,9 +293,9 @@ def _both_required(base: list[Any], user: list[Any], path: Path) -> list[Any]:
         return base or user
     theirs = [term for at, item in enumerate(user) if (term := _term(item, (*path, at)))]
     ours = [term for item in base if (term := _term(item, path))]
-    if len(theirs) * len(ours) > MOST_TERMS:
+    if len(theirs) * len(ours) > MAX_TERMS:
         message = f"has {len(theirs)} terms, each to be joined with {len(ours)} of the operator"
-        raise OverlayConflict(path, f"{message}; at most {MOST_TERMS // len(ours)} are allowed")
+        raise OverlayConflict(path, f"{message}; at most {MAX_TERMS // len(ours)} are allowed")
     joined = [{name: _joined(one, other, name) for name in {**other, **one}} for one, other in product(theirs, ours)]
     # No pair means that one side matches no node at all, which Kubernetes writes as one empty term.
     return _unique(joined) or [{}]

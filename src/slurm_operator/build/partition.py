@@ -32,7 +32,7 @@ IN_FORCE = "is in slurm.conf"
 RESERVED_OPTIONS = frozenset({"partitionname", "nodes"})
 
 # A comma inside brackets belongs to the host list there.
-_WORD = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
+_HOST_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 _FLAGS = (
     ("hidden", "Hidden"),
     ("root_only", "RootOnly"),
@@ -158,7 +158,7 @@ def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claim
         name,
         SECOND_DEFAULT if second else ACCEPTED,
         second or IN_FORCE,
-        " ".join(_words(name, nodes.configured, cr.spec, default=wants_default and not second)),
+        " ".join(_options(name, nodes.configured, cr.spec, default=wants_default and not second)),
         path=("spec", "default") if second else (),
         live_nodes=nodes.live,
         removed_nodes=nodes.removed,
@@ -179,21 +179,21 @@ def _nodes(spec: PartitionSpec, nodesets: Mapping[str, NodeSet], claimed: Claime
     added, removed = split_edits(spec.nodes or "")
     declared = [host for host in added if host in claimed.nodes or host in claimed.nodesets]
     live = tuple(host for host in added if host not in claimed.nodes and host not in claimed.nodesets)
-    words = [*dict.fromkeys(sets), *([hostlist.compress(declared)] if declared else [])]
-    return _Nodes(",".join(words), live, removed)
+    names = [*dict.fromkeys(sets), *([hostlist.compress(declared)] if declared else [])]
+    return _Nodes(",".join(names), live, removed)
 
 
 def split_edits(nodes: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Hosts that a `nodes` text adds, and those that it takes away."""
     added: list[str] = []
     removed: list[str] = []
-    for word in _WORD.findall(nodes):
-        target = removed if word.startswith("-") else added
-        target.extend(hostlist.expand(word.removeprefix("+").removeprefix("-")))
+    for pattern in _HOST_PATTERN.findall(nodes):
+        target = removed if pattern.startswith("-") else added
+        target.extend(hostlist.expand(pattern.removeprefix("+").removeprefix("-")))
     return tuple(dict.fromkeys(added)), tuple(dict.fromkeys(removed))
 
 
-def _words(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> Iterator[str]:
+def _options(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> Iterator[str]:
     yield f"PartitionName={name}"
     yield f"Nodes={nodes}"
     if default:
@@ -288,7 +288,7 @@ def is_default(config: str) -> bool:
 
 def without_default(config: str) -> str:
     """Options without the one that makes the partition the default."""
-    return " ".join(word for word in config.split() if not is_default(word))
+    return " ".join(option for option in config.split() if not is_default(option))
 
 
 def _take(ledger: _Ledger, name: str, owner: str) -> str | None:

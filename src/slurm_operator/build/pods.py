@@ -15,8 +15,8 @@ from slurm_operator.build import labels, metadata, overlay
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
 
-SLURM_USER = 401
-NOBODY = 65534
+SLURM_USER_ID = 401
+NOBODY_ID = 65534
 
 ETC = "/etc/slurm"
 LOGS = "/var/log/slurm"

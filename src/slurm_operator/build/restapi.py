@@ -1,6 +1,6 @@
 """RestApi: slurmrestd's Deployment and Service.
 
-In: a RestApi and `Refs`. Out: every object that it owns. Called in the turn of `reconcile/restapi.py`, and beforehand
+In: a RestApi and `Refs`. Out: every object that it owns. Called by `reconcile/restapi.py`, and beforehand
 by `slurm-operator render`, `kubectl slurm plan` and admission.
 """
 
@@ -59,7 +59,7 @@ def _pod_spec(cr: RestApi, controller: Controller) -> Object:
         sources.append(pods.secret_file(controller.spec.slurm_key_ref, pods.KEY_FILE))
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.restricted_pod(pods.NOBODY),
+        "securityContext": pods.restricted_pod(pods.NOBODY_ID),
         "containers": [_slurmrestd(cr, controller)],
         "volumes": [pods.projected(pods.ETC_VOLUME, sources)],
     }
@@ -87,7 +87,7 @@ def _slurmrestd(cr: RestApi, controller: Controller) -> Object:
         "startupProbe": pods.patient(pods.tcp_probe(names.SLURMRESTD_PORT)),
         "livenessProbe": pods.patient(pods.tcp_probe(names.SLURMRESTD_PORT)),
         "readinessProbe": pods.tcp_probe(names.SLURMRESTD_PORT),
-        "securityContext": pods.restricted(pods.NOBODY),
+        "securityContext": pods.restricted(pods.NOBODY_ID),
         "volumeMounts": [pods.mount(pods.ETC_VOLUME, pods.ETC, read_only=True)],
     }
     merged = pods.container(base, cr.spec.slurmrestd, "slurmrestd")

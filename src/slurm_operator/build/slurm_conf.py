@@ -34,7 +34,7 @@ EXTRA_HEADER = "### EXTRA CONFIG ###"
 
 FEWEST_NODES = 1024
 MOST_NODES = 65533
-GROWTH = 2
+NODE_GROWTH_FACTOR = 2
 
 AUTH_ALT = "AuthAltParameters"
 AUTH_INFO = "AuthInfo"
@@ -132,7 +132,7 @@ def extra_conf(extra: str | None) -> str:
 def claimed(document: conf.Document, *, with_nodes: bool = True) -> Claimed:
     """The partitions, nodes and default that extraConf holds itself; only a Partition asks for the nodes."""
     records = list(document.all("PartitionName"))
-    defaults = [record.value for record in records if _says_yes(record.attribute("Default"))]
+    defaults = [record.value for record in records if _is_yes(record.attribute("Default"))]
     return Claimed(
         partitions=frozenset(record.value for record in records),
         nodes=_nodes(record.value for record in document.all("NodeName")) if with_nodes else frozenset(),
@@ -141,7 +141,7 @@ def claimed(document: conf.Document, *, with_nodes: bool = True) -> Claimed:
     )
 
 
-def _says_yes(entry: conf.Entry | None) -> bool:
+def _is_yes(entry: conf.Entry | None) -> bool:
     return entry is not None and entry.value.lower() == "yes"
 
 
@@ -195,7 +195,7 @@ def max_node_count(nodesets: Iterable[NodeSet], kubernetes_nodes: int) -> int:
     """Room for twice the nodes that are asked for, in powers of two so that it seldom changes."""
     wanted = sum(kubernetes_nodes if each.is_daemon else each.spec.replicas for each in nodesets)
     room = FEWEST_NODES
-    while room < wanted * GROWTH:
+    while room < wanted * NODE_GROWTH_FACTOR:
         room *= 2
     return min(room, MOST_NODES)
 

@@ -17,9 +17,9 @@ from slurm_operator.build import metadata, names
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
 
-NOBODY = "nobody"
+NOBODY_ID = "nobody"
 # Slurm keeps times in 32 bits.
-LONGEST = 2**31 - 2
+MAX_LIFETIME_SECONDS = 2**31 - 2
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -47,7 +47,7 @@ def secret_key(cr: Token) -> str:
 
 def username(cr: Token) -> str:
     """The user that the token speaks for."""
-    name = cr.spec.username or NOBODY
+    name = cr.spec.username or NOBODY_ID
     problem = text.user_name(name)
     if problem:
         raise InvalidSpec(("spec", "username"), problem)
@@ -59,7 +59,7 @@ def lifetime(cr: Token) -> float:
     seconds = duration(cr.spec.lifetime or DEFAULT_LIFETIME)
     if seconds is None:
         raise InvalidSpec(("spec", "lifetime"), f"{cr.spec.lifetime!r} is no duration such as 15m or 1h30m")
-    return min(seconds, LONGEST)
+    return min(seconds, MAX_LIFETIME_SECONDS)
 
 
 def duration(written: str) -> float | None:

@@ -23,7 +23,7 @@ UNREADABLE = "unreadable"
 
 # A time may be negative: the node's clock went back meanwhile.
 _NUMBER = r"-?[0-9]+"
-MOST_VERSION_DIGITS = 9
+MAX_VERSION_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class VerdictLine:
 def read(line: str) -> VerdictLine | None:
     """What a line of the sidecar's log says; None where it is no verdict."""
     numbered = _NUMBERED.fullmatch(line)
-    version = int(numbered["version"][:MOST_VERSION_DIGITS]) if numbered else 1
+    version = int(numbered["version"][:MAX_VERSION_DIGITS]) if numbered else 1
     if numbered and version != VERSION:
         return VerdictLine(
             version, problem=f"the sidecar's verdict has version {version}; this operator reads {VERSION}"
@@ -99,7 +99,7 @@ def read(line: str) -> VerdictLine | None:
 
 def shell() -> str:
     """The sidecar's side of the table: the names of the stages, and the function that prints a verdict."""
-    stages = " ".join(f"{name}={word}" for name, word in STAGES.items())
+    stages = " ".join(f"{name}={text}" for name, text in STAGES.items())
     variables = " ".join(f'"${each.variable}"' for each in FIELDS)
     return (
         "# The verdict line, version and fields as the operator reads them: made from build/verdicts.py.\n"

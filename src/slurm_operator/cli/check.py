@@ -44,19 +44,19 @@ def check(world: World, version: str | None = None, features: frozenset[str] | N
         found |= set(_resource(loaded, refs[loaded.resource.namespace], world))
         if features is not None:
             found |= set(_pod_features(loaded, refs[loaded.resource.namespace], features))
-    found |= set(_unsaid(_configurations(world, refs, version), found))
+    found |= set(_unmentioned(_configurations(world, refs, version), found))
     unbuildable = (finding for finding in render(world).findings if not _is_known_broken(finding, world))
-    found |= set(_unsaid(unbuildable, found))
+    found |= set(_unmentioned(unbuildable, found))
     return sorted(found)
 
 
-def _unsaid(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
+def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
     """What is new: an error that a rule already found in a field is not said again by the linter or the builder."""
     # A Secret that is not among the files is no error of the builder's either: it may be in the cluster.
-    said = {
+    mentioned = {
         (each.file, each.line, each.path) for each in found if each.severity == "error" or each.code == "SecretNotGiven"
     }
-    return (each for each in new if (each.file, each.line, each.path) not in said)
+    return (each for each in new if (each.file, each.line, each.path) not in mentioned)
 
 
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
@@ -139,14 +139,14 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     origins = _Origins(cr, conf, here)
     yield from _verdicts(conf, here)
     files, owners = _files(cr, here, conf.text)
-    told = version or _version(cr)
-    for finding in conf_lint.lint(files, version=told, known_nodes=()):
+    slurm_version = version or _version(cr)
+    for finding in conf_lint.lint(files, version=slurm_version, known_nodes=()):
         if finding.file == FILE and finding.code not in ONLY_IN_EXTRA:
             yield origins.finding(finding)
         elif finding.file in owners:
             problem = FieldProblem(("data", finding.file), _text(finding), finding.severity)
             yield findings.of_field(owners[finding.file], problem, finding.code, finding.line)
-    for finding in conf_lint.lint({FILE: cr.spec.extra_conf or ""}, version=told, owned=OWNED_KEYS):
+    for finding in conf_lint.lint({FILE: cr.spec.extra_conf or ""}, version=slurm_version, owned=OWNED_KEYS):
         if finding.code in ONLY_IN_EXTRA:
             yield origins.of_extra(finding, finding.line)
 

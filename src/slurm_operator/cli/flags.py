@@ -113,8 +113,8 @@ def from_file(context: click.Context, parameter: click.Parameter, path: Path | N
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        said = getattr(error, "problem", None) or "unreadable"
-        raise click.BadParameter(f"{path}{line}: not valid YAML: {said}", context, parameter) from error
+        problem = getattr(error, "problem", None) or "unreadable"
+        raise click.BadParameter(f"{path}{line}: not valid YAML: {problem}", context, parameter) from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: {error}", context, parameter) from error
     if not isinstance(content, dict):

@@ -281,10 +281,10 @@ def shell(user: str, namespace: str | None, command: tuple[str, ...], name: str,
     home = _home(name, data)
     pod = asyncio.run(cluster.login_pod(home, namespace))
     program, environment = _kubectl(home)
-    words = ["su", "-", user, *(["-c", shlex.join(command)] if command else [])]
+    argv = ["su", "-", user, *(["-c", shlex.join(command)] if command else [])]
     terminal = ["-it"] if sys.stdin.isatty() and not command else ["-i"]
     where = ["-n", pod.namespace, pod.name, "-c", pod.container]
-    os.execve(program, ["kubectl", "exec", *terminal, *where, "--", *words], environment)  # noqa: S606
+    os.execve(program, ["kubectl", "exec", *terminal, *where, "--", *argv], environment)  # noqa: S606
 
 
 @local.group()

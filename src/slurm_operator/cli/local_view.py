@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm_operator.local.cluster import Health
     from slurm_operator.local.supervisor import PartRecord
 
-ROWS = 18
+MAX_ROWS = 18
 
 
 def as_json(health: Health) -> str:
@@ -43,7 +43,7 @@ def as_text(health: Health) -> str:
     if health.answers and not health.agent_answers:
         lines += [f"  {'pods':12} logs and exec do not answer yet: the node agent is starting"]
     lines += [f"  {'ok ' if each.ready else '-- '} {each.title}: {each.message}" for each in health.objects]
-    lines += [f"  !! {sentence}" for sentence in health.trouble]
+    lines += [f"  !! {sentence}" for sentence in health.problems]
     return "\n".join(lines) + "\n"
 
 
@@ -59,22 +59,22 @@ class Lines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._start = clock, clock()
-        self._said: dict[str, object] = {}
+        self._printed: dict[str, object] = {}
 
     def __call__(self, health: Health) -> None:
         """Print what is new."""
         for each in health.objects:
-            if each.ready and self._said.get(each.title) != "ready":
-                self._say(each.title, "ready", f"{each.title} is ready")
-            elif not each.ready and self._said.get(each.title) == "ready":
-                self._say(each.title, "waiting", f"{each.title} is not ready any more: {each.message}")
-        for sentence in health.trouble:
+            if each.ready and self._printed.get(each.title) != "ready":
+                self._print(each.title, "ready", f"{each.title} is ready")
+            elif not each.ready and self._printed.get(each.title) == "ready":
+                self._print(each.title, "waiting", f"{each.title} is not ready any more: {each.message}")
+        for sentence in health.problems:
             key = sentence.partition("(")[0]
-            if key not in self._said:
-                self._say(key, "said", sentence)
+            if key not in self._printed:
+                self._print(key, "said", sentence)
 
-    def _say(self, key: str, value: str, text: str) -> None:
-        self._said[key] = value
+    def _print(self, key: str, value: str, text: str) -> None:
+        self._printed[key] = value
         print(f"[{self._clock() - self._start:5.1f} s] {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -98,9 +98,9 @@ def _table(health: Health, seconds: float) -> Table:
     for column in ("", "kind", "name", "says"):
         table.add_column(column, no_wrap=True)
     waiting = [each for each in health.objects if not each.ready]
-    for each in [*waiting, *(each for each in health.objects if each.ready)][:ROWS]:
+    for each in [*waiting, *(each for each in health.objects if each.ready)][:MAX_ROWS]:
         mark = Text("✔", "green") if each.ready else Text("…", "yellow")
         table.add_row(mark, each.kind, f"{each.namespace}/{each.name}".lstrip("/"), Text(each.message, "dim"))
-    for sentence in health.trouble:
+    for sentence in health.problems:
         table.add_row(Text("!", "red"), "", "", Text(sentence, "red"))
     return table

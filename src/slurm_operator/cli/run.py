@@ -18,8 +18,8 @@ from kube_runtime.client.client import Client
 from kube_runtime.client.missing_right import MissingRight
 from kube_runtime.client.rights import Scope
 from kube_runtime.client.self_review import needed
+from kube_runtime.clock import SystemClock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import SystemClock
 from kube_runtime.loop.health import health_app, stuck_workers
 from kube_runtime.loop.run import Ending
 from slurm_operator import rights

@@ -26,9 +26,9 @@ from kube_runtime.client.objects import CLAIMS, CONFIG_MAPS, RawObject
 from kube_runtime.client.rights import Scope
 from kube_runtime.client.self_review import needed
 from kube_runtime.client.write import Writer
+from kube_runtime.clock import Clock, SystemClock
 from kube_runtime.errors import OperatorError
 from kube_runtime.key_pair import load_pair
-from kube_runtime.loop.clock import Clock, SystemClock
 from kube_runtime.loop.health import health_app, serve
 from kube_runtime.loop.metrics import Sample
 from slurm_operator import rights
@@ -47,7 +47,7 @@ from slurm_operator.settings import Settings, cluster_domain
 log = logging.getLogger(__name__)
 
 # How soon a certificate that somebody else renews is noticed.
-FOLLOW = 10.0
+FOLLOW_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +231,4 @@ async def _follow(folder: Path, served: Served, clock: Clock) -> None:
                 last = found
         except (OSError, ssl.SSLError) as error:
             log.warning("the certificate in %s stays as it was: %s", folder, error)
-        await clock.sleep(FOLLOW)
+        await clock.sleep(FOLLOW_SECONDS)

@@ -14,7 +14,7 @@ from typing import Any, Final
 _INTEGER: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 CORE_TAG: Final = "tag:yaml.org,2002:"
-_WORDS: Final[dict[str, Any]] = {
+_CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -26,8 +26,8 @@ _WORDS: Final[dict[str, Any]] = {
 
 def resolved(text: str) -> Any:
     """Give a plain scalar the value that kubectl gives it; ValueError for numbers that JSON cannot say."""
-    if text in _WORDS:
-        return _json_number(word) if isinstance(word := _WORDS[text], float) else word
+    if text in _CONSTANTS:
+        return _json_number(value) if isinstance(value := _CONSTANTS[text], float) else value
     if text[0] not in "+-.0123456789":
         return text
     digits = text if text[0] == "." else text.replace("_", "")

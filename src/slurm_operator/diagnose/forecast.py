@@ -111,13 +111,13 @@ def _configuration(resources: Iterable[Resource], before: Refs, after: Refs) -> 
 
 def _conf_effect(cr: Controller, old: str, new: str) -> Effect:
     lines = len(set(new.splitlines()) ^ set(old.splitlines()))
-    title, said = f"slurm.conf of {cr.name}", counted(lines, "line changes", "lines change")
+    title, text = f"slurm.conf of {cr.name}", counted(lines, "line changes", "lines change")
     if not cr.spec.inplace_reconfigure:
-        return Effect(title, "restart", f"{said}, and slurmctld restarts; jobs run on")
+        return Effect(title, "restart", f"{text}, and slurmctld restarts; jobs run on")
     if _without_partitions(old) == _without_partitions(new):
         of_partitions = counted(lines, "partition line changes", "partition lines change")
         return Effect(title, "live", f"{of_partitions}, in effect at once")
-    return Effect(title, "reconfigure", f"{said}, checked first, then read by the running slurmctld")
+    return Effect(title, "reconfigure", f"{text}, checked first, then read by the running slurmctld")
 
 
 def _without_partitions(text: str) -> list[str]:
@@ -153,8 +153,8 @@ def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs
         return
     was, becomes = _templates(BUILDERS[kind](old, before)), _templates(BUILDERS[kind](new, after))
     if was != becomes:
-        told = {"Controller": "; jobs run on, and submissions wait for some seconds", "LoginSet": "; sessions end"}
-        yield Effect(title, "restart", f"its pods are replaced{told.get(kind, '')}")
+        effects = {"Controller": "; jobs run on, and submissions wait for some seconds", "LoginSet": "; sessions end"}
+        yield Effect(title, "restart", f"its pods are replaced{effects.get(kind, '')}")
 
 
 def _templates(objects: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -173,8 +173,8 @@ def _nodeset(facts: Facts, new: NodeSet, before: Refs, after: Refs) -> Iterator[
         yield Effect(title, "made", f"{counted(more, 'worker is', 'workers are')} added")
     elif more < 0 and not new.is_daemon:
         jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
-        said = f"{share(-more, len(workers), 'worker')} drained, and removed once idle by Slurm's own word"
-        yield Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
+        text = f"{share(-more, len(workers), 'worker')} drained, and removed once idle in Slurm"
+        yield Effect(title, "drain", text, tuple(job.id for job in jobs), _last(jobs))
 
 
 def _template(cr: NodeSet, owner: Controller, refs: Refs) -> Mapping[str, Any]:
@@ -186,8 +186,8 @@ def _rolled(facts: Facts, new: NodeSet, title: str, workers: Sequence[str]) -> E
     if strategy == "OnDelete":
         return Effect(title, "none", f"{counted(len(workers), 'worker stays', 'workers stay')} until deleted by hand")
     jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
-    said = f"{counted(len(workers), 'worker is', 'workers are')} replaced, each once it is drained and idle"
-    return Effect(title, "drain", said, tuple(job.id for job in jobs), _last(jobs))
+    text = f"{counted(len(workers), 'worker is', 'workers are')} replaced, each once it is drained and idle"
+    return Effect(title, "drain", text, tuple(job.id for job in jobs), _last(jobs))
 
 
 def _jobs_on(facts: Facts, cluster: str, workers: Iterable[str]) -> list[SlurmJob]:

@@ -95,10 +95,10 @@ def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
         return _plain(facts, job, f"every node that fits it in partition {job.partition} is busy", step)
     if reason in ("None", ""):
         return Fine(f"job {job.id} was just submitted; Slurm has not tried to start it yet")
-    said = MEANINGS.get(reason)
-    if said is None and reason.startswith(("QOS", "Assoc", "MaxJobs", "MaxCpu")):
-        said = f"a limit of its account, user or QOS is reached: {reason}"
-    return _plain(facts, job, _filled(said, job) if said else f"Slurm says {job.reason}", step)
+    meaning = MEANINGS.get(reason)
+    if meaning is None and reason.startswith(("QOS", "Assoc", "MaxJobs", "MaxCpu")):
+        meaning = f"a limit of its account, user or QOS is reached: {reason}"
+    return _plain(facts, job, _filled(meaning, job) if meaning else f"Slurm says {job.reason}", step)
 
 
 def _short_of_nodes(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -122,11 +122,11 @@ def _short_of_nodes(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     return None
 
 
-def _plain(facts: Facts, job: SlurmJob, said: str, step: str) -> Cause:
+def _plain(facts: Facts, job: SlurmJob, meaning: str, step: str) -> Cause:
     reason = job.reason.partition(",")[0].strip()
     command = COMMANDS.get(reason, "scontrol show job {id}").format(id=job.id)
     return Cause(
-        reason, f"job {job.id} waits: {said}", f"kubectl slurm -n {facts.namespace} shell -- {command}", (step,)
+        reason, f"job {job.id} waits: {meaning}", f"kubectl slurm -n {facts.namespace} shell -- {command}", (step,)
     )
 
 

@@ -88,7 +88,7 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
             f"kubectl slurm -n {facts.namespace} status",
         )
     lines = facts.logs.get((name_of(pod), WORKER), ())
-    known = pods.words(pod, WORKER, lines)
+    known = pods.log_cause(pod, WORKER, lines)
     command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
     step = f"pod {name_of(pod)} is ready, but Slurm has no node {host!r}"
     if known is not None:
@@ -122,12 +122,12 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
             f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={node.name}",
         )
     command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
-    known = pods.words(pod, WORKER, facts.logs.get((name_of(pod), WORKER), ()))
+    known = pods.log_cause(pod, WORKER, facts.logs.get((name_of(pod), WORKER), ()))
     if known is not None:
         return Cause(known[0], known[1], command, (f"node {node.name} is {state}",))
-    said = f" ({node.reason})" if node.reason else ""
+    reason = f" ({node.reason})" if node.reason else ""
     return Cause(
-        "NotResponding", f"node {node.name} is {state}{said}: slurmctld does not hear from its slurmd", command
+        "NotResponding", f"node {node.name} is {state}{reason}: slurmctld does not hear from its slurmd", command
     )
 
 

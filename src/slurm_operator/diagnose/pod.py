@@ -24,7 +24,7 @@ STAMP = re.compile(r"^(\w+: )?\[[\dT:.-]+\] ")
 MISSING = re.compile(r'(?i)\b(secret|configmap) "(?:[^"/]*/)?([^"/]+)" not found')
 
 # What daemons say when something else is wrong than they themselves: (pattern, code, sentence).
-WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = (
+LOG_PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(
             r"(?i)auth(entication)? (error|fail)|decode failed|invalid (auth )?credential|bad signature|jwt.*fail"
@@ -65,7 +65,7 @@ def why(facts: Facts, name: str) -> Cause | None:
     pod = facts.get("Pod", name)
     if pod is None:
         return None
-    for look in (_going, _unscheduled, _volumes, _containers, _evicted, _unready):
+    for look in (_terminating, _unscheduled, _volumes, _containers, _evicted, _unready):
         cause = look(facts, pod)
         if cause is not None:
             return cause
@@ -76,7 +76,7 @@ def _kubectl(facts: Facts, rest: str) -> str:
     return f"kubectl -n {facts.namespace} {rest}"
 
 
-def _going(facts: Facts, pod: Object) -> Cause | None:
+def _terminating(facts: Facts, pod: Object) -> Cause | None:
     if not (pod.get("metadata") or {}).get("deletionTimestamp"):
         return None
     return Cause(
@@ -100,10 +100,10 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
             f"no scheduler has looked at pod {name_of(pod)} yet",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
-    code, said = scheduling.reading(facts, pod, message)
+    code, text = scheduling.reading(facts, pod, message)
     return Cause(
         code,
-        f"no node takes pod {name_of(pod)}: {said}",
+        f"no node takes pod {name_of(pod)}: {text}",
         _kubectl(facts, f"describe pod {name_of(pod)}"),
         (f"the scheduler says: {message}",),
     )
@@ -226,19 +226,19 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
             "OutOfMemory", f"container {container} of pod {name_of(pod)} used more memory than its limit", command
         )
     if ended.get("reason") in NEVER_STARTED:
-        said = _start_error(str(ended.get("message", "")))
+        start_error = _start_error(str(ended.get("message", "")))
         return Cause(
             "ContainerNotMade",
-            f"container {container} of pod {name_of(pod)} cannot be started: {said}",
+            f"container {container} of pod {name_of(pod)} cannot be started: {start_error}",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     lines = facts.logs.get((name_of(pod), container), ())
-    known = words(pod, container, lines)
+    known = log_cause(pod, container, lines)
     if known is not None:
         return Cause(known[0], known[1], command, (f"container {container} has ended {counted(restarts, 'time')}",))
     last = _last_fault(lines)
-    said = f": {last}" if last else f" with code {ended.get('exitCode')}"
-    return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{said}", command)
+    start_error = f": {last}" if last else f" with code {ended.get('exitCode')}"
+    return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{start_error}", command)
 
 
 def _start_error(message: str) -> str:
@@ -246,9 +246,9 @@ def _start_error(message: str) -> str:
     return message.strip().rpartition("exec: ")[2].replace("\\", "").replace('"', "") or "its command cannot be run"
 
 
-def words(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str, str] | None:
+def log_cause(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str, str] | None:
     """A known trouble in what a daemon has said: code and sentence."""
-    for pattern, code, sentence in WORDS:
+    for pattern, code, sentence in LOG_PATTERNS:
         line = next((line.strip() for line in reversed(lines) if pattern.search(line)), None)
         if line is not None:
             return code, sentence.format(pod=f"pod {name_of(pod)}", container=container, line=STAMP.sub("", line))
@@ -264,8 +264,10 @@ def _last_fault(lines: tuple[str, ...]) -> str:
 def _evicted(facts: Facts, pod: Object) -> Cause | None:
     if status_of(pod).get("phase") != "Failed":
         return None
-    said = status_of(pod).get("message") or status_of(pod).get("reason") or "no reason is given"
-    return Cause("PodFailed", f"pod {name_of(pod)} has failed: {said}", _kubectl(facts, f"describe pod {name_of(pod)}"))
+    reason = status_of(pod).get("message") or status_of(pod).get("reason") or "no reason is given"
+    return Cause(
+        "PodFailed", f"pod {name_of(pod)} has failed: {reason}", _kubectl(facts, f"describe pod {name_of(pod)}")
+    )
 
 
 def _unready(facts: Facts, pod: Object) -> Cause | None:
@@ -274,7 +276,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
         return None
     slow = [str(each.get("name")) for each in _statuses(pod) if not each.get("ready")]
     container = slow[0] if slow else "?"
-    known = words(pod, container, facts.logs.get((name_of(pod), container), ()))
+    known = log_cause(pod, container, facts.logs.get((name_of(pod), container), ()))
     command = _kubectl(facts, f"logs {name_of(pod)} -c {container} --tail=20")
     if known is not None:
         return Cause(known[0], known[1], command)
@@ -282,7 +284,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     if not probes:
         return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command)
-    said = str(probes[-1].get("message", "")).strip().rstrip(":")
-    if NO_ANSWER.search(said):
+    message = str(probes[-1].get("message", "")).strip().rstrip(":")
+    if NO_ANSWER.search(message):
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and leaves its probe waiting", command)
-    return Cause("ProbeFails", f"{runs}: {said}", command)
+    return Cause("ProbeFails", f"{runs}: {message}", command)

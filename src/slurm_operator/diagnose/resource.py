@@ -95,10 +95,10 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
             f"{kind} {name_of(resource)} was changed {max(ago, 0):.0f} s ago, and the operator has not looked yet",
             _describe(facts, kind, name_of(resource)),
         )
-    said = "has never looked at it" if seen is None else "has not looked at its last change"
+    state = "has never looked at it" if seen is None else "has not looked at its last change"
     return Cause(
         "OperatorAbsent",
-        f"the operator {said}: it does not run, or does not watch namespace {facts.namespace}",
+        f"the operator {state}: it does not run, or does not watch namespace {facts.namespace}",
         "kubectl get pods -A -l app.kubernetes.io/name=slurm-operator",
         (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen or 'none'}",),
     )

@@ -24,7 +24,7 @@ TAINTED = ("Tainted", "every node that it may go to has a taint that it does not
 
 def reading(facts: Facts, pod: Object, message: str) -> tuple[str, str]:
     """The code and the sentence's end."""
-    return _by_nodes(facts, spec_of(pod)) or _by_words(message)
+    return _by_nodes(facts, spec_of(pod)) or _by_message(message)
 
 
 def _by_nodes(facts: Facts, spec: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -39,17 +39,17 @@ def _by_nodes(facts: Facts, spec: Mapping[str, Any]) -> tuple[str, str] | None:
     repelled = [node for node in asked if not placement.should_run(spec, node) or node.spec.unschedulable]
     if len(repelled) < len(asked):
         return None
-    code, said = CORDONED if all(_is_only_cordoned(node) for node in repelled) else TAINTED
-    return code, said.format(names=names)
+    code, text = CORDONED if all(_is_only_cordoned(node) for node in repelled) else TAINTED
+    return code, text.format(names=names)
 
 
 def _is_only_cordoned(node: Node) -> bool:
     return node.spec.unschedulable and all(taint.key == CORDON_TAINT for taint in node.spec.taints)
 
 
-def _by_words(message: str) -> tuple[str, str]:
+def _by_message(message: str) -> tuple[str, str]:
     lower = message.lower()
-    for part, code, said in (
+    for part, code, text in (
         ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
         ("volume node affinity", "VolumeElsewhere", "a volume of it is bound to a node that does not take it"),
         ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
@@ -59,7 +59,7 @@ def _by_words(message: str) -> tuple[str, str]:
         ("node selector", *NO_LABELS),
     ):
         if part in lower:
-            return code, said
+            return code, text
     return "Unschedulable", message or "no reason is given"
 
 

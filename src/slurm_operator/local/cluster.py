@@ -41,7 +41,7 @@ from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalErr
 from slurm_operator.local.image import build, recipe, rules, store
 from slurm_operator.local.image.progress import Progress, Report
 from slurm_operator.local.parts import answers, client_of
-from slurm_operator.local.readiness import State, state, states, trouble
+from slurm_operator.local.readiness import State, problems, state, states
 from slurm_operator.local.supervisor import PartRecord
 from slurm_operator.reconcile.resources import ALL, OURS
 
@@ -64,14 +64,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     agent_answers: bool
     parts: list[PartRecord]
     objects: list[State] = []
-    trouble: list[str] = []
+    problems: list[str] = []
 
     @property
     def healthy(self) -> bool:
         """Whether everything that should run does."""
         running = bool(self.supervisor) and all(part.is_running for part in self.parts)
         answer = self.answers and self.agent_answers
-        return running and answer and not self.trouble and all(each.ready for each in self.objects)
+        return running and answer and not self.problems and all(each.ready for each in self.objects)
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ async def health(home: Home) -> Health:
         agent_answers=await _agent_answers(home),
         parts=parts,
         objects=states(found),
-        trouble=trouble(found),
+        problems=problems(found),
     )
 
 
@@ -310,7 +310,7 @@ async def wait_until_ready(home: Home, seen: Callable[[Health], None], seconds: 
         now = await health(home)
         seen(now)
         # Twice in a row: objects that the operator is about to make are not there at the first look.
-        steady = steady + 1 if now.healthy and settled(home, now) else 0
+        steady = steady + 1 if now.healthy and all_nodes_registered(home, now) else 0
         if steady >= 2:
             return now
         if time.monotonic() > deadline:
@@ -318,7 +318,7 @@ async def wait_until_ready(home: Home, seen: Callable[[Health], None], seconds: 
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def settled(home: Home, now: Health) -> bool:
+def all_nodes_registered(home: Home, now: Health) -> bool:
     """Whether every virtual node has registered."""
     return sum(each.kind == "Node" for each in now.objects) >= home.require().nodes
 
@@ -327,7 +327,7 @@ def _not_ready(now: Health, seconds: float) -> str:
     lines = [f"not everything is ready after {seconds:g} s:"]
     lines += [f"  {part.name} does not run ({part.last_exit})" for part in now.parts if not part.is_running]
     lines += [f"  {each.title}: {each.message}" for each in now.objects if not each.ready]
-    lines += [f"  {sentence}" for sentence in now.trouble]
+    lines += [f"  {sentence}" for sentence in now.problems]
     return "\n".join([*lines, "  what it is doing now: slurm-operator local status"])
 
 

@@ -27,7 +27,7 @@ PROGRAMS = {
     "ip": ("iproute2", "makes the pods' networks"),
     "unshare": ("util-linux", "makes namespaces"),
 }
-LEAST_ROOM = 500_000_000
+MIN_FREE_BYTES = 500_000_000
 # From here on kubectl speaks websockets, as this API server does.
 OLDEST_KUBECTL = (1, 31)
 KUBECTL_SUITES = ("sid", "forky", "trixie")
@@ -65,9 +65,9 @@ def require_root() -> None:
 def _require_room(data: Path) -> None:
     there = next(folder for folder in (data, *data.parents) if folder.exists())
     free = shutil.disk_usage(there).free
-    if free < LEAST_ROOM:
+    if free < MIN_FREE_BYTES:
         raise LocalError(
-            f"{free / 1e6:.0f} MB are free in {there}, and a cluster needs {LEAST_ROOM / 1e6:.0f} MB: "
+            f"{free / 1e6:.0f} MB are free in {there}, and a cluster needs {MIN_FREE_BYTES / 1e6:.0f} MB: "
             "make room, or choose another disk with --data"
         )
 

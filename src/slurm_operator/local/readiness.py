@@ -16,7 +16,7 @@ from slurm_operator.api.kinds import BY_NAME
 Json = Mapping[str, Any]
 WORKLOADS = ("StatefulSet", "Deployment")
 # Waiting reasons that do not go away by waiting.
-TROUBLE = frozenset(
+PROBLEM_REASONS = frozenset(
     {
         "CrashLoopBackOff",
         "ErrImagePull",
@@ -124,18 +124,18 @@ def _containers(status: Json) -> list[Json]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def trouble(objects: Iterable[Json]) -> list[str]:
+def problems(objects: Iterable[Json]) -> list[str]:
     """A sentence for each container that waiting alone will not help."""
-    return [sentence for item in objects if item.get("kind") == "Pod" for sentence in _pod_trouble(item)]
+    return [sentence for item in objects if item.get("kind") == "Pod" for sentence in _pod_problems(item)]
 
 
-def _pod_trouble(pod: Json) -> Iterator[str]:
+def _pod_problems(pod: Json) -> Iterator[str]:
     metadata = pod.get("metadata") or {}
     where = f"-n {metadata.get('namespace')} {metadata.get('name')}"
     for one in _containers(pod.get("status") or {}):
         waiting = (one.get("state") or {}).get("waiting") or {}
         reason, name = waiting.get("reason"), one.get("name")
-        if reason not in TROUBLE:
+        if reason not in PROBLEM_REASONS:
             continue
         last = (one.get("lastState") or {}).get("terminated") or {}
         if reason == "CrashLoopBackOff" and last.get("reason") == NEVER_STARTED:

@@ -17,7 +17,7 @@ from slurm_operator.local.home import Home
 from slurm_operator.local.machine import which
 
 GRACE_SECONDS = 10.0
-AT_ONCE = 16
+MAX_CONCURRENT_STOPS = 16
 _LOOK_SECONDS = 0.1
 
 
@@ -42,7 +42,7 @@ def _end_containers(paths: Paths, grace: float) -> None:
         return
     base = [runc, f"--root={paths.runc}"]
     deadline = time.monotonic() + grace
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT_STOPS) as pool:
         if grace > 0:
             list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
             _wait(_processes(paths), deadline)

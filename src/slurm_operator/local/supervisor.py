@@ -27,9 +27,9 @@ from slurm_operator.local.home import PARTS, SUPERVISOR, Home, LocalError, write
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, MOST_PAUSE = 0.1, 10.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 10.0
 # A part that ran for so long was well: its next end is a new story.
-WELL_AFTER = 30.0
+HEALTHY_AFTER_SECONDS = 30.0
 STOP_SECONDS = 8.0
 LOG_BYTES = 10 * 1024 * 1024
 LOOK_SECONDS = 30.0
@@ -63,7 +63,11 @@ def read_parts(home: Home) -> dict[str, PartRecord]:
 
 def pause_after(ran: float, before: float) -> float:
     """How long to wait before a part is started again."""
-    return FIRST_PAUSE if ran >= WELL_AFTER else min(max(before * 2, FIRST_PAUSE), MOST_PAUSE)
+    return (
+        FIRST_PAUSE_SECONDS
+        if ran >= HEALTHY_AFTER_SECONDS
+        else min(max(before * 2, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+    )
 
 
 def command(part: str, home: Home) -> list[str]:

@@ -226,7 +226,7 @@ class Reconfigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordEvent:
     """Tell people: an event about the resource."""
 
     reason: str
@@ -239,7 +239,17 @@ class Tell:
 
 PartitionAction = SetPartition | DeletePartition | Reconfigure
 SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation | PartitionAction
-Action = Apply | Create | CreateHostKeys | Delete | PatchMetadata | PatchSpec | PatchPodConditions | SlurmAction | Tell
+Action = (
+    Apply
+    | Create
+    | CreateHostKeys
+    | Delete
+    | PatchMetadata
+    | PatchSpec
+    | PatchPodConditions
+    | SlurmAction
+    | RecordEvent
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,11 @@ class Choice:
 
     staying: tuple[Worker, ...]
     # By name of the pod.
-    going: Mapping[str, tuple[Worker, str]]
+    leaving: Mapping[str, tuple[Worker, str]]
 
     def why(self, worker: Worker) -> str:
         """Why a worker goes; empty when it stays."""
-        return self.going[worker.name][1] if worker.name in self.going else ""
+        return self.leaving[worker.name][1] if worker.name in self.leaving else ""
 
 
 def choose(world: NodeSetWorld) -> Choice:
@@ -42,18 +42,18 @@ def choose(world: NodeSetWorld) -> Choice:
     wrong_mode = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
     own = [worker for worker in present if worker not in wrong_mode]
     if world.cr.is_daemon:
-        going = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
+        leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
         surplus = max(len(own) - world.cr.spec.replicas, 0)
-        going = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
-    rest = [worker for worker in own if worker.name not in going]
+        leaving = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
+    rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
-        going |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
-        rest = [worker for worker in rest if worker.name not in going]
+        leaving |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
+        rest = [worker for worker in rest if worker.name not in leaving]
     updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now)
-    going |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
-    going |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
-    return Choice(tuple(worker for worker in present if worker.name not in going), going)
+    leaving |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
+    leaving |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
+    return Choice(tuple(worker for worker in present if worker.name not in leaving), leaving)
 
 
 def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:

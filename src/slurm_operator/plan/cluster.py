@@ -161,11 +161,11 @@ def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
 
     A line can be in the file while Slurm has never heard of it: it changed while slurmrestd was away.
     """
-    known, told = dict(world.in_force.lines), world.memory.partitions.told
+    known, sent = dict(world.in_force.lines), world.memory.partitions.sent
     seen = dict(_seen_lines(world.refs.partitions_of(world.cr)))
     for name, line in world.wanted.lines.items():
-        if name in told:
-            known[name] = told[name]
+        if name in sent:
+            known[name] = sent[name]
         elif name in known and known[name].text == line.text and seen.get(name, "") not in ("", line_hash(line)):
             del known[name]
     return known
@@ -207,7 +207,7 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     files = {**world.files, FILE: with_lines(world.conf_text, lines, world.in_force.sets)}
     findings = _findings(world, files)
     config = _config(world, files, findings)
-    told = OutcomeWorld(
+    outcome_world = OutcomeWorld(
         world.built.conf.partitions,
         world.wanted,
         world.in_force,
@@ -227,7 +227,7 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
             (content_hash(files), findings),
         ),
         refused,
-        partition_outcomes(told, world.refs.partitions_of(world.cr)),
+        partition_outcomes(outcome_world, world.refs.partitions_of(world.cr)),
     )
 
 
@@ -321,9 +321,9 @@ def _afterwards(world: ClusterWorld, config: ConfigDecision, files: Files) -> It
     if world.objects.waits_for_key:
         return
     yield from (_nudge(pod) for pod in config.nudge)
-    said, history = world.cr.status.config, world.history
-    if said is not None and said.hash == config.hash and config.stage is Stage.APPLIED and history.is_due:
-        in_force = InForce(config.hash, files, inputs(world.cr, world.refs), said.last_applied or world.time)
+    status, history = world.cr.status.config, world.history
+    if status is not None and status.hash == config.hash and config.stage is Stage.APPLIED and history.is_due:
+        in_force = InForce(config.hash, files, inputs(world.cr, world.refs), status.last_applied or world.time)
         yield from plan_history(world.cr, in_force, history.present, history.managers, history.highest)
 
 

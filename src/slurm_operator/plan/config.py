@@ -26,22 +26,22 @@ from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.partition import without_live_lines
 from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.slurm.model import LAST_SECOND
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 
 Files = Mapping[str, str]
 
 # What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
 LONGEST_STAGE_MILLISECONDS = 2**31 - 1
-LONGEST_REASON = 1500
-MOST_DIGITS = 18
+MAX_REASON_CHARACTERS = 1500
+MAX_DIGITS = 18
 _SPLIT = re.compile(r"[\W_]+")
 # Words of Slurm's complaints that stand in every file, or are no words of a file at all.
 _COMMON = frozenset(
     {"error", "fatal", "in", "at", "line", "file", "the", "invalid", "value", "key", "partition", "node"}
 )
-SHORTEST_WORD = 3
+MIN_TERM_CHARACTERS = 3
 # A line that shares only words with many others is no place.
-LEAST_SCORE = 0.5
+MIN_SCORE = 0.5
 # Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
 ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 
@@ -171,28 +171,30 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
     """The last verdict in a log: what is true now."""
     found = None
     for line in lines:
-        said = verdicts.read(line.strip())
-        if said is not None:
-            found = _verdict(said.values) if not said.problem else Verdict("", verdicts.UNREADABLE, reason=said.problem)
+        entry = verdicts.read(line.strip())
+        if entry is not None:
+            found = (
+                _verdict(entry.values) if not entry.problem else Verdict("", verdicts.UNREADABLE, reason=entry.problem)
+            )
     return found
 
 
 def _verdict(values: Mapping[str, str]) -> Verdict:
-    reason = printable(values["reason"].replace('\\"', '"').replace("\\\\", "\\"), LONGEST_REASON)
+    reason = printable(values["reason"].replace('\\"', '"').replace("\\\\", "\\"), MAX_REASON_CHARACTERS)
     times = (values[name] for name in ("ms", "parse", "trial", "reconfigure"))
     ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in times)
     at = _bounded(values.get("at", "0"))
-    at = at if at <= LAST_SECOND else 0
+    at = at if at <= MAX_EPOCH_SECONDS else 0
     return Verdict(values["hash"], values["stage"], ms, parse, trial, reconfigure, reason, at)
 
 
 def _bounded(digits: str) -> int:
     """A number that is at least 0; one that is too long is a large one, never an error."""
-    return max(0, int(digits[:MOST_DIGITS]))
+    return max(0, int(digits[:MAX_DIGITS]))
 
 
-def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigDecision:
-    """The next step of a configuration; `told` is its note, `findings` are the linter's errors."""
+def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence[Finding] = ()) -> ConfigDecision:
+    """The next step of a configuration; `note` goes with it, `findings` are the linter's errors."""
     hash_ = content_hash(wanted)
     if world.good is None and world.candidate is not None and content_hash(world.candidate) == world.applied:
         # Somebody took the last good one away; what is in force is known all the same.
@@ -206,11 +208,11 @@ def plan_config(wanted: Files, told: str, world: ConfigWorld, findings: Sequence
         return ConfigDecision(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
     if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
-        return ConfigDecision(stage, hash_, wanted, wanted, told, good_hash=hash_)
-    return _tried(wanted, told, world, hash_, before)
+        return ConfigDecision(stage, hash_, wanted, wanted, note, good_hash=hash_)
+    return _tried(wanted, note, world, hash_, before)
 
 
-def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
+def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
     stage, verdict = _progress(world, hash_, before)
     good = wanted if stage is Stage.APPLIED else world.good
     if stage is Stage.APPLIED:
@@ -220,8 +222,8 @@ def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str
         hash_,
         good,
         wanted,
-        told,
-        nudge=tuple(told_of(hash_, pod) for pod in world.pods if _needs_nudge(pod, world, wanted, hash_, before)),
+        note,
+        nudge=tuple(notified_of(hash_, pod) for pod in world.pods if _needs_nudge(pod, world, wanted, hash_, before)),
         verdict=verdict,
         good_hash=before,
         behind=tuple(
@@ -233,7 +235,7 @@ def _tried(wanted: Files, told: str, world: ConfigWorld, hash_: str, before: str
     )
 
 
-def told_of(hash_: str, pod: ControllerPod) -> ControllerPod:
+def notified_of(hash_: str, pod: ControllerPod) -> ControllerPod:
     """A pod that was told of a candidate, for the first time or once more."""
     return replace(pod, nudged=hash_, times=pod.times + 1 if pod.nudged == hash_ else 1)
 
@@ -256,17 +258,17 @@ def _progress(world: ConfigWorld, hash_: str, before: str) -> tuple[Stage, Verdi
     known = world.applied == hash_ == before and all(pod.nudged in ("", hash_) for pod in world.pods)
     if known and world.candidate is not None and content_hash(world.candidate) == hash_:
         return Stage.APPLIED, None
-    words = [pod.verdict for pod in world.pods if pod.verdict is not None and pod.verdict.hash == hash_]
+    given = [pod.verdict for pod in world.pods if pod.verdict is not None and pod.verdict.hash == hash_]
     for stage in (Stage.REFUSED, Stage.ROLLED_BACK):
-        against = next((word for word in words if word.stage == _NAMES[stage]), None)
+        against = next((verdict for verdict in given if verdict.stage == _NAMES[stage]), None)
         if against is not None:
             return stage, against
     for pod in world.pods:
         # Whatever it means, it is no success.
         if pod.verdict is not None and pod.verdict.stage == verdicts.UNREADABLE:
             return Stage.UNREADABLE, pod.verdict
-    if words and len(words) == len(world.pods) and all(word.stage == _NAMES[Stage.APPLIED] for word in words):
-        return Stage.APPLIED, max(words, key=lambda word: word.milliseconds)
+    if given and len(given) == len(world.pods) and all(verdict.stage == _NAMES[Stage.APPLIED] for verdict in given):
+        return Stage.APPLIED, max(given, key=lambda verdict: verdict.milliseconds)
     if not world.pods:
         return Stage.WAITING, None
     return (Stage.FIRST if before == hash_ else Stage.TRYING), None
@@ -281,21 +283,21 @@ _NAMES = {
 
 def locate(files: Files, reason: str) -> str:
     """`file:line` of what Slurm complains about: the line that shares the rarest words with the complaint."""
-    words = _words(reason) - _COMMON
+    terms = _terms(reason) - _COMMON
     lines = [
-        (name, number, _words(line.partition("#")[0]) & words)
+        (name, number, _terms(line.partition("#")[0]) & terms)
         for name in sorted(files, key=lambda name: (name != FILE, name))
         for number, line in enumerate(files[name].splitlines(), start=1)
     ]
-    often = Counter(word for _, _, found in lines for word in found)
+    often = Counter(term for _, _, found in lines for term in found)
     score, place = 0.0, ""
     for name, number, found in lines:
-        weight = sum(1 / often[word] for word in found)
+        weight = sum(1 / often[term] for term in found)
         # Of equals the later one: additions stand at the end.
         if found and weight >= score:
             score, place = weight, f"{name}:{number}"
-    return place if score >= LEAST_SCORE else ""
+    return place if score >= MIN_SCORE else ""
 
 
-def _words(text: str) -> set[str]:
-    return {word for word in _SPLIT.split(text.lower()) if len(word) >= SHORTEST_WORD}
+def _terms(text: str) -> set[str]:
+    return {term for term in _SPLIT.split(text.lower()) if len(term) >= MIN_TERM_CHARACTERS}

@@ -16,18 +16,19 @@ from kube_runtime.client.objects import RawObject
 from kube_runtime.text import printable, whole_number
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import labels
-from slurm_operator.build.config_revision import SHOWN, Inputs, controller_revision
+from slurm_operator.build.config_revision import Inputs, controller_revision
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.actions import Action, Create, Delete
 
 KEY = ("apps/v1", "ControllerRevision")
 # So many are kept, as long as they are not larger than this together; the newest always is.
-MOST = 10
+MAX_REVISIONS = 10
 MOST_BYTES = 4 * 1024 * 1024
 # Seconds in force after which a configuration is kept: of a burst of changes, the last one counts.
-KEPT_AFTER = 5.0
-LONGEST_CHANGE = 240
-LONGEST_TEXT = 1000
+KEPT_AFTER_SECONDS = 5.0
+MAX_CHANGE_CHARACTERS = 240
+MAX_TEXT_CHARACTERS = 1000
 OPERATOR = "slurm-operator"
 
 
@@ -68,7 +69,7 @@ def read(content: Object) -> Revision:
     """A ControllerRevision as what it keeps."""
     # Whoever may write a ControllerRevision may have made it: what is not of the right type is not there.
     data, number = _object(content.get("data")), content.get("revision")
-    texts = {key: printable(str(data.get(key) or ""), LONGEST_TEXT) for key in ("hash", "time", "change", "by")}
+    texts = {key: printable(str(data.get(key) or ""), MAX_TEXT_CHARACTERS) for key in ("hash", "time", "change", "by")}
     files = {name: text for name, text in _object(data.get("files")).items() if isinstance(text, str)}
     return Revision(number if isinstance(number, int) else 0, **texts, files=files, inputs=_inputs(data))
 
@@ -84,7 +85,7 @@ def _object(value: Any) -> dict[str, Any]:
 def is_kept(hash_: str, present: Iterable[RawObject]) -> bool:
     """Whether the newest revision is this configuration."""
     newest = max(present, key=number_of, default=None)
-    return newest is not None and newest.metadata.labels.get(labels.CONFIG_REVISION) == hash_[:SHOWN]
+    return newest is not None and newest.metadata.labels.get(labels.CONFIG_REVISION) == short_hash(hash_)
 
 
 def plan_history(
@@ -100,12 +101,12 @@ def plan_history(
     before = read(newest.content()) if newest is not None else None
     number = max(highest, number_of(newest) if newest is not None else 0) + 1
     changed = changes(before.inputs if before is not None else {}, in_force.inputs)
-    said = {
+    annotations = {
         "time": in_force.since,
         "change": summary(before, in_force, changed),
         "by": ", ".join(sorted({managers[key] for key in changed if managers.get(key)})) if before is not None else "",
     }
-    made = controller_revision(cr, number, in_force.hash, in_force.files, in_force.inputs, said)
+    made = controller_revision(cr, number, in_force.hash, in_force.files, in_force.inputs, annotations)
     room = MOST_BYTES - sum(len(text.encode()) for text in in_force.files.values())
     return (Create(made), *_surplus(present, room))
 
@@ -115,7 +116,7 @@ def _surplus(present: Iterable[RawObject], room: int) -> Iterator[Action]:
     for item in sorted(present, key=number_of, reverse=True):
         room -= len(item.body)
         kept += 1
-        if kept > MOST or room < 0:
+        if kept > MAX_REVISIONS or room < 0:
             yield Delete(*KEY, item.metadata, "the history of configurations is full")
 
 
@@ -135,14 +136,14 @@ def summary(before: Revision | None, now: InForce, changed: Mapping[str, tuple[s
     """What changed, in one line."""
     if before is None:
         return "the first that was kept"
-    words = [_word(key, fields, is_new=key in now.inputs) for key, fields in changed.items()]
-    told = "; ".join(words) or "no resource's own text: the operator, Accounting, or how many nodes there are"
+    changes = [_change_text(key, fields, is_new=key in now.inputs) for key, fields in changed.items()]
+    text = "; ".join(changes) or "no resource's own text: the operator, Accounting, or how many nodes there are"
     more, less = counted(before.files, now.files)
-    shown = told if len(told) <= LONGEST_CHANGE else f"{told[:LONGEST_CHANGE]} …"
+    shown = text if len(text) <= MAX_CHANGE_CHARACTERS else f"{text[:MAX_CHANGE_CHARACTERS]} …"
     return f"{shown} (+{more} -{less} lines)"
 
 
-def _word(key: str, fields: tuple[str, ...], *, is_new: bool) -> str:
+def _change_text(key: str, fields: tuple[str, ...], *, is_new: bool) -> str:
     if fields:
         return f"{key}: {', '.join(fields)}"
     return f"{key} is new" if is_new else f"{key} is gone"
@@ -155,8 +156,8 @@ def counted(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[int, int
 
 
 def _lines(files: Mapping[str, str]) -> Counter[tuple[str, str]]:
-    said = ((name, line) for name, text in files.items() for line in text.splitlines())
-    return Counter((name, line) for name, line in said if line.strip() and not line.startswith("#"))
+    lines = ((name, line) for name, text in files.items() for line in text.splitlines())
+    return Counter((name, line) for name, line in lines if line.strip() and not line.startswith("#"))
 
 
 def manager_of(content: Object) -> str:

@@ -16,7 +16,7 @@ from kube_runtime.times import parse_seconds
 from slurm_operator.slurm.model import Node
 
 # Clocks of nodes differ a little, and Slurm counts whole seconds.
-SLACK = 2.0
+CLOCK_SLACK_SECONDS = 2.0
 NO_SLURMD = frozenset({"DOWN", "NOT_RESPONDING", "FUTURE", "UNKNOWN", "POWERED_DOWN"})
 AT_START = "reads slurm.conf when it starts, and started before it changed"
 SENT = "sackd is sent each new configuration, and nobody records whether it came"
@@ -46,7 +46,11 @@ def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:
         names = tuple(node.name for node in known)
         return Census("slurmd", len(known), unknown=names, why="it is not known when slurmctld read its files")
     silent = tuple(node.name for node in known if node.states & NO_SLURMD or not node.slurmd_start_time)
-    old = (node.name for node in known if node.slurmd_start_time < read_at - SLACK and node.name not in silent)
+    old = (
+        node.name
+        for node in known
+        if node.slurmd_start_time < read_at - CLOCK_SLACK_SECONDS and node.name not in silent
+    )
     behind = tuple(old)
     why = "has not started anew since slurmctld read its files" if behind else "does not answer" if silent else ""
     return Census("slurmd", len(known), behind, silent, why)

@@ -23,7 +23,7 @@ NOT_RESPONDING = "Not responding"
 def drains(
     name: str,
     staying: Iterable[Worker],
-    going: Iterable[tuple[Worker, str]],
+    leaving: Iterable[tuple[Worker, str]],
     nodes: Mapping[str, KubeNode],
     propagated: frozenset[str],
 ) -> Iterator[Action]:
@@ -36,7 +36,7 @@ def drains(
             by_reason.setdefault(reason, []).append(worker.hostname)
         elif reason is None and worker.node is not None and is_drained_by_us(worker.node):
             undrained.append(worker.hostname)
-    for worker, why in going:
+    for worker, why in leaving:
         if worker.node is not None and may_drain(worker.node):
             # One reason for all of them: a scale-in of a thousand nodes is one call.
             reason = f"Pod of NodeSet ({name}) is pending termination for {why}"
@@ -54,12 +54,12 @@ def cordon_reason(worker: Worker, nodes: Mapping[str, KubeNode], propagated: fro
     node = nodes.get(worker.pod.spec.node_name)
     if node is not None and node.spec.unschedulable:
         given = policy.clean_reason(node.metadata.annotations.get(labels.NODE_CORDON_REASON, ""))
-        told = policy.clean_reason(_told(node, propagated))
-        return given or told or f"Node ({node.metadata.name}) was cordoned, Pod ({pod}) must be cordoned"
+        cause = policy.clean_reason(_cordon_cause(node, propagated))
+        return given or cause or f"Node ({node.metadata.name}) was cordoned, Pod ({pod}) must be cordoned"
     return f"Pod ({pod}) was cordoned" if worker.is_cordoned_by_user else None
 
 
-def _told(node: KubeNode, propagated: frozenset[str]) -> str:
+def _cordon_cause(node: KubeNode, propagated: frozenset[str]) -> str:
     """What the node's own conditions say, of those that were asked for."""
     true = (each for each in node.status.conditions if each.type in propagated and each.status == "True")
     return "; ".join(f"({each.reason}: {each.message})" for each in true)

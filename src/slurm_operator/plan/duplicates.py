@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import SlurmWorld, Worker
+from slurm_operator.plan.workers import SlurmSnapshot, Worker
 from slurm_operator.slurm.model import Answer, Node
 
 
@@ -43,7 +43,7 @@ class Rival:
 
 
 def taken(
-    cr: NodeSet, names: frozenset[str], held: frozenset[str], rivals: Iterable[Rival], slurm: SlurmWorld
+    cr: NodeSet, names: frozenset[str], held: frozenset[str], rivals: Iterable[Rival], slurm: SlurmSnapshot
 ) -> dict[str, str]:
     """By host name: the other NodeSet that it belongs to. `held` are those of the NodeSet's own pods."""
     claimants: dict[str, list[Rival]] = {}
@@ -66,14 +66,14 @@ def _rank(rival: Rival, name: str, recorded: str) -> tuple[bool, bool, str, str]
     return (meta.uid != recorded, name not in rival.held, meta.creation_timestamp or "", meta.uid)
 
 
-def _recorded(slurm: SlurmWorld, names: Iterable[str]) -> dict[str, str]:
+def _recorded(slurm: SlurmSnapshot, names: Iterable[str]) -> dict[str, str]:
     """The NodeSets that these node records name, by uid."""
     wanted = set(names)
     nodes = slurm.nodes.items if isinstance(slurm.nodes, Answer) else ()
     return {node.name: str(read_pod_info(node.comment).get("nodeSetUID")) for node in nodes if node.name in wanted}
 
 
-def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmWorld) -> dict[tuple[str, str, str], frozenset[str]]:
+def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmSnapshot) -> dict[tuple[str, str, str], frozenset[str]]:
     """By namespace, name and uid: other NodeSets that records of this one's host names name, and these names."""
     found: dict[tuple[str, str, str], frozenset[str]] = {}
     for node in _of_our_names(cr, held, slurm):
@@ -85,18 +85,18 @@ def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmWorld) -> dict[t
     return found
 
 
-def _of_our_names(cr: NodeSet, held: frozenset[str], slurm: SlurmWorld) -> Iterator[Node]:
+def _of_our_names(cr: NodeSet, held: frozenset[str], slurm: SlurmSnapshot) -> Iterator[Node]:
     prefix = hostnames.prefix(cr)
     for node in slurm.nodes.items if isinstance(slurm.nodes, Answer) else ():
         if node.name in held or (node.name.startswith(prefix) and hostnames.has_number(cr, node.name)):
             yield node
 
 
-def twins(everyone: Iterable[Worker]) -> Mapping[str, str]:
+def twins(workers: Iterable[Worker]) -> Mapping[str, str]:
     """By pod: the pod of the same NodeSet that has its host name already."""
     first: dict[str, Worker] = {}
     found: dict[str, str] = {}
-    for worker in sorted(everyone, key=lambda each: (_place(each), each.name)):
+    for worker in sorted(workers, key=lambda each: (_place(each), each.name)):
         other = first.setdefault(worker.hostname, worker)
         if worker.hostname and other is not worker:
             found[worker.name] = f"pod {other.name} on node {_place(other) or 'unknown'}"

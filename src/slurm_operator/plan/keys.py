@@ -3,9 +3,9 @@
 In: a Controller, its key Secret, slurmctld's StatefulSet and the worker pods of the cluster. Out: which workers are of
 an old key, and why daemons keep theirs for now. Old and new keys do not understand each other, and the steps of a
 running job keep the key that they began with. So the workers are drained first; when Slurm itself has said of each that
-no job holds it, slurmctld, slurmdbd and the login pods get the new key, and then the workers are made anew. The way
-from one step to the next is data that every turn sees: annotations of pods and of slurmctld's pod template. Pure; used
-by `plan/nodeset.py`, `plan/owned.py`, `reconcile/nodeset.py` and `reconcile/owned.py`.
+no job holds it, slurmctld, slurmdbd and the login pods get the new key, and then the workers are made anew. What
+leads from one step to the next is data that every reconcile sees: annotations of pods and of slurmctld's pod template.
+Pure; used by `plan/nodeset.py`, `plan/owned.py`, `reconcile/nodeset.py` and `reconcile/owned.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from slurm_operator.api.loginset import LoginSet
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.plural import share
 from slurm_operator.build import hashes, labels
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.objects import Identity, identity
 
 # As many characters of a hash as people are asked to type.
-SHOWN = 12
 OF_SECRETS = (labels.SLURM_KEY_HASH, labels.JWT_KEY_HASH, labels.SSSD_CONF_HASH, labels.SSH_HOST_KEYS_HASH)
 # What is left alone while a key waits: a restart takes the new key, and so does a reconfigure (26.05 and 24.11).
 FROZEN = frozenset({"StatefulSet", "Deployment", "ConfigMap"})
@@ -42,7 +42,7 @@ class KeyState:
     in_force: str = ""
     current: str = ""
     # Whether slurmctld runs with what its template says.
-    settled: bool = True
+    rolled_out: bool = True
     forced: bool = False
 
     @property
@@ -77,8 +77,8 @@ def state(cr: Controller, refs: Refs, stateful_set: Mapping[str, Any] | None) ->
     return KeyState(
         in_force=_in_force(stateful_set),
         current=current,
-        settled=stateful_set is None or _is_settled(stateful_set),
-        forced=bool(current) and asked == current[:SHOWN],
+        rolled_out=stateful_set is None or _is_rolled_out(stateful_set),
+        forced=bool(current) and asked == short_hash(current),
     )
 
 
@@ -88,7 +88,7 @@ def _in_force(stateful_set: Mapping[str, Any] | None) -> str:
     return str(annotations.get(labels.SLURM_KEY_HASH) or "")
 
 
-def _is_settled(stateful_set: Mapping[str, Any]) -> bool:
+def _is_rolled_out(stateful_set: Mapping[str, Any]) -> bool:
     status = stateful_set.get("status") or {}
     generation = int((stateful_set.get("metadata") or {}).get("generation") or 0)
     wanted = int((stateful_set.get("spec") or {}).get("replicas", 1))
@@ -110,7 +110,7 @@ def waits_for(cr: Controller, key: KeyState, pods: Iterable[Pod]) -> str:
     return (
         f"the key in Secret {ref.name!r} has changed; workers are drained before slurmctld gets it: "
         f"{share(len(old) - len(busy), len(old), 'worker')} free, {busy[0]} is not; to lose their jobs and go on, "
-        f"annotate Controller {cr.name} with {labels.FORCE_KEY_ROTATION}={key.current[:SHOWN]}"
+        f"annotate Controller {cr.name} with {labels.FORCE_KEY_ROTATION}={short_hash(key.current)}"
     )
 
 

@@ -2,7 +2,7 @@
 
 In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
 workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the workers that may go. A worker
-leaves only when Slurm itself said, in this turn, that its node is drained and idle, or has no record of it.
+leaves only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slurm_operator.plan.actions import (
     PatchPodConditions,
     PatchSpec,
     Plan,
-    Tell,
+    RecordEvent,
 )
 from slurm_operator.plan.choice import is_taken_over
 from slurm_operator.plan.drains import drains
@@ -43,10 +43,10 @@ from slurm_operator.plan.workers import (
     jobs_by_node,
 )
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import LAST_SECOND, Absent, Unknown
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Absent, Unknown
 
-WAITING = 1.0
-IDLE = 5.0
+WAITING_REQUEUE_SECONDS = 1.0
+IDLE_REQUEUE_SECONDS = 5.0
 
 
 def plan_nodeset(world: NodeSetWorld) -> Plan:
@@ -54,7 +54,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     new = new_workers(world)
     # A worker whose host name is another's has no node record of its own: nothing is written to it in Slurm.
     staying = tuple(worker for worker in world.choice.staying if not worker.rival)
-    going = [(worker, why) for worker, why in world.choice.going.values() if not worker.rival]
+    leaving = [(worker, why) for worker, why in world.choice.leaving.values() if not worker.rival]
     known = [worker for worker in world.workers if not worker.rival]
     stages: list[tuple[Action, ...]] = [
         tuple(_adoptions(world)),
@@ -65,7 +65,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_over(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
         tuple(_metadata(world)),
-        tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, going, world.nodes, world.propagated)),
+        tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(_places(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
@@ -76,27 +76,30 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_leftovers(world, new)),
     ]
     stages = _without_contradictions(stages)
-    return Plan(tuple(stage for stage in stages if stage), WAITING if _is_waiting(world) else IDLE)
+    return Plan(
+        tuple(stage for stage in stages if stage),
+        WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
+    )
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
     """A pod that is adopted now goes later; one that goes now gets no conditions: they would change its version."""
     actions = [action for stage in stages for action in stage]
     adopted = {each.uid for each in actions if isinstance(each, PatchMetadata) and each.owners is not None}
-    going = {each.uid for each in actions if isinstance(each, Delete)} - adopted
+    leaving = {each.uid for each in actions if isinstance(each, Delete)} - adopted
 
     def stays(action: Action) -> bool:
         if isinstance(action, Delete):
             return action.uid not in adopted
-        return not isinstance(action, PatchPodConditions) or action.seen.uid not in going
+        return not isinstance(action, PatchPodConditions) or action.seen.uid not in leaving
 
-    return [tuple(action for action in stage if stays(action)) for stage in stages] if adopted or going else stages
+    return [tuple(action for action in stage if stays(action)) for stage in stages] if adopted or leaving else stages
 
 
 def _is_waiting(world: NodeSetWorld) -> bool:
     # Without any word of Slurm nobody is waited for in particular.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
-    return bool(world.choice.going) or unknown or (world.deleting and bool(world.workers))
+    return bool(world.choice.leaving) or unknown or (world.deleting and bool(world.workers))
 
 
 # Objects, claims, pods
@@ -116,7 +119,7 @@ def _finalizers(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Acti
         wanted.add(labels.DRAIN_FINALIZER)
     if reservation.wanted(cr, staying, deleting=world.deleting) is not None:
         wanted.add(labels.RESERVATION_FINALIZER)
-    elif reservation.is_settled(world.slurm) and reservation.found(cr, world.slurm) is None:
+    elif reservation.is_reserved(world.slurm) and reservation.found(cr, world.slurm) is None:
         wanted.discard(labels.RESERVATION_FINALIZER)
     kept = tuple(each for each in cr.metadata.finalizers if each in wanted)
     new = tuple(sorted(wanted - set(kept)))
@@ -212,7 +215,7 @@ def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Act
         tuple(_stale_records(world, new)),
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
         tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
-        (Tell("ScalingUp", f"creating {counted(len(new), 'worker')}"),),
+        (RecordEvent("ScalingUp", f"creating {counted(len(new), 'worker')}"),),
     ]
 
 
@@ -224,7 +227,7 @@ def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     """
     present = world.workers
     held = {worker.ordinal for worker in present if worker.ordinal is not None}
-    leaving = sum(why == SCALE_IN for _, why in world.choice.going.values())
+    leaving = sum(why == SCALE_IN for _, why in world.choice.leaving.values())
     leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
     needed = world.cr.spec.replicas - (len(present) - leaving)
     result: list[int] = []
@@ -327,7 +330,7 @@ def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
-    # Only on Slurm's word of this turn, and only once the choice is written down.
+    # Only on Slurm's word of this reconcile, and only once the choice is written down.
     free = worker.condemned == condemned == KEY and isinstance(worker.may_go, policy.Yes)
     released = world.key.current if free else None
     if annotations.get(labels.RELEASED_FOR_KEY) != released:
@@ -338,7 +341,7 @@ def deadline_text(worker: Worker) -> str | None:
     """When the last job on a worker must be over."""
     if worker.deadline is None:
         return None
-    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= LAST_SECOND:
+    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= MAX_EPOCH_SECONDS:
         return seconds_text(worker.deadline)
     return "9999-12-31T23:59:59Z"
 
@@ -381,8 +384,8 @@ def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
 
 
 def _departures(world: NodeSetWorld) -> Iterator[Action]:
-    for worker, why in world.choice.going.values():
-        if why == KEY and (world.key.is_changing or not world.key.settled):
+    for worker, why in world.choice.leaving.values():
+        if why == KEY and (world.key.is_changing or not world.key.rolled_out):
             # Its successor would have the new key, and slurmctld has not.
             continue
         if isinstance(worker.may_go, policy.Yes):
@@ -438,7 +441,7 @@ def still_named(world: NodeSetWorld) -> str | None:
         return None
     for jobs in (world.slurm.jobs, world.slurm.earlier):
         if isinstance(jobs, Unknown):
-            return f"Slurm's word on the jobs is missing: {jobs.why}"
+            return f"Slurm's list of jobs is not available: {jobs.why}"
         name = world.cr.slurm_name
         holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
         if holders:

@@ -23,7 +23,7 @@ from slurm_operator.plan import duplicates, placement, revisions
 from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.workers import SlurmWorld, Worker, workers
+from slurm_operator.plan.workers import SlurmSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
 
@@ -35,7 +35,7 @@ class NodeSetWorld:
     controller: Controller
     refs: Refs
     pods: tuple[Pod, ...]
-    slurm: SlurmWorld
+    slurm: SlurmSnapshot
     now: datetime
     nodes: Mapping[str, Node] = field(default_factory=dict)
     # Kubernetes nodes that are there but cannot be read.

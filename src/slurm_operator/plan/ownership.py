@@ -178,11 +178,11 @@ def _is_made_for(claimant: Claimant, kind: str, live: RawObject) -> bool:
     """Whether we made an object for a resource of that kind and name: by its labels, or as a Token's Secret."""
     if claimant.kind == "Token":
         return kind == "Secret" and _holds_a_token(live.content())
-    said, component = dict(live.metadata.labels), COMPONENTS.get(claimant.kind)
+    labels_, component = dict(live.metadata.labels), COMPONENTS.get(claimant.kind)
     if claimant.kind == "NodeSet" and kind in SHARED_KINDS:
-        cluster = said.get(labels.CLUSTER)
+        cluster = labels_.get(labels.CLUSTER)
         return bool(cluster) and live.metadata.name.endswith(f"-{cluster}")
-    return component is not None and labels.selector(component, claimant.name).items() <= said.items()
+    return component is not None and labels.selector(component, claimant.name).items() <= labels_.items()
 
 
 def _holds_a_token(content: Mapping[str, Any]) -> bool:

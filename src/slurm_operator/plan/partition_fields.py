@@ -36,7 +36,7 @@ _TWINS = {
     "MaxMemPerNode": "MaxMemPerCPU",
 }
 # What FORCE and YES mean without a number.
-_SHARING_JOBS = 4
+_DEFAULT_SHARING_JOBS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +176,17 @@ def canonical(options: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def split_nodes(written: str, sets: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The NodeSets and the hosts that a Nodes value names."""
-    words = tuple(dict.fromkeys(_expanded(written))) if written else ()
-    named = tuple(word for word in words if word in sets or word.upper() == ALL)
-    hosts = tuple(word for word in words if word not in named)
-    return tuple(ALL if word.upper() == ALL else word for word in named), hosts
+    names = tuple(dict.fromkeys(_expanded(written))) if written else ()
+    named = tuple(name for name in names if name in sets or name.upper() == ALL)
+    hosts = tuple(name for name in names if name not in named)
+    return tuple(ALL if name.upper() == ALL else name for name in named), hosts
 
 
-def _expanded(word: str) -> list[str]:
+def _expanded(name: str) -> list[str]:
     try:
-        return list(hostlist.expand(word))
+        return list(hostlist.expand(name))
     except hostlist.HostListError:
-        return [word]
+        return [name]
 
 
 def _nodes_differ(line: Line, live: Partition) -> Difference | None:
@@ -310,8 +310,8 @@ def _yes_no(text: str) -> str:
 
 
 def _names(text: str) -> str:
-    words = {word.strip() for word in text.split(",") if word.strip()}
-    return ALL if not words or {word.upper() for word in words} == {ALL} else ",".join(sorted(words))
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    return ALL if not names or {name.upper() for name in names} == {ALL} else ",".join(sorted(names))
 
 
 def _folded_names(text: str) -> str:
@@ -332,20 +332,20 @@ def _hosts(text: str) -> str:
 
 
 def _weights(text: str) -> str:
-    pairs = (word.partition("=") for word in text.split(",") if word)
+    pairs = (name.partition("=") for name in text.split(",") if name)
     return ",".join(sorted(f"{key.lower()}={value.lower()}" for key, _, value in pairs))
 
 
 def _sharing(text: str) -> str:
-    word, _, count = text.upper().partition(":")
-    if word in ("NO", "EXCLUSIVE") or (word, count) == ("YES", "1"):
+    name, _, count = text.upper().partition(":")
+    if name in ("NO", "EXCLUSIVE") or (name, count) == ("YES", "1"):
         return "NO"
-    return f"{word}:{count or _SHARING_JOBS}"
+    return f"{name}:{count or _DEFAULT_SHARING_JOBS}"
 
 
 def _preemption(modes: Iterable[str]) -> str:
-    words = {"OFF" if word.upper() == "DISABLED" else word.upper() for word in modes}
-    return ",".join(sorted(words - {"GANG"}))
+    names = {"OFF" if name.upper() == "DISABLED" else name.upper() for name in modes}
+    return ",".join(sorted(names - {"GANG"}))
 
 
 def _found_preemption(live: Partition) -> str | None:
@@ -410,7 +410,7 @@ def _text(key: str, attribute: str, read: Callable[[str], str] = str, *, watched
     return _Field(key, read, found, lambda value: {attribute: value}, "", watched)
 
 
-def _word(key: str, attribute: str, read: Callable[[str], str]) -> _Field:
+def _keyword(key: str, attribute: str, read: Callable[[str], str]) -> _Field:
     def found(live: Partition) -> str | None:
         value = getattr(live, attribute)
         return None if value is None else read(value)
@@ -456,8 +456,8 @@ _FIELDS: tuple[_Field, ...] = (
     _count("MinNodes", "min_nodes", "0", watched=False),
     _count("PriorityTier", "priority_tier", "1"),
     _count("PriorityJobFactor", "priority_job_factor", "1"),
-    _word("OverSubscribe", "oversubscribe", _sharing),
-    _word("Exclusive", "exclusive", _upper),
+    _keyword("OverSubscribe", "oversubscribe", _sharing),
+    _keyword("Exclusive", "exclusive", _upper),
     _Field("PreemptMode", lambda text: _preemption(text.split(",")), _found_preemption, _set_preemption, "", False),
     _count("GraceTime", "grace_time", "0"),
     _text("QOS", "qos", str.lower),

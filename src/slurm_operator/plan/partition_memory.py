@@ -14,7 +14,7 @@ from slurm_operator.plan.actions import Outcomes, Plan, SetPartition, partitions
 from slurm_operator.plan.partition_fields import Line
 
 # So many reverts of one partition within the window, and somebody else insists.
-MOST_REVERTS = 5
+MAX_REVERTS = 5
 WINDOW_SECONDS = 600.0
 # A file takes up to 90 s to a pod that nobody nudges; what differs for that long may be the file's delay.
 PATIENCE_SECONDS = 120.0
@@ -42,7 +42,7 @@ class PartitionMemory:
     # Wanted options that a live change cannot set.
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # The line that Slurm was last told of live.
-    told: Mapping[str, Line] = field(default_factory=dict)
+    sent: Mapping[str, Line] = field(default_factory=dict)
     # What differs, and since when.
     drifting: Mapping[str, tuple[object, float]] = field(default_factory=dict)
     # When Slurm accepted a revert, by partition and line.
@@ -87,7 +87,7 @@ class PartitionMemory:
         """Slurm accepted the revert of a drift now."""
         key = (name, line)
         times = (*(then for then in self.reverts.get(key, ()) if now - then < WINDOW_SECONDS), now)
-        if len(times) < MOST_REVERTS:
+        if len(times) < MAX_REVERTS:
             return replace(self, reverts={**self.reverts, key: times})
         others = {each: then for each, then in self.reverts.items() if each != key}
         return replace(self, reverts=others, given_up={**self.given_up, name: (line, now)})
@@ -118,11 +118,11 @@ def learned(memory: PartitionMemory, lines: Lines, plan: Plan, outcomes: Outcome
         name: Refusal(each.why, lines.declared.get(name), each.is_answer)
         for name, each in outcomes.by_partition.items()
     }
-    told = {name: line for name, line in memory.told.items() if name in lines.edited}
+    sent = {name: line for name, line in memory.sent.items() if name in lines.edited}
     for action in plan.actions:
         if isinstance(action, SetPartition) and action.change.name in lines.edited.keys() - refused.keys():
-            told[action.change.name] = lines.edited[action.change.name]
-    after = replace(memory, refused=refused, unsettable=plan.partitions.unsettable, told=told)
+            sent[action.change.name] = lines.edited[action.change.name]
+    after = replace(memory, refused=refused, unsettable=plan.partitions.unsettable, sent=sent)
     accepted = {name for each in plan.actions for name in partitions_of(each)} - refused.keys()
     for name in sorted(plan.partitions.reverts & accepted):
         after = after.reverted(name, lines.edited[name].text, now)

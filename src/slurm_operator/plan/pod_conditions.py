@@ -65,7 +65,7 @@ def states(node: Node) -> list[str]:
 
 
 def _camel(state: str) -> str:
-    return "".join(word.capitalize() for word in state.split("_"))
+    return "".join(part.capitalize() for part in state.split("_"))
 
 
 def _condition(worker: Worker, kind: str, status: str, message: str, now: datetime) -> Condition:

@@ -39,9 +39,9 @@ def of_workload(item: RawObject) -> Ran:
 def _noted(content: Mapping[str, Any]) -> Ran:
     owned = owned_fields(content, FIELD_MANAGER, APPS) or {}
     mine = (owned.get("f:metadata") or {}).get("f:annotations") or {}
-    said = (content.get("metadata") or {}).get("annotations") or {}
+    annotations = (content.get("metadata") or {}).get("annotations") or {}
 
     def note(key: str) -> str:
-        return str(said.get(key, "")) if f"f:{key}" in mine else ""
+        return str(annotations.get(key, "")) if f"f:{key}" in mine else ""
 
     return Ran(note(labels.PODS_HASH), note(labels.PRIVILEGED_PODS_HASH))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.plan.actions import Action, DeleteNode
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import SlurmWorld
+from slurm_operator.plan.workers import SlurmSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Answer, Node, Unknown
 
@@ -19,7 +19,7 @@ NODE_NOT_FOUND = "NodeNotFound"
 
 
 def defunct(
-    cr: NodeSet, slurm: SlurmWorld, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
+    cr: NodeSet, slurm: SlurmSnapshot, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
 ) -> Iterator[Action]:
     """Every record to delete; `pods` and `hostnames` are of all pods, also of those that are going.
 

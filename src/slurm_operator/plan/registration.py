@@ -72,7 +72,9 @@ def _comment(cr: NodeSet, worker: Worker, node: Node) -> dict[str, object]:
 
 def _features(kube: KubeNode | None, node: Node) -> dict[str, object]:
     given = kube.metadata.annotations.get(labels.FEATURES, "") if kube is not None else ""
-    wanted = sorted({f"{FROM_KUBERNETES}{word.strip()}" for word in given.split(",") if _is_word(word.strip())})
+    wanted = sorted(
+        {f"{FROM_KUBERNETES}{feature.strip()}" for feature in given.split(",") if _is_feature(feature.strip())}
+    )
     changes: dict[str, object] = {}
     for key, present in (("features", node.features), ("active_features", node.active_features)):
         others = tuple(each for each in present if not each.startswith(FROM_KUBERNETES))
@@ -81,9 +83,9 @@ def _features(kube: KubeNode | None, node: Node) -> dict[str, object]:
     return changes
 
 
-def _is_word(word: str) -> bool:
+def _is_feature(feature: str) -> bool:
     # The same bar as the client's: a feature that it would refuse is left out here, or nothing would be updated.
-    return bool(word) and word.isprintable() and not set(word) & set(" \"'=")
+    return bool(feature) and feature.isprintable() and not set(feature) & set(" \"'=")
 
 
 def topology_of(kube: KubeNode | None) -> str:
@@ -94,7 +96,7 @@ def topology_of(kube: KubeNode | None) -> str:
 def _topology(worker: Worker, kube: KubeNode | None, offers: frozenset[Feature]) -> dict[str, object]:
     # The pod notes what Slurm was told last: Slurm shows a place in its own words, which cannot be compared.
     wanted = topology_of(kube)
-    told = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
-    if wanted == told or not wanted.isprintable() or Feature.TOPOLOGY not in offers:
+    sent = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
+    if wanted == sent or not wanted.isprintable() or Feature.TOPOLOGY not in offers:
         return {}
     return {"topology": wanted}

@@ -15,7 +15,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, names
 from slurm_operator.build.token import duration
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation
-from slurm_operator.plan.workers import SlurmWorld, Worker
+from slurm_operator.plan.workers import SlurmSnapshot, Worker
 from slurm_operator.slurm.model import Answer, Reservation
 from slurm_operator.slurm.requests import Feature, ReservationChange
 
@@ -29,7 +29,7 @@ USER = "slurm"
 LONGEST_MINUTES = 2**31 - 1
 
 
-def found(cr: NodeSet, slurm: SlurmWorld) -> Reservation | None:
+def found(cr: NodeSet, slurm: SlurmSnapshot) -> Reservation | None:
     """The reservation of this NodeSet, as Slurm shows it."""
     items = slurm.reservations.items if isinstance(slurm.reservations, Answer) else ()
     return next((each for each in items if each.name == names.reservation(cr)), None)
@@ -40,7 +40,7 @@ def is_asked_for(cr: NodeSet) -> bool:
     return cr.spec.update_strategy.type == SCHEDULED or labels.RESERVATION_FINALIZER in cr.metadata.finalizers
 
 
-def is_settled(slurm: SlurmWorld) -> bool:
+def is_reserved(slurm: SlurmSnapshot) -> bool:
     """Whether Slurm's own word on its reservations is complete."""
     return isinstance(slurm.reservations, Answer) and slurm.reservations.complete
 
@@ -63,9 +63,11 @@ def wanted(cr: NodeSet, some: Iterable[Worker], *, deleting: bool) -> Reservatio
     )
 
 
-def changes(cr: NodeSet, some: Iterable[Worker], slurm: SlurmWorld, now: datetime, deleting: bool) -> Iterator[Action]:
+def changes(
+    cr: NodeSet, some: Iterable[Worker], slurm: SlurmSnapshot, now: datetime, deleting: bool
+) -> Iterator[Action]:
     """What to do about the reservation now."""
-    if not is_settled(slurm) or Feature.RESERVATIONS not in slurm.offers:
+    if not is_reserved(slurm) or Feature.RESERVATIONS not in slurm.offers:
         return
     present, should = found(cr, slurm), wanted(cr, some, deleting=deleting)
     if should is None:

@@ -19,7 +19,7 @@ from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
 from slurm_operator.plan.ownership import is_controlled_by, is_orphan
 
 KEY = ("apps/v1", "ControllerRevision")
-MOST_COLLISIONS = 100
+MAX_COLLISIONS = 100
 
 
 def belongs(cr: NodeSet, item: RawObject) -> bool:
@@ -32,7 +32,7 @@ def collisions(cr: NodeSet, present: Iterable[RawObject]) -> int | None:
     """How often the newest hash has collided; None when never."""
     by_name = {item.metadata.name: item for item in present}
     count = cr.status.collision_count
-    for _ in range(MOST_COLLISIONS):
+    for _ in range(MAX_COLLISIONS):
         taken = by_name.get(names.revision(cr, revision.hash_of(cr, count)))
         if taken is None or not taken.body or _data(taken) == revision.data(cr):
             return count

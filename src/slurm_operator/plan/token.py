@@ -12,11 +12,11 @@ from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
 
-from slurm_operator.slurm.model import LAST_SECOND
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 
 # A token is renewed when this share of its life is over.
-RENEW_AT = 0.7
-SHORTEST_WAIT = 1.0
+RENEW_AT_LIFETIME_SHARE = 0.7
+MIN_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read(jwt: str, key: bytes) -> Held | None:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, Base64Error):
         return None
     # Whoever else has the key may have written times that no calendar has.
-    return held if min(held.issued, held.ends) >= 0 and max(held.issued, held.ends) <= LAST_SECOND else None
+    return held if min(held.issued, held.ends) >= 0 and max(held.issued, held.ends) <= MAX_EPOCH_SECONDS else None
 
 
 def _decoded(part: str) -> bytes:
@@ -66,7 +66,7 @@ def renewal(held: Held | None, *, user: str, refresh: bool, exists: bool, now: f
         return Renewal(True, "there is no token of the present key", None)
     if not refresh:
         return Renewal(False, "it is made once", None)
-    due = held.issued + (held.ends - held.issued) * RENEW_AT
+    due = held.issued + (held.ends - held.issued) * RENEW_AT_LIFETIME_SHARE
     if held.user != user or now >= due or now < held.issued:
         return Renewal(True, "it is due" if held.user == user else "it speaks for another user", None)
-    return Renewal(False, "it is fresh", max(due - now, SHORTEST_WAIT))
+    return Renewal(False, "it is fresh", max(due - now, MIN_WAIT_SECONDS))

@@ -1,7 +1,7 @@
 """Worker pods as the planners see them: identity, health, age, and the order in which they would go.
 
 In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a NodeSet, its
-turn and its status.
+reconcile and its status.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NOT_ASKED = Unknown("Slurm was not asked")
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmWorld:
-    """Slurm's word in this turn, or why there is none."""
+class SlurmSnapshot:
+    """Slurm's word in this reconcile, or why there is none."""
 
     nodes: Answer[Node] | Unknown
     jobs: tuple[Job, ...] | Unknown
@@ -56,14 +56,14 @@ class SlurmWorld:
     absent: frozenset[str] | None = None
     # The jobs of the look before this one: what ends a partition's life must be missing twice.
     earlier: tuple[Job, ...] | Unknown = ()
-    # Another turn asked for it a moment ago: good enough to report, not to decide who goes.
+    # Another reconcile asked for it a moment ago: good enough to report, not to decide who goes.
     shared: bool = False
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""
         return view(name, self.nodes)
 
-    def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> SlurmWorld:
+    def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> SlurmSnapshot:
         """The same word with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
 
@@ -167,7 +167,7 @@ class Worker:
         return int(written) if _COST.fullmatch(written) and abs(int(written)) < 2**31 else 0
 
 
-def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmWorld, now: datetime) -> list[Worker]:
+def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmSnapshot, now: datetime) -> list[Worker]:
     """The workers of a NodeSet, by name."""
     by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
     known = list(pods)
@@ -185,7 +185,9 @@ def jobs_by_node(jobs: Sequence[Job] | Unknown, names: Set[str]) -> dict[str, li
     return {} if isinstance(jobs, Unknown) else policy.jobs_by_node(jobs, names)
 
 
-def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node], ends: Mapping[str, Limit]) -> Worker:
+def _worker(
+    cr: NodeSet, pod: Pod, slurm: SlurmSnapshot, by_name: Mapping[str, Node], ends: Mapping[str, Limit]
+) -> Worker:
     hostname = hostname_of(cr, pod)
     seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
     other = other_cluster_of(cr, pod)
@@ -195,13 +197,13 @@ def _worker(cr: NodeSet, pod: Pod, slurm: SlurmWorld, by_name: Mapping[str, Node
     return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
 
 
-def _judged(worker: Worker, slurm: SlurmWorld, in_bulk: Set[str], now: datetime) -> Worker:
+def _judged(worker: Worker, slurm: SlurmSnapshot, in_bulk: Set[str], now: datetime) -> Worker:
     if isinstance(worker.view, Absent):
         worker = replace(worker, absence_doubt=absence_in_doubt(worker.hostname, slurm, in_bulk))
     return replace(worker, may_go=_may_go(worker, slurm, now))
 
 
-def _may_go(worker: Worker, slurm: SlurmWorld, now: datetime) -> policy.Yes | policy.No:
+def _may_go(worker: Worker, slurm: SlurmSnapshot, now: datetime) -> policy.Yes | policy.No:
     if not isinstance(worker.view, Absent):
         return policy.may_remove(worker.view, slurm.jobs)
     if worker.absence_doubt:
@@ -219,12 +221,12 @@ def lost_in_bulk(some: Iterable[Worker], now: datetime) -> frozenset[str]:
     return frozenset() if is_plausible(len(lost), len(registered)) else frozenset(lost)
 
 
-def absence_in_doubt(hostname: str, slurm: SlurmWorld, in_bulk: Set[str] = frozenset()) -> str:
+def absence_in_doubt(hostname: str, slurm: SlurmSnapshot, in_bulk: Set[str] = frozenset()) -> str:
     """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
     if hostname in in_bulk:
         return f"Slurm has lost node {hostname} and many others at once; that is believed after {DOUBT_SECONDS:g} s"
     if isinstance(slurm.jobs, Unknown):
-        return f"Slurm's word on the jobs is missing: {slurm.jobs.why}"
+        return f"Slurm's list of jobs is not available: {slurm.jobs.why}"
     if slurm.absent is not None and hostname not in slurm.absent:
         return f"Slurm's list lacks node {hostname}; asking for it by name"
     holders = [job.job_id for job in slurm.jobs if policy.occupies(job, hostname)]

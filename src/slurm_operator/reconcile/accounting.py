@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.build import accounting, names
 from slurm_operator.plan.actions import Outcomes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kube_runtime.client.objects import Pod
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_seconds, time_text
 from slurm_operator.api.controller import Controller
@@ -32,7 +32,7 @@ from slurm_operator.plan.cluster_world import (
     config_files,
     declared_in_force,
 )
-from slurm_operator.plan.config_history import KEPT_AFTER, KEY, is_kept, is_revision, manager_of, number_of
+from slurm_operator.plan.config_history import KEPT_AFTER_SECONDS, KEY, is_kept, is_revision, manager_of, number_of
 from slurm_operator.plan.daemons import AT_START, SENT
 from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import Declared, declared
@@ -132,10 +132,10 @@ class ClusterReader:
 
     def _history(self, world: World[Controller]) -> HistoryWorld:
         """The revisions of what has been in force for a while and is not kept yet; nothing else is looked at."""
-        said = world.cr.status.config
-        since, now = parse_seconds(said.last_applied if said else None), self.clock.now().timestamp()
+        status = world.cr.status.config
+        since, now = parse_seconds(status.last_applied if status else None), self.clock.now().timestamp()
         present = tuple(item for key, item in world.owned.items() if key[:2] == KEY and is_revision(item))
-        if said is None or since is None or now - since < KEPT_AFTER or is_kept(said.hash or "", present):
+        if status is None or since is None or now - since < KEPT_AFTER_SECONDS or is_kept(status.hash or "", present):
             return HistoryWorld()
         prefix = names.config_revision(world.cr, 0).removesuffix("0")
         named = self.observer.in_namespace("ControllerRevision", world.cr.namespace)

@@ -1,7 +1,7 @@
-"""The way to each cluster's Slurm: which slurmrestd, with which key, and its word in this turn.
+"""The way to each cluster's Slurm: which slurmrestd, with which key, and its snapshot in this reconcile.
 
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
-and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an empty list. Turns that decide nothing
+and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide nothing
 share one answer; what changed in it wakes the resources that it concerns (`changed`, wired by `operator.py`).
 """
 
@@ -15,13 +15,13 @@ from typing import TypeVar
 
 import msgspec
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
-from slurm_operator.plan.workers import NOT_ASKED, SlurmWorld
+from slurm_operator.plan.workers import NOT_ASKED, SlurmSnapshot
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
@@ -33,7 +33,7 @@ from slurm_operator.slurm.vanished import VanishedJobs
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 WHOLE_SECONDS = 60.0
-# How old an answer about partitions may be for a turn that waits for nothing; they change by our own hand, mostly.
+# How old an answer about partitions may be for a reconcile that waits for nothing; they change by our own hand, mostly.
 PARTITION_SECONDS = 30.0
 # How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
 ONE_BY_ONE_SECONDS = 10.0
@@ -90,9 +90,9 @@ class Cluster:
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
-    _looks: Shared[SlurmWorld] = field(init=False)
+    _looks: Shared[SlurmSnapshot] = field(init=False)
     _partitions: Shared[Answer[Partition] | Unknown] = field(init=False)
-    _last: SlurmWorld | None = None
+    _last: SlurmSnapshot | None = None
     _listed_partitions: tuple[Partition, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -105,11 +105,11 @@ class Cluster:
         who: Hashable = None,
         reservations: bool = False,
         fresh: bool = False,
-    ) -> SlurmWorld:
-        """Slurm's word; an unchanged list is its word too.
+    ) -> SlurmSnapshot:
+        """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
         `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
-        for by name. Without them and `fresh` it may be what another turn was told a moment ago, and says so: `shared`.
+        for by name. Without them and `fresh` it may be what another reconcile fetched a moment ago: `shared` says so.
         """
         decides = fresh or bool(doubtful)
         found, shared = await self._looks.get(who, lambda: self._look(who, whole=decides), fresh=decides)
@@ -136,14 +136,14 @@ class Cluster:
             self.repartitioned()
         return answer
 
-    async def _look(self, who: Hashable, *, whole: bool) -> SlurmWorld:
+    async def _look(self, who: Hashable, *, whole: bool) -> SlurmSnapshot:
         now = self.monotonic()
         whole = whole or now >= self._whole_at
         if whole:
             self._whole_at = now + WHOLE_SECONDS
         nodes = await self._nodes(whole=whole)
         earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
-        before, self._last = self._last, SlurmWorld(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
+        before, self._last = self._last, SlurmSnapshot(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), who)
         if self._listed_partitions is not None:
@@ -198,7 +198,7 @@ class Cluster:
         return frozenset(found)
 
     def _in_time(self, ask: Callable[[A], Awaitable[V]]) -> Callable[[A], Awaitable[V | Unknown]]:
-        """The same question, asked one after another for a bounded time: a turn must come to its end."""
+        """The same question, asked one after another for a bounded time: a reconcile must come to its end."""
         end = self.monotonic() + ONE_BY_ONE_SECONDS
 
         async def asked(name: A) -> V | Unknown:
@@ -280,7 +280,7 @@ class Cluster:
             self._partitions.expire()
 
 
-def changed_nodes(before: SlurmWorld | None, now: SlurmWorld) -> frozenset[str] | None:
+def changed_nodes(before: SlurmSnapshot | None, now: SlurmSnapshot) -> frozenset[str] | None:
     """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
     if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
         return None
@@ -390,8 +390,8 @@ class Clusters:
 
         Empty where no Slurm has answered yet.
         """
-        said = expected_name(controller) or self._pinned.get(controller.metadata.uid, "")
-        return said or controller.status.cluster_name or ""
+        name = expected_name(controller) or self._pinned.get(controller.metadata.uid, "")
+        return name or controller.status.cluster_name or ""
 
     def forget(self, uid: str) -> None:
         """A Controller has gone: close the way to its Slurm, and drop all that was remembered of it."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kube_runtime.client.errors import Forbidden
-from kube_runtime.loop.controller import SHORTEST_REQUEUE, Result
+from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
@@ -34,7 +34,7 @@ from slurm_operator.status.conditions import DEGRADED, yes
 SERVICE_MONITOR = "ServiceMonitor"
 NO_SLURM = Unknown("Slurm is not needed for this")
 # When to look again: at rest; while somebody is waited for; while a partition without jobs leaves Slurm.
-SETTLED_SECONDS = 5.0
+QUIET_REQUEUE_SECONDS = 5.0
 WAITING_SECONDS = 1.0
 LEAVING_SECONDS = 0.25
 
@@ -63,8 +63,8 @@ class Controllers(OwnedReconciler[Controller]):
         self._memories[world.cr.metadata.uid] = released.memory
         self._leave(world, ClusterOutcome(released.partitions))
         published = await self._publish(world, released)
-        statements, fields = status.statements(seen, plan, released), status.fields(seen, released)
-        report = _report(world, published, monitor_refusal).with_these(statements, fields)
+        drafts, fields = status.drafts(seen, plan, released), status.fields(seen, released)
+        report = _report(world, published, monitor_refusal).with_these(drafts, fields)
         return await self.report(world, report, look_again(seen, plan, outcomes, released))
 
     async def _reconcile_external(self, world: World[Controller], objects: OwnedWorld, monitor_refusal: str) -> Result:
@@ -88,7 +88,7 @@ class Controllers(OwnedReconciler[Controller]):
 
     async def report_failure(self, world: World[Controller], report: Report) -> None:
         """Say why it was not reconciled, here and on its Partitions."""
-        self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.statements)))
+        self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.drafts)))
         await super().report_failure(world, report)
 
     def forget(self, uid: str) -> None:
@@ -103,7 +103,7 @@ class Controllers(OwnedReconciler[Controller]):
 
 def look_again(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
     """When to come back though nothing has changed."""
-    return min([SETTLED_SECONDS, *_waits(world, plan, outcomes, released)])
+    return min([QUIET_REQUEUE_SECONDS, *_waits(world, plan, outcomes, released)])
 
 
 def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:
@@ -112,7 +112,7 @@ def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Releas
     accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()
     if accepted - plan.partitions.reverts:
         # What was changed live is read back at once.
-        yield SHORTEST_REQUEUE
+        yield MIN_REQUEUE_SECONDS
     for each in released.partitions.values():
         if each.is_leaving and not each.has_left:
             yield WAITING_SECONDS if each.waits else LEAVING_SECONDS

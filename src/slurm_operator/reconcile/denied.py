@@ -1,8 +1,8 @@
-"""Turns that cannot be taken, or not to their end, since the operator lacks a right.
+"""Reconciles that cannot be started, or not finished, since the operator lacks a right.
 
-In: the turn of a kind. Out: the same turn, or, while the API server refuses a list or watch that the turn needs, a
-status that says so. An empty cache of Secrets would otherwise look like deleted Secrets, and an old one like Secrets
-that never change. Put around every turn by `operator.py`.
+In: the reconcile of a kind. Out: the same, or, while the API server refuses a list or watch that it needs, a status
+that says so. An empty cache of Secrets would otherwise look like deleted Secrets, and an old one like Secrets
+that never change. Put around every reconcile by `operator.py`.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_runtime.client.errors import Forbidden
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.report import say_unreconciled
+from slurm_operator.reconcile.report import write_unreconciled_status
 from slurm_operator.status import workload
 
 log = logging.getLogger(__name__)
 
-Turn = Callable[[Key], Awaitable[Result]]
+Reconcile = Callable[[Key], Awaitable[Result]]
 # A role can be mended without a word to us: when a resource that lacks a right is looked at again.
-LOOK_AGAIN = 5.0
+LOOK_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """The turn of one kind, taken only when all that it needs can be read."""
+    """The reconcile of one kind, taken only when all that it needs can be read."""
 
     kind: str
-    turn: Turn
+    reconcile: Reconcile
     observer: Observer
     executor: Executor
     clock: Clock
-    _told: dict[Key, str] = field(default_factory=dict)
+    _logged: dict[Key, str] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
-        """One turn."""
+        """One reconcile."""
         why = next(self._refusals(key), "")
         if not why:
             return await self._take(key)
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is not None:
-            said = workload.failed("Forbidden", f"the operator may not read what it needs: {why}")
-            await say_unreconciled(self.executor, self.clock, self.kind, raw, said)
-        return Result(LOOK_AGAIN)
+            report = workload.failed("Forbidden", f"the operator may not read what it needs: {why}")
+            await write_unreconciled_status(self.executor, self.clock, self.kind, raw, report)
+        return Result(LOOK_AGAIN_SECONDS)
 
     async def _take(self, key: Key) -> Result:
-        """The turn itself; what it was refused stands in the status already, and needs no growing wait."""
+        """The reconcile itself; what it was refused stands in the status already, and needs no growing wait."""
         try:
-            result = await self.turn(key)
+            result = await self.reconcile(key)
         except Forbidden as error:
-            log.log(logging.DEBUG if self._told.get(key) == str(error) else logging.WARNING, "%s", error)
-            self._told[key] = str(error)
-            return Result(LOOK_AGAIN)
-        self._told.pop(key, None)
+            log.log(logging.DEBUG if self._logged.get(key) == str(error) else logging.WARNING, "%s", error)
+            self._logged[key] = str(error)
+            return Result(LOOK_AGAIN_SECONDS)
+        self._logged.pop(key, None)
         return result
 
     def _refusals(self, key: Key) -> Iterator[str]:

@@ -39,11 +39,11 @@ from slurm_operator.plan.actions import (
     PatchSpec,
     Plan,
     Reconfigure,
+    RecordEvent,
     Refused,
     SetPartition,
     SetReservation,
     SlurmAction,
-    Tell,
     Undrain,
     UpdateNode,
 )
@@ -58,9 +58,9 @@ from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 64
+MAX_CONCURRENT_ACTIONS = 64
 # When a status that may not be written is tried again.
-REFUSED = 5.0
+REFUSED_REQUEUE_SECONDS = 5.0
 # So many actions of one kind and stage are written to the log one by one.
 LINES = 10
 # After one of these nobody knows what Slurm thinks of the change.
@@ -99,7 +99,7 @@ class _Work:
     regarding: KubeObject
     slurm: SlurmWriter | None
     # By uid, what is deleted in the end: in which version it was judged.
-    going: dict[str, str]
+    leaving: dict[str, str]
     # What came of it.
     applied: dict[Identity, RawObject]
     refused: list[Refused]
@@ -128,9 +128,9 @@ class Executor:
 
         `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
         """
-        bound = asyncio.Semaphore(AT_ONCE)
-        going = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
-        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, going, {}, [])
+        bound = asyncio.Semaphore(MAX_CONCURRENT_ACTIONS)
+        leaving = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
+        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, leaving, {}, [])
 
         async def one(action: Action) -> None:
             async with bound:
@@ -169,12 +169,12 @@ class Executor:
             if applied.effect is not Effect.UNCHANGED:
                 self.pace.written(kind, key, seen)
         except (NotFound, Conflict):
-            # Deleted or changed meanwhile: the next turn sees it.
+            # Deleted or changed meanwhile: the next reconcile sees it.
             log.debug("status of %s was overtaken", desired["metadata"]["name"])
         except Forbidden as error:
             # There is no status to say it in, so an Event does.
             await self.recorder.warning(live, OURS[kind], error.reason, f"its status cannot be written: {error}")
-            self.pace.again(kind, key, REFUSED)
+            self.pace.again(kind, key, REFUSED_REQUEUE_SECONDS)
 
     async def _do(self, action: Action, work: _Work) -> None:
         claimant = work.claimant
@@ -198,9 +198,9 @@ class Executor:
             case PatchPodConditions():
                 _demand(claimant, "Pod", action.seen)
                 await self._patch_conditions(action)
-            case Tell():
-                tell = self.recorder.warning if action.warning else self.recorder.normal
-                await tell(work.regarding, OURS[claimant.kind], action.reason, action.message)
+            case RecordEvent():
+                record = self.recorder.warning if action.warning else self.recorder.normal
+                await record(work.regarding, OURS[claimant.kind], action.reason, action.message)
             case SetPartition() | DeletePartition() | Reconfigure():
                 await _on_partition(action, work)
             case _:
@@ -253,7 +253,7 @@ class Executor:
                 action.name,
                 action.namespace,
                 uid=action.uid,
-                resource_version=work.going[action.uid],
+                resource_version=work.leaving[action.uid],
                 propagation="Background",
             )
         except Conflict:
@@ -270,7 +270,7 @@ class Executor:
             metadata["finalizers"] = list(action.finalizers)
         if action.owners is not None:
             metadata["ownerReferences"] = [dict(owner) for owner in action.owners]
-        judged = work.going.get(action.uid, "")
+        judged = work.leaving.get(action.uid, "")
         try:
             now = await self.writer.patch(
                 BY_KIND[action.api_version, action.kind],
@@ -291,7 +291,7 @@ class Executor:
             return
         if judged:
             # The version that was judged, and our own mark on it: nothing else has changed.
-            work.going[action.uid] = now.metadata.resource_version
+            work.leaving[action.uid] = now.metadata.resource_version
 
     async def _patch_spec(self, action: PatchSpec) -> None:
         resource = BY_KIND[action.api_version, action.kind]
@@ -339,9 +339,9 @@ def _demand_live(claimant: Claimant, desired: Object, live: RawObject | None) ->
 
 def _announce(stage: tuple[Action, ...]) -> None:
     """Each action is a line, but a thousand of a kind are one."""
-    told = [action for action in stage if not isinstance(action, Apply)]
-    for kind in dict.fromkeys(type(action) for action in told):
-        same = [action for action in told if type(action) is kind]
+    announced = [action for action in stage if not isinstance(action, Apply)]
+    for kind in dict.fromkeys(type(action) for action in announced):
+        same = [action for action in announced if type(action) is kind]
         for action in same[:LINES]:
             log.info("%s", action)
         if len(same) > LINES:

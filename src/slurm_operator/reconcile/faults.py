@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.loop.controller import Fault
 from kube_runtime.loop.queue import Key
-from slurm_operator.plan.actions import Plan, Tell
+from slurm_operator.plan.actions import Plan, RecordEvent
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.report import say_unreconciled
+from slurm_operator.reconcile.report import write_unreconciled_status
 from slurm_operator.status import workload
 
 
@@ -33,10 +33,10 @@ class FaultReports:
         raw = self.observer.get(self.kind, key.namespace, key.name)
         if raw is None:
             return
-        statements = workload.fault(fault.id, fault.text)
+        drafts = workload.fault(fault.id, fault.text)
         try:
-            await say_unreconciled(self.executor, self.clock, self.kind, raw, statements)
+            await write_unreconciled_status(self.executor, self.clock, self.kind, raw, drafts)
         finally:
             if fault.is_new:
-                event = Tell(statements[0].reason, statements[0].message, warning=True)
+                event = RecordEvent(drafts[0].reason, drafts[0].message, warning=True)
                 await self.executor.execute(Plan(((event,),)), raw, self.kind)

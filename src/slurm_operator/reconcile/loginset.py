@@ -5,7 +5,7 @@ The ssh host keys are drawn once: while their Secret is there, whatever it holds
 
 from __future__ import annotations
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build import labels, loginset, names
 from slurm_operator.plan.actions import Action, CreateHostKeys, Outcomes

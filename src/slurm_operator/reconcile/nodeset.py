@@ -1,4 +1,4 @@
-"""One turn for a NodeSet: observe pods, nodes and Slurm; plan; execute; report."""
+"""One reconcile of a NodeSet: observe pods, nodes and Slurm; plan; execute; report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kube_runtime.client.objects import Pod, RawObject
+from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import Clock
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_time
@@ -31,24 +31,24 @@ from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.placement import daemon_worker
-from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmWorld, hostname_of, other_cluster_of
+from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmSnapshot, hostname_of, other_cluster_of
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_SECONDS
-from slurm_operator.reconcile.report import held_fields, say
+from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.slurm.errors import SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement
+from slurm_operator.status.conditions import ConditionDraft
 
 log = logging.getLogger(__name__)
 
 # A watch that is later than this costs a few requests for what is there already.
-SHOWN_WITHIN = 2.0
+CACHE_CATCH_UP_SECONDS = 2.0
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
-HEARD_WITHIN = 3.0
+SNAPSHOT_WAIT_SECONDS = 3.0
 SLOW = Unknown("Slurm takes long to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
@@ -66,50 +66,52 @@ class NodeSets:
     propagated: frozenset[str] = frozenset()
 
     async def __call__(self, key: Key) -> Result:
-        """One turn."""
+        """One reconcile."""
         raw = self.observer.get("NodeSet", key.namespace, key.name)
         decoded = self.observer.resource("NodeSet", key.namespace, key.name)
         if raw is None or decoded is None:
             return Result()
         cr = decoded.resource
         if not isinstance(cr, NodeSet):
-            await self._say(raw, None, workload.refused(decoded.problems), {})
+            await self._write_status(raw, None, workload.refused(decoded.problems), {})
             return Result()
-        return await self._turn(cr, raw)
+        return await self._reconcile(cr, raw)
 
-    async def _turn(self, cr: NodeSet, raw: RawObject) -> Result:
+    async def _reconcile(self, cr: NodeSet, raw: RawObject) -> Result:
         refs = self.observer.refs(cr.namespace)
         controller = refs.controllers.get(cr.spec.controller_ref.name)
         unread = self._unread(cr, refs)
         if unread:
-            await self._say(raw, cr, workload.blocked(UnreadableReference.reason, unread), {})
+            await self._write_status(raw, cr, workload.blocked(UnreadableReference.reason, unread), {})
             return Result(MISSING_SECONDS)
         if controller is None:
             return await self._without_controller(cr, raw)
         found = errors(rules.check(cr, None, refs, standing=True)) if not raw.metadata.deletion_timestamp else []
         if found:
-            await self._say(raw, cr, workload.refused(found), {})
+            await self._write_status(raw, cr, workload.refused(found), {})
             return Result()
         pods = self._pods(cr)
         strays = [pod for pod in pods if other_cluster_of(cr, pod)]
         if strays and not raw.metadata.deletion_timestamp:
-            await self._say(raw, cr, workload.blocked(SlurmWrongCluster.reason, _of_another_cluster(cr, strays)), {})
+            await self._write_status(
+                raw, cr, workload.blocked(SlurmWrongCluster.reason, _of_another_cluster(cr, strays)), {}
+            )
             return Result(LOOK_AGAIN_SECONDS)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
-        asking = asyncio.ensure_future(self._word(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
+        asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
         try:
-            while not await self._is_heard_soon(asking):
+            while not await self._arrives_soon(asking):
                 if await self._made_meanwhile(cr):
-                    return Result(HEARD_WITHIN)
+                    return Result(SNAPSHOT_WAIT_SECONDS)
             slurm = await asking
         finally:
             asking.cancel()
         return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
 
-    async def _is_heard_soon(self, asking: asyncio.Future[SlurmWorld]) -> bool:
+    async def _arrives_soon(self, asking: asyncio.Future[SlurmSnapshot]) -> bool:
         over = asyncio.Event()
         asking.add_done_callback(lambda _: over.set())
-        timer = self.clock.call_later(HEARD_WITHIN, over.set)
+        timer = self.clock.call_later(SNAPSHOT_WAIT_SECONDS, over.set)
         try:
             await over.wait()
         finally:
@@ -117,7 +119,7 @@ class NodeSets:
         return asking.done()
 
     async def _made_meanwhile(self, known: NodeSet) -> bool:
-        """Do what is done without Slurm's word, if workers are to be made by now; whether they were."""
+        """Do what is done without Slurm's answer, if workers are to be made by now; whether they were."""
         raw = self.observer.get("NodeSet", known.namespace, known.name)
         decoded = self.observer.resource("NodeSet", known.namespace, known.name)
         cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
@@ -126,24 +128,24 @@ class NodeSets:
             return False
         if errors(rules.check(cr, None, refs, standing=True)):
             return False
-        world = self._world(cr, raw, controller, refs, self._pods(cr), SlurmWorld(SLOW, SLOW, SLOW))
+        world = self._world(cr, raw, controller, refs, self._pods(cr), SlurmSnapshot(SLOW, SLOW, SLOW))
         try:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):
                 return False
             await self.executor.execute(plan, raw, "NodeSet")
         except OperatorError as error:
-            # The rest of the turn meets it too, and says so.
+            # The rest of the reconcile meets it too, and says so.
             log.debug("not made before Slurm has answered: %s", error)
             return False
         await self._shown(plan)
         return True
 
-    async def _word(
+    async def _fetch_snapshot(
         self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool, *, fresh: bool = False
-    ) -> SlurmWorld:
+    ) -> SlurmSnapshot:
         if isinstance(cluster, Unknown):
-            return SlurmWorld(cluster, cluster, cluster)
+            return SlurmSnapshot(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
         doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_go_soon(pod, now))
         return await cluster.world(
@@ -158,7 +160,7 @@ class NodeSets:
             world, plan = await self._planned(world, cluster)
             if _deletes_pods(plan) and any(pods.is_behind for pods in self.observer.pods):
                 # A pod that we deleted may still count as ready here, and another one would go for it.
-                return Result(SHOWN_WITHIN)
+                return Result(CACHE_CATCH_UP_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             await self.executor.execute(plan, raw, "NodeSet", slurm)
             await self._shown(plan)
@@ -167,41 +169,41 @@ class NodeSets:
                 await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
                 return Result()
         except BuildError as error:
-            await self._say(raw, world.cr, workload.refused([error.problem]), {})
+            await self._write_status(raw, world.cr, workload.refused([error.problem]), {})
             return Result(MISSING_SECONDS)
         except NameTaken as error:
-            await self._say(raw, world.cr, workload.blocked(error.reason, str(error)), {})
+            await self._write_status(raw, world.cr, workload.blocked(error.reason, str(error)), {})
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self._say(raw, world.cr, workload.failed(error.reason, str(error)), {})
+            await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
         await self._report(world, raw)
         return Result(plan.requeue_after)
 
     async def _planned(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
-        """The plan; one that decides something is made again by a word that was asked for in this very turn."""
+        """The plan; one that decides something is made again from a snapshot fetched in this very reconcile."""
         plan = plan_nodeset(world)
         if world.slurm.shared and decides(plan, world):
-            slurm = await self._word(cluster, world.cr, world.pods, world.deleting, fresh=True)
+            slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, fresh=True)
             world = replace(world, slurm=slurm)
             plan = plan_nodeset(world)
         return world, plan
 
     async def _shown(self, plan: Plan) -> None:
-        """Until the caches show the workers just made: the next turn would make them again."""
+        """Until the caches show the workers just made: the next reconcile would make them again."""
         made = [
             (each.desired["metadata"]["namespace"], each.desired["metadata"]["name"])
             for each in plan.actions
             if isinstance(each, Create) and each.desired["kind"] == "Pod"
         ]
-        end = self.clock.monotonic() + SHOWN_WITHIN
+        end = self.clock.monotonic() + CACHE_CATCH_UP_SECONDS
         while not all(any(cache.get(*key) for cache in self.observer.pods) for key in made):
             if self.clock.monotonic() >= end:
                 return
-            await self.clock.sleep(SHOWN_WITHIN / 40)
+            await self.clock.sleep(CACHE_CATCH_UP_SECONDS / 40)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
-        await self._say(raw, world.cr, status.statements(world), status.fields(world))
+        await self._write_status(raw, world.cr, status.drafts(world), status.fields(world))
 
     def _unread(self, cr: NodeSet, refs: Refs) -> str:
         """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""
@@ -220,7 +222,7 @@ class NodeSets:
             await self.executor.execute(Plan(((patch,),)), raw, "NodeSet")
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
-        await self._say(raw, cr, workload.failed("ReferenceNotFound", message), {})
+        await self._write_status(raw, cr, workload.failed("ReferenceNotFound", message), {})
         return Result(MISSING_SECONDS)
 
     def _pods(self, cr: NodeSet) -> tuple[Pod, ...]:
@@ -236,7 +238,7 @@ class NodeSets:
         controller: Controller,
         refs: Refs,
         pods: tuple[Pod, ...],
-        slurm: SlurmWorld,
+        slurm: SlurmSnapshot,
     ) -> NodeSetWorld:
         nodes = self.observer.nodes.items() if self.observer.nodes is not None else ()
         there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace)
@@ -269,7 +271,7 @@ class NodeSets:
             if one_slurm and other.metadata.uid != cr.metadata.uid:
                 yield Rival(other, self._hosts(other))
 
-    def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: SlurmWorld) -> Iterator[Rival]:
+    def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: SlurmSnapshot) -> Iterator[Rival]:
         """NodeSets anywhere that have a worker, and by its record the Slurm node, of a host name of ours."""
         held = frozenset(hostname_of(cr, pod) for pod in pods)
         if cr.is_daemon and self.observer.nodes is not None:
@@ -287,7 +289,9 @@ class NodeSets:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
         return keys.state(controller, refs, found.content() if found is not None else None)
 
-    async def _say(self, raw: RawObject, cr: NodeSet | None, said: list[Statement], fields: dict[str, object]) -> None:
+    async def _write_status(
+        self, raw: RawObject, cr: NodeSet | None, drafts: list[ConditionDraft], fields: dict[str, object]
+    ) -> None:
         before = cr.status if cr is not None else None
         content = {
             "nodeSetHash": before.node_set_hash if before else "",
@@ -295,7 +299,7 @@ class NodeSets:
             # Whoever scales by it, or pins workers by it, must not read that there are none.
             **(fields or held_fields(raw)),
         }
-        await say(self.executor, self.clock, "NodeSet", raw, said, content)
+        await write_status(self.executor, self.clock, "NodeSet", raw, drafts, content)
 
 
 def _deletes_pods(plan: Plan) -> bool:
@@ -312,7 +316,7 @@ def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
 
 
 def decides(plan: Plan, world: NodeSetWorld) -> bool:
-    """Whether a plan takes something away, writes to Slurm, or says who may go: never by a word of another turn."""
+    """Whether a plan takes something away, writes to Slurm, or says who may go: never by an older snapshot."""
     lets_go = world.deleting and release(world) is not None
     return lets_go or any(_is_decision(action, world) for action in plan.actions)
 

@@ -19,7 +19,7 @@ from kube_runtime.client.lease import LeaseObject
 from kube_runtime.client.objects import NODES, PODS, Node, Pod, RawObject, Resource
 from kube_runtime.client.timing import Timing
 from kube_runtime.client.write import Writer
-from kube_runtime.loop.clock import Clock, check_deadline
+from kube_runtime.clock import Clock, check_deadline
 from kube_runtime.loop.controller import Controller, Reconcile
 from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
@@ -115,7 +115,7 @@ def assemble(
     client: Client, settings: Settings, clock: Clock, metrics: OperatorMetrics, outside: Outside = OUTSIDE
 ) -> Operator:
     """Put an operator together; nothing runs yet."""
-    timing = Timing(clock.monotonic, clock.now, clock.sleep, outside.random)
+    timing = Timing(clock, outside.random)
     observer = _observer(client, settings, timing)
     elector = _elector(client, settings, clock, outside)
     measure(metrics, observer, lambda: elector is None or elector.is_leader)
@@ -302,7 +302,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
         Watch(pods, controllers["Controller"], triggers.controller_of_slurmctld, slurmctld_changed).connect()
     if observer.nodes is not None:
-        Watch(observer.nodes, controllers["NodeSet"], triggers.everyone("NodeSet"), node_changed).connect()
+        Watch(observer.nodes, controllers["NodeSet"], triggers.every_key("NodeSet"), node_changed).connect()
 
 
 def _woken_by_slurm(
@@ -321,7 +321,7 @@ def _waking(triggers: Triggers, controllers: dict[str, Controller]) -> Callable[
 
     def wake() -> None:
         for kind, target in controllers.items():
-            for key in triggers.everyone(kind)(None):
+            for key in triggers.every_key(kind)(None):
                 target.add(key)
 
     return wake

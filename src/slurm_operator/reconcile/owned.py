@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from kube_runtime.client.objects import RawObject
+from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import Clock
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from slurm_operator.admission import rules
@@ -32,9 +32,9 @@ from slurm_operator.plan.owned import Live, OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, demand, judge_live
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.report import held_fields, say
+from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import PROGRESSING, Statement, yes
+from slurm_operator.status.conditions import PROGRESSING, ConditionDraft, yes
 
 R = TypeVar("R", bound=Resource)
 # When to look for what was made once, should nobody tell that it is there.
@@ -66,14 +66,14 @@ class World(Generic[R]):
 class Report:
     """What one reconcile says: conditions, and further fields of the status."""
 
-    statements: Sequence[Statement]
+    drafts: Sequence[ConditionDraft]
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_these(self, statements: Sequence[Statement], fields: Mapping[str, Any] | None = None) -> Report:
+    def with_these(self, drafts: Sequence[ConditionDraft], fields: Mapping[str, Any] | None = None) -> Report:
         """The same report, where these say something of a type instead of what it said."""
-        types = {each.type for each in statements}
-        others = [each for each in self.statements if each.type not in types]
-        return Report([*others, *statements], {**self.fields, **(fields or {})})
+        types = {each.type for each in drafts}
+        others = [each for each in self.drafts if each.type not in types]
+        return Report([*others, *drafts], {**self.fields, **(fields or {})})
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class OwnedReconciler(ABC, Generic[R]):
             return Result()
         cr = decoded.resource
         if not isinstance(cr, self.kind):
-            await self._say(raw, Report(workload.refused(decoded.problems)))
+            await self._write_status(raw, Report(workload.refused(decoded.problems)))
             return Result()
         refs = self.observer.refs(key.namespace)
         world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
@@ -118,18 +118,18 @@ class OwnedReconciler(ABC, Generic[R]):
             await self.report_failure(world, Report(workload.blocked(error.reason, str(error))))
             return Result(LOOK_AGAIN_SECONDS)
         except OperatorError as error:
-            await self._say(world.raw, Report(workload.failed(error.reason, str(error))))
+            await self._write_status(world.raw, Report(workload.failed(error.reason, str(error))))
             raise
 
     async def report_failure(self, world: World[R], report: Report) -> None:
         """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
-        await self._say(world.raw, report)
+        await self._write_status(world.raw, report)
 
     async def report(self, world: World[R], report: Report, look_again: float | None = None) -> Result:
         """Say what is true now."""
         why = world.waits_for_key
-        said = report.with_these([yes(PROGRESSING, "KeyRotation", why)]) if why else report
-        await self._say(world.raw, said)
+        conditions = report.with_these([yes(PROGRESSING, "KeyRotation", why)]) if why else report
+        await self._write_status(world.raw, conditions)
         waits = [seconds for seconds in (look_again, KEY_ROTATION_SECONDS if why else None) if seconds is not None]
         return Result(min(waits, default=None))
 
@@ -162,9 +162,9 @@ class OwnedReconciler(ABC, Generic[R]):
                 return why
         return ""
 
-    async def _say(self, raw: RawObject, report: Report) -> None:
+    async def _write_status(self, raw: RawObject, report: Report) -> None:
         fields = {**self.required_fields(raw.metadata.name), **(report.fields or held_fields(raw))}
-        await say(self.executor, self.clock, self.kind.__name__, raw, report.statements, fields)
+        await write_status(self.executor, self.clock, self.kind.__name__, raw, report.drafts, fields)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class OwnedObjects(OwnedReconciler[R]):
         return self.always(name)
 
 
-def _refusal(error: BuildError) -> list[Statement]:
+def _refusal(error: BuildError) -> list[ConditionDraft]:
     if error.reason == "InvalidSpec":
         return workload.refused([FieldProblem(error.path, error.message)])
     return workload.failed(error.reason, str(error))

@@ -15,9 +15,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from kube_runtime.client.objects import RawObject
+from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import Clock
-from kube_runtime.loop.controller import SHORTEST_REQUEUE, Result
+from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import time_text
 from slurm_operator.admission import rules
@@ -33,16 +33,16 @@ from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_SECONDS
-from slurm_operator.reconcile.report import say, say_unreconciled
+from slurm_operator.reconcile.report import write_status, write_unreconciled_status
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import partition as status
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import Statement
+from slurm_operator.status.conditions import ConditionDraft
 
 # How often it is looked, should nobody wake it.
 LOOK_SECONDS = 5.0
 # How soon a change is looked for, no sooner than the loop comes back, and how long it is not called late.
-APPLY_POLL_SECONDS = SHORTEST_REQUEUE
+APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS
 GRACE_SECONDS = 0.5
 # How long a Controller's reconcile is waited for before a status says so, and how old its word may be: it comes back
 # every few seconds, and one that hangs is cut off after two minutes.
@@ -57,7 +57,7 @@ class ClusterOutcome:
     # By the name of the Partition.
     partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
     # Why nothing was decided, as a Partition says it; empty where something was.
-    failure: Sequence[Statement] = ()
+    failure: Sequence[ConditionDraft] = ()
 
 
 def _nobody(_: Key) -> None:
@@ -121,7 +121,7 @@ class Partitions:
             return await self._leave(known if isinstance(known, Partition) else None, raw, refs, decoded.problems)
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
-            await self._say(raw, None, workload.refused(found), {})
+            await self._write_status(raw, None, workload.refused(found), {})
             return Result()
         self._begin(key, cr, raw)
         return await self._report(cr, raw, refs)
@@ -130,11 +130,11 @@ class Partitions:
         try:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
         except BuildError as error:
-            await self._say(raw, cr, workload.failed(error.reason, str(error)), {})
+            await self._write_status(raw, cr, workload.failed(error.reason, str(error)), {})
             return Result(MISSING_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
-            await say_unreconciled(self.executor, self.clock, "Partition", raw, cluster.failure)
+            await write_unreconciled_status(self.executor, self.clock, "Partition", raw, cluster.failure)
             return Result(LOOK_SECONDS)
         await self._hold(raw, cr)
         if outcome is None:
@@ -144,7 +144,7 @@ class Partitions:
         if not outcome.is_in_force and outcome.verdict.accepted and not outcome.refused and not is_late:
             return Result(max(APPLY_POLL_SECONDS, (age or 0.0) / 2))
         fields = self._fields(cr, raw, outcome, age if outcome.is_in_force else None)
-        await self._say(raw, cr, status.statements(outcome), fields)
+        await self._write_status(raw, cr, status.drafts(outcome), fields)
         return Result(LOOK_SECONDS)
 
     def _find(self, controller: Controller, raw: RawObject) -> tuple[ClusterOutcome | None, PartitionOutcome | None]:
@@ -166,8 +166,8 @@ class Partitions:
         self.outcomes.wake_controller(Key(controller.namespace, controller.name))
         if now - since < CONTROLLER_GRACE_SECONDS:
             return Result(CONTROLLER_GRACE_SECONDS)
-        said = status.waiting_for_controller(controller.name)
-        await say_unreconciled(self.executor, self.clock, "Partition", raw, said)
+        drafts = status.waiting_for_controller(controller.name)
+        await write_unreconciled_status(self.executor, self.clock, "Partition", raw, drafts)
         return Result(LOOK_SECONDS)
 
     def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
@@ -189,8 +189,8 @@ class Partitions:
             rows = [to_builtins(each) for each in cr.status.drift]
         if took is not None and key not in self._applied:
             way = "Live" if outcome.supports_live_partitions else "Reconfigure"
-            told = {"line": outcome.line} if outcome.line else {}
-            self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now, **told}
+            line = {"line": outcome.line} if outcome.line else {}
+            self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now, **line}
         applied = {"lastApply": self._applied[key]} if key in self._applied else _last_apply(cr)
         return {**outcome.counts, **applied, **({"drift": rows} if rows else {})}
 
@@ -209,7 +209,7 @@ class Partitions:
             return await self._release(raw, cr)
         if cr is None:
             # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
-            await self._say(raw, None, workload.refused(problems), {})
+            await self._write_status(raw, None, workload.refused(problems), {})
             return Result(MISSING_SECONDS)
         try:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
@@ -224,8 +224,8 @@ class Partitions:
         if outcome.has_left:
             return await self._release(raw, cr)
         finished_too = not outcome.supports_live_partitions
-        said = status.deleting(cr.slurm_name, outcome.waits, finished_too=finished_too)
-        await self._say(raw, cr, said, _last_apply(cr))
+        drafts = status.deleting(cr.slurm_name, outcome.waits, finished_too=finished_too)
+        await self._write_status(raw, cr, drafts, _last_apply(cr))
         return Result(LOOK_SECONDS)
 
     def _is_let_go(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
@@ -252,13 +252,13 @@ class Partitions:
         try:
             await self.executor.execute(Plan(((patch,),)), raw, "Partition")
         except OperatorError as error:
-            await self._say(raw, cr, workload.failed(error.reason, str(error)), _last_apply(cr) if cr else {})
+            await self._write_status(raw, cr, workload.failed(error.reason, str(error)), _last_apply(cr) if cr else {})
             raise
 
-    async def _say(
-        self, raw: RawObject, _cr: Partition | None, said: Sequence[Statement], fields: Mapping[str, object]
+    async def _write_status(
+        self, raw: RawObject, _cr: Partition | None, drafts: Sequence[ConditionDraft], fields: Mapping[str, object]
     ) -> None:
-        await say(self.executor, self.clock, "Partition", raw, said, fields)
+        await write_status(self.executor, self.clock, "Partition", raw, drafts, fields)
 
 
 def _is_on_its_way(cr: Partition) -> bool:

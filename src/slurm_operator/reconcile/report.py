@@ -1,7 +1,7 @@
-"""What a turn says of its resource: the one form of every status.
+"""What a reconcile says of its resource: the one form of every status.
 
 In: conditions before they have a time, and further fields. Out: a status, written when it differs. Called last of all
-by the turn of each kind.
+by the reconcile of each kind.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 import msgspec
 
 from kube_runtime.client.objects import RawObject
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.times import time_text
 from slurm_operator.api.meta import API_VERSION, Condition
 from slurm_operator.build import labels
 from slurm_operator.reconcile.execute import Executor
-from slurm_operator.status.conditions import Statement, conditions
+from slurm_operator.status.conditions import ConditionDraft, conditions
 
 
-async def say(
+async def write_status(
     executor: Executor,
     clock: Clock,
     kind: str,
     raw: RawObject,
-    said: Iterable[Statement],
+    drafts: Iterable[ConditionDraft],
     fields: Mapping[str, Any],
 ) -> None:
     """Write a status; conditions that stand there and stay as they are keep their times."""
-    dated = _dated(raw, clock, said)
+    dated = _dated(raw, clock, drafts)
     status = {**fields, "observedGeneration": raw.metadata.generation, "conditions": dated}
     await _write(executor, kind, raw, status)
 
@@ -41,8 +41,8 @@ def held_fields(raw: RawObject) -> dict[str, Any]:
     return {key: value for key, value in known if key not in ("conditions", "observedGeneration")}
 
 
-async def say_unreconciled(
-    executor: Executor, clock: Clock, kind: str, raw: RawObject, said: Iterable[Statement]
+async def write_unreconciled_status(
+    executor: Executor, clock: Clock, kind: str, raw: RawObject, drafts: Iterable[ConditionDraft]
 ) -> None:
     """Write the conditions of a resource that was not reconciled; the rest of its status is what was known last.
 
@@ -50,11 +50,11 @@ async def say_unreconciled(
     """
     held = raw.content().get("status") or {}
     fields = {**_required(kind, raw.metadata.name), **(held if isinstance(held, dict) else {})}
-    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, said)})
+    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, drafts)})
 
 
-def _dated(raw: RawObject, clock: Clock, said: Iterable[Statement]) -> list[dict[str, Any]]:
-    return conditions(_standing(raw), said, raw.metadata.generation, time_text(clock.now()))
+def _dated(raw: RawObject, clock: Clock, drafts: Iterable[ConditionDraft]) -> list[dict[str, Any]]:
+    return conditions(_standing(raw), drafts, raw.metadata.generation, time_text(clock.now()))
 
 
 async def _write(executor: Executor, kind: str, raw: RawObject, status: Mapping[str, Any]) -> None:

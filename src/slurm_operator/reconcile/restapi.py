@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import names, restapi
 from slurm_operator.plan.actions import Outcomes

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import KubeError
-from kube_runtime.loop.clock import Clock
+from kube_runtime.clock import Clock
 from kube_runtime.loop.watches import SourceSet
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.resources import OPTIONAL
 
 log = logging.getLogger(__name__)
 
-EVERY = 120.0
+POLL_INTERVAL_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Served:
         """Look now and then until cancelled."""
         while True:
             await self.look()
-            await self.clock.sleep(EVERY)
+            await self.clock.sleep(POLL_INTERVAL_SECONDS)
 
     async def look(self) -> None:
         """Ask what is served; no answer changes nothing."""

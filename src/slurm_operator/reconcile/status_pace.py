@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from kube_runtime.loop.queue import Key
 
-APART = 1.0
+MIN_INTERVAL_SECONDS = 1.0
 # How long it is remembered which version a status was written over.
-REMEMBERED = 60.0
+REMEMBERED_SECONDS = 60.0
 
 Again = Callable[[str, Key, float], None]
 
@@ -33,7 +33,7 @@ class StatusPace:
 
     def is_early(self, kind: str, key: Key) -> bool:
         """Whether a status must wait; its resource is then called again when it may be written."""
-        wait = self._written.get((kind, key), (float("-inf"), ""))[0] + APART - self.monotonic()
+        wait = self._written.get((kind, key), (float("-inf"), ""))[0] + MIN_INTERVAL_SECONDS - self.monotonic()
         if wait <= 0:
             return False
         self.again(kind, key, wait)
@@ -46,5 +46,5 @@ class StatusPace:
     def written(self, kind: str, key: Key, seen: str = "") -> None:
         """A status was written now, over the version that was seen."""
         now = self.monotonic()
-        self._written = {each: then for each, then in self._written.items() if now - then[0] < REMEMBERED}
+        self._written = {each: then for each, then in self._written.items() if now - then[0] < REMEMBERED_SECONDS}
         self._written[kind, key] = (now, seen)

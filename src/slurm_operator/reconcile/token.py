@@ -1,4 +1,4 @@
-"""One turn for a Token: sign when needed, write the Secret, come back before it ends."""
+"""One reconcile of a Token: sign when needed, write the Secret, come back before it ends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kube_runtime.client.objects import RawObject
+from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.clock import Clock
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import seconds_text
@@ -20,14 +20,14 @@ from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Plan
 from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, Foreign, NameTaken, judge_live, taken
-from slurm_operator.plan.token import RENEW_AT, Held, Renewal, read, renewal
+from slurm_operator.plan.token import RENEW_AT_LIFETIME_SHARE, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_SECONDS
-from slurm_operator.reconcile.report import say
+from slurm_operator.reconcile.report import write_status
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
-from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Tokens:
     new_id: Callable[[], str]
 
     async def __call__(self, key: Key) -> Result:
-        """One turn."""
+        """One reconcile."""
         raw = self.observer.get("Token", key.namespace, key.name)
         decoded = self.observer.resource("Token", key.namespace, key.name)
         if raw is None or decoded is None or raw.metadata.deletion_timestamp:
@@ -49,15 +49,15 @@ class Tokens:
         cr = decoded.resource
         found = decoded.problems if not isinstance(cr, Token) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Token) or found:
-            await self._say(raw, workload.refused(found), None)
+            await self._write_status(raw, workload.refused(found), None)
             return Result()
-        return await self._turn(cr, raw, refs)
+        return await self._reconcile(cr, raw, refs)
 
-    async def _turn(self, cr: Token, raw: RawObject, refs: Refs) -> Result:
+    async def _reconcile(self, cr: Token, raw: RawObject, refs: Refs) -> Result:
         ref = cr.jwt_key_ref
         key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
         if not key:
-            await self._say(raw, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
+            await self._write_status(raw, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
             return Result(MISSING_SECONDS)
         now = self.clock.now().timestamp()
         live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
@@ -74,15 +74,15 @@ class Tokens:
             except NameTaken as error:
                 return await self._taken(raw, str(error))
             except OperatorError as error:
-                await self._say(raw, workload.failed(error.reason, str(error)), held)
+                await self._write_status(raw, workload.failed(error.reason, str(error)), held)
                 raise
-        await self._say(raw, _statements(held, wanted), held)
+        await self._write_status(raw, _drafts(held, wanted), held)
         if wanted.needed and cr.spec.refresh:
-            return Result(token.lifetime(cr) * RENEW_AT)
+            return Result(token.lifetime(cr) * RENEW_AT_LIFETIME_SHARE)
         return Result(wanted.wait)
 
     async def _taken(self, raw: RawObject, message: str) -> Result:
-        await self._say(raw, workload.blocked(NameTaken.reason, message), None)
+        await self._write_status(raw, workload.blocked(NameTaken.reason, message), None)
         return Result(LOOK_AGAIN_SECONDS)
 
     def _stand_ins(self, cr: Token, live: RawObject | None) -> frozenset[str]:
@@ -104,10 +104,10 @@ class Tokens:
         await self.executor.execute(plan, raw, "Token", stand_ins=stand_ins)
         return read(jwt, key)
 
-    async def _say(self, raw: RawObject, said: list[Statement], held: Held | None) -> None:
+    async def _write_status(self, raw: RawObject, drafts: list[ConditionDraft], held: Held | None) -> None:
         times = {"issuedAt": held.issued, "expiresAt": held.ends} if held is not None else {}
         fields = {key: seconds_text(value) for key, value in times.items()}
-        await say(self.executor, self.clock, "Token", raw, said, fields)
+        await write_status(self.executor, self.clock, "Token", raw, drafts, fields)
 
 
 def _missing(ref: SecretKeySelector | None, refs: Refs) -> str:
@@ -126,7 +126,7 @@ def _taken_over(live: RawObject | None, secret: Object) -> tuple[Action, ...]:
     return (PatchMetadata("v1", "Secret", meta, owners=owners),)
 
 
-def _statements(held: Held | None, wanted: Renewal) -> list[Statement]:
+def _drafts(held: Held | None, wanted: Renewal) -> list[ConditionDraft]:
     if held is None:
         return [
             no(READY, "KeyChanged", wanted.why),

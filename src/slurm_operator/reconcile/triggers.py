@@ -55,9 +55,9 @@ class Triggers:
 
     def controller_of_slurmctld(self, changed: Any) -> Iterator[Key]:
         """The Controller of a slurmctld pod."""
-        said = changed.metadata.labels
-        if said.get(labels.NAME) == labels.CONTROLLER.daemon and said.get(labels.INSTANCE):
-            yield Key(changed.metadata.namespace, said[labels.INSTANCE])
+        labels_ = changed.metadata.labels
+        if labels_.get(labels.NAME) == labels.CONTROLLER.daemon and labels_.get(labels.INSTANCE):
+            yield Key(changed.metadata.namespace, labels_[labels.INSTANCE])
 
     def users_of_claim(self, changed: Any) -> Iterator[Key]:
         """Controllers that keep their state in the changed claim."""
@@ -78,7 +78,7 @@ class Triggers:
 
         return keys
 
-    def everyone(self, kind: str) -> KeysOf:
+    def every_key(self, kind: str) -> KeysOf:
         """All resources of a kind: for changes of Kubernetes nodes."""
 
         def keys(_: Any) -> Iterator[Key]:

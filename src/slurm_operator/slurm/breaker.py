@@ -16,8 +16,8 @@ TRUST_SECONDS = 1.0
 # Whoever looks every five seconds pings now and then: a ping also tells that slurmrestd is another one.
 READ_TRUST_SECONDS = 6.0
 PING_SECONDS = 30.0
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 10.0
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 10.0
 
 
 class Breaker:
@@ -29,7 +29,7 @@ class Breaker:
         self._answered_at = float("-inf")
         self._pinged_at = float("-inf")
         self._open_until = float("-inf")
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self._why = ""
 
     def needs_ping(self, call: str, *, is_read: bool = False) -> bool:
@@ -53,7 +53,7 @@ class Breaker:
         self._answered_at = self._pinged_at = now = self._monotonic()
         self._trusted_until = now + TRUST_SECONDS
         self._open_until = float("-inf")
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
 
     def bad(self, why: str) -> None:
         """slurmctld did not answer."""
@@ -61,5 +61,5 @@ class Breaker:
         self._trusted_until = self._answered_at = float("-inf")
         if now >= self._open_until:
             self._open_until = now + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
         self._why = why

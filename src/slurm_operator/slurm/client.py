@@ -67,8 +67,8 @@ PING = requests.read("ping")
 DIAG = requests.read("diag")
 RECONFIGURE = requests.reconfigure()
 PARTITION_STATES: tuple[PartitionState, ...] = ("UP", "DOWN", "DRAIN", "INACTIVE")
-NOT_FOUND_JOB = 2017
-ALREADY_DONE = 2021
+JOB_NOT_FOUND_CODE = 2017
+ALREADY_DONE_CODE = 2021
 
 
 class Seconds(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class SlurmClient:
         try:
             return await self._call(request, lambda reply, call: wire.one_job(reply, job_id, call))
         except SlurmError as problem:
-            is_absence = isinstance(problem, SlurmNotFound) and problem.number == NOT_FOUND_JOB
+            is_absence = isinstance(problem, SlurmNotFound) and problem.number == JOB_NOT_FOUND_CODE
             return Absent() if is_absence else Unknown(str(problem))
 
     async def partitions(self, since: int | None = None) -> Answer[Partition] | Unchanged:
@@ -298,7 +298,7 @@ class SlurmClient:
         """Cancel a job. One that is over already, or unknown, is as good as cancelled."""
         written = await self.write(requests.cancel_job(job_id))
         for status in wire.read(written.reply, shapes.Cancelled, call="DELETE job").status:
-            if status.error.code not in {0, NOT_FOUND_JOB, ALREADY_DONE}:
+            if status.error.code not in {0, JOB_NOT_FOUND_CODE, ALREADY_DONE_CODE}:
                 raise errors.from_number(status.error.code, status.error.message, call="DELETE job", status=200)
 
     async def reconfigure(self) -> Written:
@@ -363,11 +363,11 @@ class SlurmClient:
         if any(ping.responding for ping in found):
             self._breaker.good()
             return
-        said = "; ".join(f"{ping.hostname} {ping.status}".strip() for ping in found) or "no controller named"
-        if not adapter.ping_tells_why or "authentication" in said.lower():
+        states = "; ".join(f"{ping.hostname} {ping.status}".strip() for ping in found) or "no controller named"
+        if not adapter.ping_has_reason or "authentication" in states.lower():
             await self._diagnose(adapter)
         else:
-            self._fail(SlurmUnreachable(f"slurmctld does not answer ({said})", call=PING.label))
+            self._fail(SlurmUnreachable(f"slurmctld does not answer ({states})", call=PING.label))
 
     async def _diagnose(self, adapter: Adapter) -> None:
         """A ping with a refused token looks like a dead controller: another call tells them apart."""

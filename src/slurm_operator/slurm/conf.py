@@ -249,21 +249,21 @@ class _Reader:
             self._report(line, offset, "TrailingText", message)
 
     def _not_a_pair(self, line: _Line) -> None:
-        words = line.text.split()
+        parts = line.text.split()
         if alone := _KEY_ALONE.match(line.text):
             self._report(line, alone.start(1), "EmptyValue", f"{alone[1]} has no value")
-        elif words[:1] and words[0].lower() == "include":
+        elif parts[:1] and parts[0].lower() == "include":
             self._report(line, 0, "IndentedInclude", "Include must stand at the start of its line")
         else:
             offset = len(line.text) - len(line.text.lstrip(_SPACE))
             self._report(line, offset, "NotAPair", "this line is not of the form Key=Value")
 
     def _include(self, line: _Line) -> None:
-        words = line.text[7:].split(maxsplit=1)
-        if not words:
+        parts = line.text[7:].split(maxsplit=1)
+        if not parts:
             self._report(line, 0, "MissingInclude", "Include names no file")
             return
-        written = words[0]
+        written = parts[0]
         offset = line.text.index(written, 7)
         self._nothing_follows(line, offset + len(written))
         name = self._included_name(written)

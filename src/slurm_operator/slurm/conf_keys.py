@@ -15,6 +15,7 @@ import msgspec
 
 from slurm_operator.slurm.conf_values import (
     AbsolutePath,
+    Choices,
     Decimal,
     Duration,
     Hosts,
@@ -27,7 +28,6 @@ from slurm_operator.slurm.conf_values import (
     Span,
     Text,
     Version,
-    Words,
     YesNo,
     spans,
 )
@@ -74,14 +74,14 @@ _LOG_LEVEL = Pattern(
     r"quiet|fatal|error|info|verbose|debug[1-5]?|[0-9]{1,2}",
     "quiet, fatal, error, info, verbose, debug, debug2 ... debug5",
 )
-_LIMITS = Words("ALL NONE AS CORE CPU DATA FSIZE MEMLOCK NOFILE NPROC RSS STACK")
-_PREEMPT_MODE = Words("OFF CANCEL GANG REQUEUE SUSPEND WITHIN PRIORITY>=25.05")
-_TIMESTAMP = Words(
+_LIMITS = Choices("ALL NONE AS CORE CPU DATA FSIZE MEMLOCK NOFILE NPROC RSS STACK")
+_PREEMPT_MODE = Choices("OFF CANCEL GANG REQUEUE SUSPEND WITHIN PRIORITY>=25.05")
+_TIMESTAMP = Choices(
     "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr<=24.11",
     severity="warning",
 )
-_PRIVATE = Words("accounts events jobs nodes partitions reservations usage users all none cloud", severity="warning")
-_DEBUG_FLAGS = Words(
+_PRIVATE = Choices("accounts events jobs nodes partitions reservations usage users all none cloud", severity="warning")
+_DEBUG_FLAGS = Choices(
     "Accrue Agent AuditRPCs AuditTLS>=25.05 Backfill BackfillMap BurstBuffer Cgroup ConMgr CPU_Bind CpuFrequency Data"
     " DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource DB_Step DB_TRES"
     " DB_Usage DB_WCKey Dependency Elasticsearch Energy Federation FrontEnd<=24.11 Gang GLOB_SILENCE Gres Hetjob"
@@ -90,9 +90,11 @@ _DEBUG_FLAGS = Words(
     " Steps Switch Task Thread>=26.05 TLS TraceJobs Trigger Triggers WorkQ WorkQueue"
 )
 _AUTH = "jwt munge none slurm"
-_NODE_STATE = Words("CLOUD DOWN DRAIN FAIL FAILING FUTURE UNKNOWN EXTERNAL>=25.05 IDLE ALLOCATED MIXED", separator="+")
+_NODE_STATE = Choices(
+    "CLOUD DOWN DRAIN FAIL FAILING FUTURE UNKNOWN EXTERNAL>=25.05 IDLE ALLOCATED MIXED", separator="+"
+)
 _OVERSUBSCRIBE = Pattern(r"NO|EXCLUSIVE|(YES|FORCE)(:[0-9]{1,5})?", "NO, EXCLUSIVE, YES[:count] or FORCE[:count]")
-_CPU_BIND = Words(
+_CPU_BIND = Choices(
     "none off verbose board boards core cores ldom ldoms socket sockets thread threads", severity="warning"
 )
 
@@ -167,18 +169,18 @@ SLURM_CONF: Final = _table(
     (_LOG_LEVEL, "SlurmctldDebug SlurmctldSyslogDebug SlurmdDebug SlurmdSyslogDebug"),
     (Pattern(r"[a-z0-9_.-]+", "letters, digits, '_', '-' and '.'"), "ClusterName"),
     (Pattern(r"[^()\s]+(\([^()\s]+\))?", "name or name(address)"), "SlurmctldHost"),
-    (Words("1 all associations limits nojobs nosteps qos safe wckeys"), "AccountingStorageEnforce"),
-    (Words("job_comment job_env job_extra job_script no_stdio", severity="warning"), "AccountingStoreFlags"),
+    (Choices("1 all associations limits nojobs nosteps qos safe wckeys"), "AccountingStorageEnforce"),
+    (Choices("job_comment job_env job_extra job_script no_stdio", severity="warning"), "AccountingStoreFlags"),
     (_DEBUG_FLAGS, "DebugFlags"),
-    (Words("ALL ANY NO YES 0 1 true false up down", many=False), "EnforcePartLimits"),
+    (Choices("ALL ANY NO YES 0 1 true false up down", many=False), "EnforcePartLimits"),
     (
-        Words("ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE REBOOT_ONLY>=26.05 START_ONLY>=25.11", severity="warning"),
+        Choices("ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE REBOOT_ONLY>=26.05 START_ONLY>=25.11", severity="warning"),
         "HealthCheckNodeState",
     ),
     (_TIMESTAMP, "LogTimeFormat"),
     (_PREEMPT_MODE, "PreemptMode"),
     (
-        Words(
+        Choices(
             "ACCRUE_ALWAYS CALCULATE_RUNNING DEPTH_OBLIVIOUS FAIR_TREE NO_FAIR_TREE INCR_ONLY MAX_TRES"
             " MAX_TRES_GRES>=25.05 NO_NORMAL_ALL NO_NORMAL_ASSOC NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES"
             " SMALL_RELATIVE_TO_TIME",
@@ -186,16 +188,16 @@ SLURM_CONF: Final = _table(
         ),
         "PriorityFlags",
     ),
-    (Words("NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY", many=False), "PriorityUsageResetPeriod"),
+    (Choices("NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY", many=False), "PriorityUsageResetPeriod"),
     (_PRIVATE, "PrivateData"),
-    (Words("Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11"), "PrologFlags"),
+    (Choices("Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11"), "PrologFlags"),
     (_LIMITS, "PropagateResourceLimits PropagateResourceLimitsExcept"),
     (
-        Words("KeepNodeStateFuture<=25.11 KeepPartInfo KeepPartState KeepPowerSaveSettings", severity="warning"),
+        Choices("KeepNodeStateFuture<=25.11 KeepPartInfo KeepPartState KeepPowerSaveSettings", severity="warning"),
         "ReconfigFlags",
     ),
     (
-        Words(
+        Choices(
             "CR_CPU CR_CPU_Memory CR_Core CR_Core_Memory CR_Socket CR_Socket_Memory CR_Memory"
             " CR_ONE_TASK_PER_CORE CR_CORE_DEFAULT_DIST_BLOCK CR_LLN CR_Pack_Nodes LL_SHARED_GRES"
             " MULTIPLE_SHARING_GRES_PJ ENFORCE_BINDING_GRES ONE_TASK_PER_SHARING_GRES CR_NO_DIST_TOPO_BLOCK>=26.05"
@@ -203,7 +205,7 @@ SLURM_CONF: Final = _table(
         "SelectTypeParameters",
     ),
     (
-        Words(
+        Choices(
             "None Cores Sockets Threads Verbose SlurmdOffSpec OOMKillStep SlurmdSpecOverride>=25.05 Autobind=none"
             " Autobind=threads Autobind=cores Autobind=sockets"
         ),
@@ -304,8 +306,8 @@ PARTITION_KEYS: Final = _table(
     (_U64, "DefCPUPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode MaxMemPerCPU MaxMemPerNode"),
     (_TIME, "DefaultTime MaxTime"),
     (_SECONDS, "SuspendTime"),
-    (Words("NO NODE USER TOPO", many=False), "Exclusive>=26.05"),
-    (Words("UP DOWN DRAIN INACTIVE", many=False), "State"),
+    (Choices("NO NODE USER TOPO", many=False), "Exclusive>=26.05"),
+    (Choices("UP DOWN DRAIN INACTIVE", many=False), "State"),
     (_OVERSUBSCRIBE, "OverSubscribe Shared"),
     (_PREEMPT_MODE, "PreemptMode"),
     (_CPU_BIND, "CpuBind"),
@@ -316,7 +318,7 @@ PARTITION_KEYS: Final = _table(
 )
 
 DOWN_KEYS: Final = _table((TEXT, "Reason"), (_NODE_STATE, "State"))
-POWER_ACTION_KEYS: Final = _table((TEXT, "Program"), (Words("slurmctld slurmd", many=False), "Location"))
+POWER_ACTION_KEYS: Final = _table((TEXT, "Program"), (Choices("slurmctld slurmd", many=False), "Location"))
 
 _SLURM_RECORDS: Final = {
     "nodename": NODE_KEYS,
@@ -385,11 +387,11 @@ CGROUP_CONF: Final = _table(
     ),
     (Decimal(), "AllowedRAMSpace AllowedSwapSpace MaxRAMPercent MaxSwapPercent"),
     (_U64, "MemorySwappiness MinRAMSpace SystemdTimeout"),
-    (Words("autodetect disabled cgroup/v1 cgroup/v2", many=False), "CgroupPlugin"),
-    (Words("io hugetlb misc pids rdma all", severity="warning"), "EnableExtraControllers>=25.05"),
+    (Choices("autodetect disabled cgroup/v1 cgroup/v2", many=False), "CgroupPlugin"),
+    (Choices("io hugetlb misc pids rdma all", severity="warning"), "EnableExtraControllers>=25.05"),
 )
 
-_DETECT: Final = Words("nrt nvidia nvml off oneapi rsmi full>=26.05")
+_DETECT: Final = Choices("nrt nvidia nvml off oneapi rsmi full>=26.05")
 # NodeName only starts a line of gres.conf, Slurm does not know it after Name.
 _GRES_RECORD: Final = _table(
     (_DETECT, "AutoDetect"),

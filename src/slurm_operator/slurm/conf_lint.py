@@ -180,11 +180,11 @@ class _Lines:
             severity="warning" if newer else "error",
         )
 
-    def _guess(self, word: str, table: Table) -> str | None:
+    def _guess(self, given: str, table: Table) -> str | None:
         """Guessing is slow, so a file full of rubbish gets only so many guesses."""
-        if word not in self.guesses and len(self.guesses) < MAX_SUGGESTIONS and len(word) <= 64:
-            self.guesses[word] = closest(word, (key.span.name for key in table.values()))
-        return self.guesses.get(word)
+        if given not in self.guesses and len(self.guesses) < MAX_SUGGESTIONS and len(given) <= 64:
+            self.guesses[given] = closest(given, (key.span.name for key in table.values()))
+        return self.guesses.get(given)
 
     def _retired(self, entry: Entry, folded: str) -> None:
         if folded in REMOVED:
@@ -371,15 +371,15 @@ def _together(document: Document) -> Iterator[Finding]:
 
 def _preemption(last: Mapping[str, Entry]) -> Iterator[Finding]:
     plugin, mode = last.get("preempttype"), last.get("preemptmode")
-    words = set(mode.value.lower().split(",")) if mode else set()
-    preempts = bool(words - {"", "off", "gang", "within", "priority"})
+    modes = set(mode.value.lower().split(",")) if mode else set()
+    preempts = bool(modes - {"", "off", "gang", "within", "priority"})
     has_plugin = plugin is not None and not plugin.value.endswith("none")
     if mode and preempts and not has_plugin:
         yield _finding(mode, "Contradiction", f"PreemptMode={mode.value} needs PreemptType")
     if plugin and has_plugin and not preempts:
         message = f"PreemptType={plugin.value} needs PreemptMode=CANCEL, REQUEUE or SUSPEND,GANG"
         yield _finding(plugin, "Contradiction", message)
-    if mode and "suspend" in words and "gang" not in words:
+    if mode and "suspend" in modes and "gang" not in modes:
         yield _finding(mode, "Contradiction", "PreemptMode=SUSPEND needs GANG too", suggestion="SUSPEND,GANG")
 
 
@@ -387,16 +387,16 @@ def _plugstack(text: str, file: str) -> Iterator[Finding]:
     """`required|optional plugin [arguments]` and `include glob`."""
     yield from unsafe_characters(text, file)
     for number, raw in enumerate(text.split("\n"), 1):
-        words = raw.partition("#")[0].split()
-        if not words:
+        fields = raw.partition("#")[0].split()
+        if not fields:
             continue
-        keyword = words[0].lower()
-        place = Entry(words[0], "", file, number, raw.index(words[0]) + 1, 0)
+        keyword = fields[0].lower()
+        place = Entry(fields[0], "", file, number, raw.index(fields[0]) + 1, 0)
         if keyword not in {"required", "optional", "include"}:
             guess = closest(keyword[:64], ("required", "optional", "include"))
-            message = f"a line starts with required, optional or include, not with {words[0][:64]}"
+            message = f"a line starts with required, optional or include, not with {fields[0][:64]}"
             yield _finding(place, "UnknownKeyword", message, suggestion=guess)
-        elif len(words) == 1:
+        elif len(fields) == 1:
             yield _finding(place, "EmptyValue", f"{keyword} names no {'file' if keyword == 'include' else 'plugin'}")
 
 

@@ -67,21 +67,21 @@ def parse_version(text: str) -> Version | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def spans(words: str) -> list[Span]:
+def spans(text: str) -> list[Span]:
     """Read `name name>=25.05 name<=24.11`."""
-    return [_span(word) for word in words.split()]
+    return [_span(given) for given in text.split()]
 
 
-def _span(word: str) -> Span:
-    rest, _, since = word.partition(">=")
+def _span(given: str) -> Span:
+    rest, _, since = given.partition(">=")
     name, _, until = rest.partition("<=")
     return Span(name, parse_version(since), parse_version(until))
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest(given: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant."""
     by_folded = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_folded, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(given.lower(), by_folded, n=1, cutoff=0.7)
     return by_folded[close[0]] if close else None
 
 
@@ -176,7 +176,7 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Choices:
     """One of some words, or a list of them; case does not matter."""
 
     known: str
@@ -189,18 +189,18 @@ class Words:
         object.__setattr__(self, "_by_name", {span.name.lower(): span for span in spans(self.known)})
 
     def check(self, value: str, version: Version | None, /) -> Complaint | None:
-        for word in value.split(self.separator) if self.many else [value]:
-            if complaint := self._check_word(word.strip(), version):
+        for given in value.split(self.separator) if self.many else [value]:
+            if complaint := self._check_one(given.strip(), version):
                 return complaint
         return None
 
-    def _check_word(self, word: str, version: Version | None) -> Complaint | None:
-        if not word and self.many:
+    def _check_one(self, given: str, version: Version | None) -> Complaint | None:
+        if not given and self.many:
             return None
-        span = self._by_name.get(word.lower())
+        span = self._by_name.get(given.lower())
         if span is None:
             names = [known.name for known in self._by_name.values() if not known.objection(version)]
-            return Complaint(f"{word!r} is not known", ", ".join(names), closest(word, names), self.severity)
+            return Complaint(f"{given!r} is not known", ", ".join(names), closest(given, names), self.severity)
         objection = span.objection(version)
         return Complaint(objection, severity=self.severity, code="WrongVersion") if objection else None
 
@@ -220,23 +220,23 @@ class Plugin:
         object.__setattr__(self, "_by_name", {span.name: span for span in spans(self.known)})
 
     def check(self, value: str, version: Version | None, /) -> Complaint | None:
-        for word in value.split(",") if self.many else [value]:
-            if complaint := self._check_plugin(word.strip(), version):
+        for given in value.split(",") if self.many else [value]:
+            if complaint := self._check_plugin(given.strip(), version):
                 return complaint
         return None
 
-    def _check_plugin(self, word: str, version: Version | None) -> Complaint | None:
-        family, slash, name = word.rpartition("/")
+    def _check_plugin(self, given: str, version: Version | None) -> Complaint | None:
+        family, slash, name = given.rpartition("/")
         if not slash and not self.bare and not (name == "none" and name in self._by_name):
-            return Complaint(f"{word!r} lacks its plugin type", self._expected(version), f"{self.family}/{name}")
+            return Complaint(f"{given!r} lacks its plugin type", self._expected(version), f"{self.family}/{name}")
         if slash and family != self.family:
             guess = closest(f"{self.family}/{name}", self._names(version))
-            return Complaint(f"{word!r} is not a {self.family} plugin", self._expected(version), guess)
+            return Complaint(f"{given!r} is not a {self.family} plugin", self._expected(version), guess)
         span = self._by_name.get(name)
         if span is None:
             guess = closest(f"{self.family}/{name}", self._names(version))
             severity: Severity = "warning" if self.is_open else "error"
-            return Complaint(f"unknown plugin {word!r}", self._expected(version), guess, severity, "UnknownPlugin")
+            return Complaint(f"unknown plugin {given!r}", self._expected(version), guess, severity, "UnknownPlugin")
         objection = span.objection(version)
         return Complaint(objection, self._expected(version), code="WrongVersion") if objection else None
 

@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-LONGEST_HEAD = 65536
+MAX_HEAD_BYTES = 65536
 # Of a Content-Length; more of them are no size of anything.
-MOST_SIZE_DIGITS = 18
+MAX_SIZE_DIGITS = 18
 
 
 class OneAnswer(ResponseHandler):
@@ -58,13 +58,13 @@ def _end_of_answer(data: bytes) -> float | None:
     """How many bytes the answer has: None while that cannot be seen yet, infinity where nothing is to be cut."""
     head, found, _ = data.partition(b"\r\n\r\n")
     if not found:
-        return math.inf if len(data) > LONGEST_HEAD else None
+        return math.inf if len(data) > MAX_HEAD_BYTES else None
     status, *lines = head.split(b"\r\n")
     fields = {
         name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines)
     }
     size = fields.get(b"content-length", b"")
-    if b"close" not in fields.get(b"connection", b"") or not size.isdigit() or len(size) > MOST_SIZE_DIGITS:
+    if b"close" not in fields.get(b"connection", b"") or not size.isdigit() or len(size) > MAX_SIZE_DIGITS:
         return math.inf
     has_body = status.split(b" ")[1:2] not in ([b"204"], [b"304"])
     return len(head) + len(found) + (int(size) if has_body else 0)

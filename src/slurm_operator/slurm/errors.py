@@ -28,9 +28,9 @@ from typing import ClassVar, Self
 from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.text import printable
 
-LONGEST_TEXT = 300
+MAX_TEXT_CHARACTERS = 300
 # Of a longer text nothing further is looked at.
-LONGEST_SEEN = 10_000
+MAX_SEEN_CHARACTERS = 10_000
 _TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,2}")
 
 
@@ -170,20 +170,20 @@ def from_number(number: int, text: str, *, call: str, status: int) -> SlurmError
 
 def from_status(status: int, text: str, *, call: str) -> SlurmError:
     """The error for an HTTP status whose body holds no error of Slurm."""
-    said = f"HTTP {status}: {shorten(text)}" if text else f"HTTP {status}"
+    message = f"HTTP {status}: {shorten(text)}" if text else f"HTTP {status}"
     if status in {401, 511}:
-        return SlurmUnauthorized(f"the token was refused ({said})", call=call, status=status)
+        return SlurmUnauthorized(f"the token was refused ({message})", call=call, status=status)
     if status == 403:
-        return SlurmForbidden(said, call=call, status=status)
+        return SlurmForbidden(message, call=call, status=status)
     if status in {408, 425, 429, 502, 503, 504}:
-        return SlurmUnreachable(said, call=call, status=status)
+        return SlurmUnreachable(message, call=call, status=status)
     if status == 404:
-        return SlurmUnsupported(f"the server has no such call ({said})", call=call, status=status)
+        return SlurmUnsupported(f"the server has no such call ({message})", call=call, status=status)
     if 400 <= status < 500:
-        return SlurmRejected(said, call=call, status=status)
-    return SlurmFailed(said, call=call, status=status)
+        return SlurmRejected(message, call=call, status=status)
+    return SlurmFailed(message, call=call, status=status)
 
 
 def shorten(text: str) -> str:
     """One printable line of bounded length without any token, whatever the server sent."""
-    return printable(_TOKEN.sub("[token]", text[:LONGEST_SEEN]), LONGEST_TEXT)
+    return printable(_TOKEN.sub("[token]", text[:MAX_SEEN_CHARACTERS]), MAX_TEXT_CHARACTERS)

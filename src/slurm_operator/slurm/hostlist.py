@@ -19,9 +19,9 @@ from kube_runtime.errors import Terminal
 MAX_NAMES = 100_000
 # A parsed range takes forty times the memory of its text: a list with more of them is parsed again when asked.
 KEPT_RANGES = 8
-MOST_NUMBER_DIGITS = 18
+MAX_NUMBER_DIGITS = 18
 # Linux allows 64 characters, DNS 253.
-LONGEST_NAME = 255
+MAX_NAME_CHARACTERS = 255
 
 _SEPARATORS = re.compile(r"[, \t\r\n]*")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^, \t\r\n\[\]]+)")
@@ -187,8 +187,8 @@ def _pieces(text: str, at: int, limit: int) -> tuple[list[str | list[_Numbers]],
     while piece := _PIECE.match(text, at):
         inside, literal = piece.groups()
         length += 1 if inside is not None else len(literal)
-        if length > LONGEST_NAME:
-            raise HostListError(text, start + 1, f"a name is longer than {LONGEST_NAME} characters")
+        if length > MAX_NAME_CHARACTERS:
+            raise HostListError(text, start + 1, f"a name is longer than {MAX_NAME_CHARACTERS} characters")
         pieces.append(literal if inside is None else _numbers(text, at + 1, inside, limit))
         at = piece.end()
     if text[at : at + 1] == "[":
@@ -234,7 +234,7 @@ def _ends(piece: str | list[_Numbers], name: str, start: int) -> Iterator[int]:
         if name.startswith(piece, start):
             yield start + len(piece)
         return
-    for end in range(start + 1, min(len(name), start + MOST_NUMBER_DIGITS) + 1):
+    for end in range(start + 1, min(len(name), start + MAX_NUMBER_DIGITS) + 1):
         digits = name[start:end]
         if not (digits.isascii() and digits.isdigit()):
             return

@@ -18,7 +18,7 @@ T = TypeVar("T")
 UNLIMITED: Literal["UNLIMITED"] = "UNLIMITED"
 Limit = int | Literal["UNLIMITED"] | None
 # 9999-12-31T23:59:59Z: no calendar of ours writes a later time.
-LAST_SECOND = 253_402_300_799
+MAX_EPOCH_SECONDS = 253_402_300_799
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

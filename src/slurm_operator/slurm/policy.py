@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 
 from kube_runtime.text import printable
-from slurm_operator.slurm.model import LAST_SECOND, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "
-LONGEST_REASON = 256
+MAX_REASON_CHARACTERS = 256
 
 QUIET_STATES = frozenset({"IDLE", "DOWN", "FUTURE"})
 BUSY_STATES = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -74,7 +74,7 @@ def drain_reason(text: str) -> str:
 
 def clean_reason(text: str) -> str:
     """Anybody's text as the reason of a drain: one printable line of bounded length, without double quotes."""
-    return printable(text, 2 * LONGEST_REASON)[:LONGEST_REASON].replace('"', "'").strip()
+    return printable(text, 2 * MAX_REASON_CHARACTERS)[:MAX_REASON_CHARACTERS].replace('"', "'").strip()
 
 
 def occupies(job: Job, node: str) -> bool:
@@ -103,11 +103,11 @@ def may_remove(view: NodeView, jobs: Iterable[Job] | Unknown) -> Yes | No:
     The jobs are needed beside the node: Slurm shows a node whose only job is suspended as idle.
     """
     if isinstance(view, Unknown):
-        return No(f"Slurm's word on the node is missing: {view.why}")
+        return No(f"Slurm's record of the node is not available: {view.why}")
     if isinstance(view, Absent):
         return Yes()
     if isinstance(jobs, Unknown):
-        return No(f"Slurm's word on the jobs is missing: {jobs.why}")
+        return No(f"Slurm's list of jobs is not available: {jobs.why}")
     return _may_remove_known(view, jobs)
 
 
@@ -164,7 +164,7 @@ def _end(job: Job) -> Limit:
         return UNLIMITED
     end = job.start_time + job.time_limit * 60
     # Beyond what a calendar can write, nobody waits for it.
-    return end if end <= LAST_SECOND else UNLIMITED
+    return end if end <= MAX_EPOCH_SECONDS else UNLIMITED
 
 
 def _later(one: Limit, other: Limit) -> Limit:

@@ -26,7 +26,7 @@ _NOT_A_NAME = re.compile(
     r"t|true|f|false|y|yes|n|no|on|off|null|nan|inf|infinity|[0-9]+\.?[0-9]*|[0-9.]+e[+-]?[0-9]+|0x[0-9a-f]+",
     re.IGNORECASE,
 )
-LONGEST_TEXT = 16_384
+MAX_TEXT_CHARACTERS = 16_384
 
 PartitionState = Literal["UP", "DOWN", "DRAIN", "INACTIVE"]
 
@@ -173,8 +173,8 @@ def update_nodes(names: Iterable[str], change: NodeChange) -> Request:
     body: dict[str, Any] = {"name": [hostlist.compress(chosen)]}
     _put(body, "state", [change.state] if change.state else None)
     _put(body, "reason", _node_reason(change))
-    _put(body, "features", _words("feature", change.features))
-    _put(body, "features_act", _words("feature", change.active_features))
+    _put(body, "features", _conf_names("feature", change.features))
+    _put(body, "features_act", _conf_names("feature", change.active_features))
     _put(body, "comment", _text("comment", change.comment))
     _put(body, "extra", _text("extra", change.extra))
     _put(body, "topology_str", _text("topology", change.topology))
@@ -192,7 +192,7 @@ def create_node(node: NodeCreation) -> Request:
     _put(pairs, "Gres", node.gres or None)
     _put(pairs, "NodeAddr", node.address or None)
     pairs |= node.more
-    line = " ".join(f"{_conf_word(key)}={_conf_word(str(value))}" for key, value in pairs.items())
+    line = " ".join(f"{_conf_name(key)}={_conf_name(str(value))}" for key, value in pairs.items())
     body = {"node_conf": line}
     return Request(method="POST", path="/new/node/", label="POST new/node", body=body, needs=Feature.NODE_CREATION)
 
@@ -233,9 +233,9 @@ def set_reservation(change: ReservationChange) -> Request:
     body: dict[str, Any] = {"name": _checked("reservation", change.name)}
     nodes = change.nodes
     _put(body, "node_list", None if nodes is None else [_checked("node", name) for name in nodes])
-    _put(body, "users", _words("user", change.users))
-    _put(body, "accounts", _words("account", change.accounts))
-    _put(body, "flags", _words("flag", change.flags))
+    _put(body, "users", _conf_names("user", change.users))
+    _put(body, "accounts", _conf_names("account", change.accounts))
+    _put(body, "flags", _conf_names("flag", change.flags))
     _put(body, "partition", change.partition)
     _put(body, "start_time", _number(change.start_time))
     _put(body, "duration", _number(change.duration))
@@ -372,20 +372,20 @@ def _in_path(kind: str, name: str) -> str:
 
 
 def _text(what: str, value: str | None) -> str | None:
-    if value is not None and (len(value) > LONGEST_TEXT or any(ord(c) < 32 or ord(c) == 127 for c in value)):
-        raise SlurmRejected(f"{what} has control characters or more than {LONGEST_TEXT} characters")
+    if value is not None and (len(value) > MAX_TEXT_CHARACTERS or any(ord(c) < 32 or ord(c) == 127 for c in value)):
+        raise SlurmRejected(f"{what} has control characters or more than {MAX_TEXT_CHARACTERS} characters")
     return value
 
 
-def _words(what: str, words: tuple[str, ...] | None) -> list[str] | None:
+def _conf_names(what: str, names: tuple[str, ...] | None) -> list[str] | None:
     """A list that Slurm joins with commas: none of its words may hold one."""
-    for word in words or ():
-        if not word or not word.isprintable() or set(word) & set(", \"'="):
-            raise SlurmRejected(f"{word[:80]!r} is not a {what}: no blanks, commas, quotes or '='")
-    return None if words is None else list(words)
+    for name in names or ():
+        if not name or not name.isprintable() or set(name) & set(", \"'="):
+            raise SlurmRejected(f"{name[:80]!r} is not a {what}: no blanks, commas, quotes or '='")
+    return None if names is None else list(names)
 
 
-def _conf_word(word: str) -> str:
-    if not _CONF_VALUE.fullmatch(word):
-        raise SlurmRejected(f"{word[:80]!r} cannot stand in a node's configuration line")
-    return word
+def _conf_name(name: str) -> str:
+    if not _CONF_VALUE.fullmatch(name):
+        raise SlurmRejected(f"{name[:80]!r} cannot stand in a node's configuration line")
+    return name

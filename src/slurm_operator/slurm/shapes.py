@@ -16,7 +16,7 @@ from slurm_operator.slurm import errors, model
 from slurm_operator.slurm.items import items
 from slurm_operator.slurm.lenient import Item
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 LARGEST_NUMBER = 2**63 - 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
@@ -38,7 +38,7 @@ class Number(Item, frozen=True):
 
     def seconds(self) -> int:
         """A time that a calendar can write, 0 when there is none."""
-        return min(self._whole(), model.LAST_SECOND) if self.set and not self.infinite else 0
+        return min(self._whole(), model.MAX_EPOCH_SECONDS) if self.set and not self.infinite else 0
 
     def limit(self) -> model.Limit:
         """A limit."""
@@ -92,7 +92,7 @@ class Envelope(msgspec.Struct, frozen=True):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What Slurm says is wrong, the first of it; raises when that cannot be read."""
-        return tuple(msgspec.json.decode(each, type=Problem) for each in islice(items(self.errors), MOST_PROBLEMS))
+        return tuple(msgspec.json.decode(each, type=Problem) for each in islice(items(self.errors), MAX_PROBLEMS))
 
     @property
     def is_absence(self) -> bool:

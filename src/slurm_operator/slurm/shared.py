@@ -1,9 +1,9 @@
-"""One answer of Slurm for many turns, since Slurm has no watch and a cluster has many resources.
+"""One answer of Slurm for many reconciles, since Slurm has no watch and a cluster has many resources.
 
 In: who asks, and how to ask. Out: an answer, and whether somebody else asked for it. Whoever comes back for an answer
 that it has already seen asks anew, and all others use what came of it: a quiet cluster of twenty NodeSets that each
 look every five seconds is asked once in five seconds, and once a second while one of them waits for something.
-A removal is never decided by a shared answer: `fresh` asks in that very turn. Used by `reconcile/clusters.py`.
+A removal is never decided by a shared answer: `fresh` asks in that very reconcile. Used by `reconcile/clusters.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# So many turns in a row of one resource cost one question.
+# So many reconciles in a row of one resource cost one question.
 NEW_SECONDS = 0.9
 # Older than this it serves nobody, even if whoever asked for it never comes back.
 OLD_SECONDS = 6.0
 # For how many answers it is remembered who saw them.
-REMEMBERED = 100
+MAX_REMEMBERED_LOOKS = 100
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Shared(Generic[T]):
     async def get(
         self, who: Hashable, ask: Callable[[], Awaitable[T]], *, fresh: bool = False, patience: float = NEW_SECONDS
     ) -> tuple[T, bool]:
-        """An answer, and whether it was asked for by another turn; one question at a time.
+        """An answer, and whether it was asked for by another reconcile; one question at a time.
 
         `patience` is how old an answer may be that `who` has seen already.
         """
@@ -67,5 +67,5 @@ class Shared(Generic[T]):
         self._answer = None
         answer = await ask()
         self._answer, self._number = (answer, began) if writes == self._writes else None, number
-        self._seen = {who: seen for who, seen in self._seen.items() if number - seen < REMEMBERED}
+        self._seen = {who: seen for who, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
         return answer

@@ -19,15 +19,15 @@ from slurm_operator.slurm.errors import SlurmUnauthorized
 
 ISSUER = "slurm-operator"
 LIFE_SECONDS = 15 * 60
-RENEW_AT = 0.7
-LONGEST_LIFE = 2**31 - 2
+RENEW_AT_LIFETIME_SHARE = 0.7
+MAX_LIFETIME_SECONDS = 2**31 - 2
 
 
 def mint(key: bytes, *, user: str, now: int, life: int, token_id: str) -> str:
     """One signed token. The life is held within what Slurm can read."""
     if not key:
         raise SlurmUnauthorized("the JWT key is empty: check the Secret that holds it")
-    end = now + max(0, min(life, LONGEST_LIFE))
+    end = now + max(0, min(life, MAX_LIFETIME_SECONDS))
     claims: dict[str, str | int] = {"jti": token_id, "iss": ISSUER, "iat": now, "nbf": now, "exp": end, "sun": user}
     signed = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part(claims)}"
     return f"{signed}.{_base64(hmac.new(key, signed.encode(), hashlib.sha256).digest())}"
@@ -85,7 +85,7 @@ class TokenSource:
         self._goes_back = bool(self._before) and not self._goes_back
 
     def _is_fresh(self, now: int) -> bool:
-        return self._made_at <= now < self._made_at + self._life * RENEW_AT
+        return self._made_at <= now < self._made_at + self._life * RENEW_AT_LIFETIME_SHARE
 
     def __repr__(self) -> str:
         return f"TokenSource(user={self._user!r})"

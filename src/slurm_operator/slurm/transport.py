@@ -132,7 +132,7 @@ class Http:
 
     def _open_session(self, label: str) -> aiohttp.ClientSession:
         if self._closed:
-            # A turn that outlives its client must not open connections that nobody would close.
+            # A reconcile that outlives its client must not open connections that nobody would close.
             raise SlurmUnreachable("the client is closed", call=label)
         if self._session is None or self._session.closed:
             connector: aiohttp.BaseConnector

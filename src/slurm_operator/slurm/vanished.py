@@ -21,7 +21,7 @@ PLAUSIBLE_SHARE = 0.1
 # How long what was lost in bulk is still believed in.
 DOUBT_SECONDS = 60.0
 # So many jobs are asked for by id in one poll; the others wait for the next.
-MOST_ASKED = 50
+MAX_ASKED_NAMES = 50
 
 AskJob = Callable[[int], Awaitable[JobView]]
 # An id, when it was submitted, and by whom.
@@ -86,7 +86,7 @@ class VanishedJobs:
 
     async def _ask(self, ask: AskJob, now: float) -> None:
         due = [key for key, lost in self._lost.items() if lost.doubted_until <= now]
-        for key in due[:MOST_ASKED]:
+        for key in due[:MAX_ASKED_NAMES]:
             lost = self._lost[key]
             match await ask(lost.job.job_id):
                 case Absent():

@@ -32,7 +32,7 @@ MOST_ITEMS = 30_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
-LONGEST_TEXT = 256
+MAX_TEXT_CHARACTERS = 256
 
 
 class _TooManyItems(ValueError):
@@ -106,7 +106,7 @@ class Reply(msgspec.Struct, frozen=True):
 def read(reply: Reply, shape: type[E], *, call: str) -> E:
     """The answer in that shape; raises what the reply means otherwise."""
     if reply.status in {401, 511}:
-        raise errors.from_status(reply.status, _said(reply), call=call)
+        raise errors.from_status(reply.status, _error_text(reply), call=call)
     if not _is_json(reply):
         raise _no_json(reply, call)
     answer = _decoded(reply, shape, call)
@@ -156,7 +156,7 @@ def _raise_errors(reply: Reply, answer: shapes.Envelope, call: str) -> None:
 def warnings(answer: shapes.Envelope) -> tuple[str, ...]:
     """What Slurm warned about, as far as it can be read."""
     try:
-        found = islice(items(answer.warnings), shapes.MOST_PROBLEMS)
+        found = islice(items(answer.warnings), shapes.MAX_PROBLEMS)
         return tuple(errors.shorten(lenient.decode(each, shapes.Problem).text()) for each in found)
     except lenient.UNREADABLE:
         return ()
@@ -168,7 +168,7 @@ def _is_json(reply: Reply) -> bool:
 
 def _no_json(reply: Reply, call: str) -> errors.SlurmError:
     if reply.status != 200:
-        return errors.from_status(reply.status, _said(reply), call=call)
+        return errors.from_status(reply.status, _error_text(reply), call=call)
     kind = errors.shorten(reply.content_type) or "nothing"
     return SlurmBadAnswer(f"expected application/json, got {kind}", call=call, status=reply.status)
 
@@ -181,7 +181,7 @@ def _unreadable(reply: Reply, problem: str, call: str) -> errors.SlurmError:
     )
 
 
-def _said(reply: Reply) -> str:
+def _error_text(reply: Reply) -> str:
     text = reply.body[:1000].decode("utf-8", "replace")
     return "" if text.lstrip()[:1] in {"<", "{"} else text
 
@@ -363,7 +363,7 @@ def _set_of(states: tuple[str, ...]) -> frozenset[str]:
 
 
 def _hosts(text: str) -> HostList:
-    return _short_hosts(text) if len(text) <= LONGEST_TEXT else HostList(text)
+    return _short_hosts(text) if len(text) <= MAX_TEXT_CHARACTERS else HostList(text)
 
 
 @lru_cache(maxsize=1024)
@@ -377,7 +377,7 @@ def _job(raw: Bytes) -> model.Job:
     states = _set_of(tuple(j.job_state))
     return model.Job(
         job_id=j.job_id,
-        name=j.name[:LONGEST_TEXT],
+        name=j.name[:MAX_TEXT_CHARACTERS],
         user=j.user_name,
         account=j.account,
         partition=j.partition,
@@ -391,8 +391,8 @@ def _job(raw: Bytes) -> model.Job:
         end_time=j.end_time.seconds(),
         time_limit=j.time_limit.limit(),
         reservation=j.resv_name,
-        comment=j.comment[:LONGEST_TEXT],
-        admin_comment=j.admin_comment[:LONGEST_TEXT],
+        comment=j.comment[:MAX_TEXT_CHARACTERS],
+        admin_comment=j.admin_comment[:MAX_TEXT_CHARACTERS],
     )
 
 
@@ -456,7 +456,7 @@ def _reservation(raw: Bytes) -> model.Reservation:
 
 
 def _comma_list(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word)
+    return tuple(item for item in text.split(",") if item)
 
 
 def _ping(raw: Bytes) -> model.Ping:

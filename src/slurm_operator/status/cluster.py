@@ -19,26 +19,26 @@ from slurm_operator.plan.config import Stage
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import config, workload
-from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, yes
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, yes
 
-MOST_JOBS = 10
+MAX_NAMED_JOBS = 10
 NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
 
 
-def statements(world: ClusterWorld, plan: Plan, release: Release) -> list[Statement]:
+def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionDraft]:
     """The conditions of a configuration and of what it waits for."""
     decision = release.config
-    of_config = config.statements(decision, world.cr.status.config, checked=is_checked(world.cr))
-    said = [*of_config, *_waiting(world, plan)]
+    of_config = config.drafts(decision, world.cr.status.config, checked=is_checked(world.cr))
+    drafts = [*of_config, *_waiting(world, plan)]
     if decision.stage in NOT_VALID:
-        return [*said, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
+        return [*drafts, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
     if release.refused:
-        return [*said, _refused(release)]
+        return [*drafts, _refused(release)]
     poll = release.memory.poll
     if poll is not None and poll.denied:
         message = f"the operator may not read what a sidecar says of the new configuration: {poll.denied}"
-        return [*said, yes(DEGRADED, "Forbidden", message)]
-    return said
+        return [*drafts, yes(DEGRADED, "Forbidden", message)]
+    return drafts
 
 
 def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
@@ -47,19 +47,19 @@ def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
     return {"config": config.fields(release.config, world.cr.status.config, world.time, found)}
 
 
-def external(cr: Controller) -> list[Statement]:
+def external(cr: Controller) -> list[ConditionDraft]:
     """What a Partition says whose cluster is run by somebody else."""
     message = f"Controller {cr.name!r} is external: the partitions of its Slurm are not changed from here"
     return [no(READY, "External", message)]
 
 
-def not_reconciled(cr: Controller, why: Iterable[Statement]) -> list[Statement]:
+def not_reconciled(cr: Controller, why: Iterable[ConditionDraft]) -> list[ConditionDraft]:
     """What a Partition says whose Controller is not reconciled: the same reason, and whose it is."""
     found = next(each for each in why if each.type == READY)
     return workload.failed(found.reason, f"Controller {cr.name!r} is not reconciled: {found.message}")
 
 
-def _refused(release: Release) -> Statement:
+def _refused(release: Release) -> ConditionDraft:
     """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
     names_by_why: dict[str, list[str]] = {}
     for name, why in sorted(release.refused.items()):
@@ -71,7 +71,7 @@ def _refused(release: Release) -> Statement:
     return yes(DEGRADED, "RefusedBySlurm", message)
 
 
-def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[Statement]:
+def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[ConditionDraft]:
     """Partitions that nothing asks for any more and that are still in slurm.conf, and what they wait for."""
     waits, why = plan.partitions.waits, _unanswered(world)
     if waits and why:
@@ -90,19 +90,19 @@ def _unanswered(world: ClusterWorld) -> str:
 
 
 def _jobs(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(str(each) for each in numbers[:MOST_JOBS])
-    more = f" and {len(numbers) - MOST_JOBS} more" if len(numbers) > MOST_JOBS else ""
+    shown = ", ".join(str(each) for each in numbers[:MAX_NAMED_JOBS])
+    more = f" and {len(numbers) - MAX_NAMED_JOBS} more" if len(numbers) > MAX_NAMED_JOBS else ""
     return f"jobs {shown}{more}" if numbers else "Slurm is asked once more"
 
 
 def _daemons(world: ClusterWorld, release: Release) -> Iterator[Census]:
     """Who runs with the configuration in force."""
-    said = world.cr.status.config or ConfigStatus()
+    config_status = world.cr.status.config or ConfigStatus()
     yield _controllers(world, release)
     if world.slurm.known_nodes is not None:
-        yield daemons.of_nodes(world.slurm.known_nodes, parse_seconds(said.last_read))
+        yield daemons.of_nodes(world.slurm.known_nodes, parse_seconds(config_status.last_read))
     for daemon, pods, why in world.daemon_pods:
-        yield daemons.of_pods(daemon, pods, parse_seconds(said.last_applied), why)
+        yield daemons.of_pods(daemon, pods, parse_seconds(config_status.last_applied), why)
 
 
 def _controllers(world: ClusterWorld, release: Release) -> Census:

@@ -22,7 +22,7 @@ CONFIG_VALID = "ConfigValid"
 CONFIG_PUBLISHED = "ConfigPublished"
 CONFIG_APPLIED = "ConfigApplied"
 
-LONGEST_MESSAGE = 2048
+MAX_MESSAGE_CHARACTERS = 2048
 
 
 class Truth(Enum):
@@ -34,7 +34,7 @@ class Truth(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ConditionDraft:
     """A condition before it gets its time and generation."""
 
     type: str
@@ -43,37 +43,37 @@ class Statement:
     message: str
 
 
-def yes(type_: str, reason: str, message: str) -> Statement:
+def yes(type_: str, reason: str, message: str) -> ConditionDraft:
     """It is so."""
-    return Statement(type_, Truth.TRUE, reason, message)
+    return ConditionDraft(type_, Truth.TRUE, reason, message)
 
 
-def no(type_: str, reason: str, message: str) -> Statement:
+def no(type_: str, reason: str, message: str) -> ConditionDraft:
     """It is not so."""
-    return Statement(type_, Truth.FALSE, reason, message)
+    return ConditionDraft(type_, Truth.FALSE, reason, message)
 
 
-def unknown(type_: str, reason: str, message: str) -> Statement:
+def unknown(type_: str, reason: str, message: str) -> ConditionDraft:
     """Nobody can say now."""
-    return Statement(type_, Truth.UNKNOWN, reason, message)
+    return ConditionDraft(type_, Truth.UNKNOWN, reason, message)
 
 
 def conditions(
-    before: Iterable[Condition], statements: Iterable[Statement], generation: int, now: str
+    before: Iterable[Condition], drafts: Iterable[ConditionDraft], generation: int, now: str
 ) -> list[dict[str, Any]]:
     """The conditions to write, sorted by type."""
     known = {condition.type: condition for condition in before}
-    written = (_written(statement, known.get(statement.type), generation, now) for statement in statements)
+    written = (_written(statement, known.get(statement.type), generation, now) for statement in drafts)
     return sorted(written, key=lambda condition: str(condition["type"]))
 
 
-def _written(statement: Statement, before: Condition | None, generation: int, now: str) -> dict[str, Any]:
+def _written(statement: ConditionDraft, before: Condition | None, generation: int, now: str) -> dict[str, Any]:
     same = before is not None and before.status == statement.truth.value
     return {
         "type": statement.type,
         "status": statement.truth.value,
         "reason": statement.reason,
-        "message": printable(statement.message, LONGEST_MESSAGE),
+        "message": printable(statement.message, MAX_MESSAGE_CHARACTERS),
         "lastTransitionTime": before.last_transition_time if before and same else now,
         "observedGeneration": generation,
     }

@@ -1,6 +1,6 @@
 """What is said of a configuration: ConfigValid, ConfigPublished, ConfigApplied, and `status.config`.
 
-In: a `ConfigDecision` after its turn. Out: statements and fields. The message of a refusal names file, line and reason.
+In: a `ConfigDecision` after its reconcile. Out: drafts and fields. The message of a refusal names file, line, reason.
 """
 
 from __future__ import annotations
@@ -12,31 +12,39 @@ from msgspec import to_builtins
 
 from kube_runtime.times import parse_seconds, seconds_text
 from slurm_operator.api.controller import ConfigStatus
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.slurm.model import LAST_SECOND
-from slurm_operator.status.conditions import CONFIG_APPLIED, CONFIG_PUBLISHED, CONFIG_VALID, Statement, no, unknown, yes
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
+from slurm_operator.status.conditions import (
+    CONFIG_APPLIED,
+    CONFIG_PUBLISHED,
+    CONFIG_VALID,
+    ConditionDraft,
+    no,
+    unknown,
+    yes,
+)
 
-SHOWN = 12
-MOST_FINDINGS = 5
+MAX_FINDINGS = 5
 MOST_NAMES = 5
 # Seconds within which every slurmd that got a new configuration has started anew and said so.
 SLURMD = "slurmd"
 DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
-SETTLING = 10.0
+CATCH_UP_SECONDS = 10.0
 _HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
 
 
-def statements(plan: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[Statement]:
+def drafts(plan: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[ConditionDraft]:
     """The three conditions."""
     known = before is not None and before.hash == plan.hash
     return [_valid(plan, checked, known), _published(plan), _applied(plan, before)]
 
 
-def _valid(plan: ConfigDecision, checked: bool, known: bool) -> Statement:
+def _valid(plan: ConfigDecision, checked: bool, known: bool) -> ConditionDraft:
     if plan.stage is Stage.INVALID:
-        return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MOST_FINDINGS]))
+        return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MAX_FINDINGS]))
     if plan.stage is Stage.REFUSED and plan.verdict is not None:
         return no(CONFIG_VALID, "SlurmRefused", _reason(plan, plan.verdict))
     if plan.stage is Stage.ROLLED_BACK and plan.verdict is not None:
@@ -45,14 +53,22 @@ def _valid(plan: ConfigDecision, checked: bool, known: bool) -> Statement:
         return unknown(CONFIG_VALID, "VerdictNotUnderstood", _not_understood(plan, plan.verdict))
     # One that was in force and is wanted again was tried then.
     if checked and (plan.stage is Stage.APPLIED or (plan.stage is Stage.FIRST and known)):
-        return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {plan.hash[:SHOWN]}")
+        return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {short_hash(plan.hash)}")
     if plan.stage is Stage.APPLIED:
-        return yes(CONFIG_VALID, "NotTried", f"slurmctld runs with configuration {plan.hash[:SHOWN]}; the trial is off")
+        return yes(
+            CONFIG_VALID,
+            "NotTried",
+            f"slurmctld runs with configuration {short_hash(plan.hash)}; the trial is off",
+        )
     if plan.stage in (Stage.DIRECT, Stage.FIRST):
-        return yes(CONFIG_VALID, "Linted", f"the linter accepts configuration {plan.hash[:SHOWN]}; Slurm was not asked")
+        return yes(
+            CONFIG_VALID,
+            "Linted",
+            f"the linter accepts configuration {short_hash(plan.hash)}; Slurm was not asked",
+        )
     if plan.stage is Stage.HELD:
-        return unknown(CONFIG_VALID, "KeyRotation", f"configuration {plan.hash[:SHOWN]} {_HELD}")
-    return unknown(CONFIG_VALID, "Trying", f"configuration {plan.hash[:SHOWN]} waits for Slurm's word")
+        return unknown(CONFIG_VALID, "KeyRotation", f"configuration {short_hash(plan.hash)} {_HELD}")
+    return unknown(CONFIG_VALID, "Trying", f"configuration {short_hash(plan.hash)} is being tried by slurmctld")
 
 
 def shown(finding: Finding) -> str:
@@ -64,35 +80,41 @@ def shown(finding: Finding) -> str:
 
 def _reason(plan: ConfigDecision, verdict: Verdict) -> str:
     place = f"{plan.place}: " if plan.place else ""
-    return f"{place}{verdict.reason} (configuration {plan.hash[:SHOWN]}; {_stays(plan)})"
+    return f"{place}{verdict.reason} (configuration {short_hash(plan.hash)}; {_stays(plan)})"
 
 
 def _not_understood(plan: ConfigDecision, verdict: Verdict) -> str:
-    return f"what became of configuration {plan.hash[:SHOWN]} is not known: {verdict.reason}"
+    return f"what became of configuration {short_hash(plan.hash)} is not known: {verdict.reason}"
 
 
 def _stays(plan: ConfigDecision) -> str:
-    return f"{plan.good_hash[:SHOWN]} stays in force" if plan.good_hash != plan.hash else "there is no earlier one"
+    return f"{short_hash(plan.good_hash)} stays in force" if plan.good_hash != plan.hash else "there is no earlier one"
 
 
-def _published(plan: ConfigDecision) -> Statement:
+def _published(plan: ConfigDecision) -> ConditionDraft:
     if plan.good_hash == plan.hash:
-        return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {plan.hash[:SHOWN]}")
+        return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {short_hash(plan.hash)}")
     if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
-        return no(CONFIG_PUBLISHED, "HeldBack", f"the ConfigMap holds the last good one, {plan.good_hash[:SHOWN]}")
+        return no(
+            CONFIG_PUBLISHED,
+            "HeldBack",
+            f"the ConfigMap holds the last good one, {short_hash(plan.good_hash)}",
+        )
     if plan.stage is Stage.HELD:
         return no(
             CONFIG_PUBLISHED,
             "KeyRotation",
-            f"the ConfigMap holds {plan.good_hash[:SHOWN]}; {plan.hash[:SHOWN]} {_HELD}",
+            f"the ConfigMap holds {short_hash(plan.good_hash)}; {short_hash(plan.hash)} {_HELD}",
         )
     return no(
-        CONFIG_PUBLISHED, "Trying", f"the ConfigMap holds {plan.good_hash[:SHOWN]} until {plan.hash[:SHOWN]} works"
+        CONFIG_PUBLISHED,
+        "Trying",
+        f"the ConfigMap holds {short_hash(plan.good_hash)} until {short_hash(plan.hash)} works",
     )
 
 
-def _applied(plan: ConfigDecision, before: ConfigStatus | None) -> Statement:
-    short = plan.hash[:SHOWN]
+def _applied(plan: ConfigDecision, before: ConfigStatus | None) -> ConditionDraft:
+    short = short_hash(plan.hash)
     match plan.stage:
         case Stage.APPLIED:
             took = plan.verdict.milliseconds if plan.verdict else before.milliseconds if before else None
@@ -141,14 +163,15 @@ def fields(
         result["candidate"] = plan.hash
     if plan.behind:
         result["lagging"] = [
-            {"daemon": "slurmctld", "name": name, "why": f"runs with {hash_[:SHOWN]}"} for name, hash_ in plan.behind
+            {"daemon": "slurmctld", "name": name, "why": f"runs with {short_hash(hash_)}"}
+            for name, hash_ in plan.behind
         ]
     result["daemons"] = _counted(daemons, known, result["lastRead"], now) or None
     return {key: value for key, value in result.items() if value is not None}
 
 
 def _last_read(plan: ConfigDecision, known: ConfigStatus) -> str | None:
-    if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= LAST_SECOND:
+    if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= MAX_EPOCH_SECONDS:
         return known.last_read
     return seconds_text(plan.verdict.at)
 
@@ -160,7 +183,7 @@ def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None
     operator that has just started knows no less than the one before it.
     """
     at, then = parse_seconds(last_read), parse_seconds(now)
-    early = at is not None and then is not None and then - at < SETTLING
+    early = at is not None and then is not None and then - at < CATCH_UP_SECONDS
     before = [to_builtins(each) for each in known.daemons if each.daemon == SLURMD]
     rows = {each.daemon: _census(each) for each in found}
     if before and (early or SLURMD not in rows):

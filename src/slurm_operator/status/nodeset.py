@@ -23,7 +23,7 @@ from slurm_operator.status.conditions import (
     PROGRESSING,
     READY,
     SLURM_REACHABLE,
-    Statement,
+    ConditionDraft,
     no,
     unknown,
     yes,
@@ -84,12 +84,12 @@ def _slurm_counts(world: NodeSetWorld, useful: Sequence[Worker]) -> dict[str, in
     }
 
 
-def statements(world: NodeSetWorld) -> list[Statement]:
+def drafts(world: NodeSetWorld) -> list[ConditionDraft]:
     """The conditions of a NodeSet."""
     return [_reachable(world), *_reservation(world), *_state(world)]
 
 
-def _reservation(world: NodeSetWorld) -> list[Statement]:
+def _reservation(world: NodeSetWorld) -> list[ConditionDraft]:
     if world.cr.spec.update_strategy.type != reservation.SCHEDULED:
         return []
     if isinstance(world.slurm.reservations, Unknown):
@@ -101,7 +101,7 @@ def _reservation(world: NodeSetWorld) -> list[Statement]:
     return [yes(RESERVED, "Created", "Slurm keeps the window free")]
 
 
-def _reachable(world: NodeSetWorld) -> Statement:
+def _reachable(world: NodeSetWorld) -> ConditionDraft:
     if isinstance(world.slurm.nodes, Unknown):
         nodes = world.slurm.nodes
         return no(SLURM_REACHABLE, nodes.reason, f"{nodes.why}; no worker is removed meanwhile")
@@ -114,7 +114,7 @@ def _half(jobs: Unknown) -> str:
     return f"Slurm tells its nodes, but not its jobs: {jobs.why}; no worker is removed meanwhile"
 
 
-def _degraded(world: NodeSetWorld) -> Statement:
+def _degraded(world: NodeSetWorld) -> ConditionDraft:
     broken = _broken(world.workers)
     if broken:
         return yes(DEGRADED, "WorkersDown", broken)
@@ -123,7 +123,7 @@ def _degraded(world: NodeSetWorld) -> Statement:
     return no(DEGRADED, "AsExpected", "no worker is down")
 
 
-def _state(world: NodeSetWorld) -> list[Statement]:
+def _state(world: NodeSetWorld) -> list[ConditionDraft]:
     message = _waiting(world)
     if world.deleting:
         waits = [each for each in (message, still_named(world)) if each]
@@ -131,19 +131,19 @@ def _state(world: NodeSetWorld) -> list[Statement]:
         return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
     if isinstance(world.slurm.nodes, Unknown):
         why = f"Slurm cannot be asked: {world.slurm.nodes.why}"
-        going = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
+        progressing = yes(PROGRESSING, "WaitingForSlurm", message) if message else no(PROGRESSING, "Settled", why)
         reason = world.slurm.nodes.reason
-        return [unknown(READY, reason, why), going, yes(DEGRADED, reason, why)]
+        return [unknown(READY, reason, why), progressing, yes(DEGRADED, reason, why)]
     degraded = _degraded(world)
     same = same_hostnames(world)
     if same:
         why = _same_hostnames(world, same)
-        going = yes(PROGRESSING, "Working", message) if message else no(PROGRESSING, "Settled", why)
-        return [no(READY, "DuplicateHostname", why), going, yes(DEGRADED, "DuplicateHostname", why)]
+        progressing = yes(PROGRESSING, "Working", message) if message else no(PROGRESSING, "Settled", why)
+        return [no(READY, "DuplicateHostname", why), progressing, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
-    said = f"{counted(len(world.choice.staying), 'worker is', 'workers are')} ready and registered"
-    return [yes(READY, "AllReady", said), no(PROGRESSING, "Settled", said), degraded]
+    text = f"{counted(len(world.choice.staying), 'worker is', 'workers are')} ready and registered"
+    return [yes(READY, "AllReady", text), no(PROGRESSING, "Settled", text), degraded]
 
 
 def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str:
@@ -171,7 +171,7 @@ def _waiting(world: NodeSetWorld) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
     choice = world.choice
     parts: list[str] = []
-    blocked = [why.why for worker, _ in choice.going.values() if isinstance(why := worker.may_go, policy.No)]
+    blocked = [why.why for worker, _ in choice.leaving.values() if isinstance(why := worker.may_go, policy.No)]
     if blocked:
         parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to go: {blocked[0]}")
     if not world.deleting:
@@ -180,7 +180,7 @@ def _waiting(world: NodeSetWorld) -> str:
     if unregistered:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
     if world.key.is_changing and not world.controller.spec.external:
-        waiting = [worker for worker, why in choice.going.values() if why == KEY]
+        waiting = [worker for worker, why in choice.leaving.values() if why == KEY]
         free = sum(isinstance(worker.may_go, policy.Yes) for worker in waiting)
         parts.append(f"the cluster's key changes when no job runs: {share(free, len(waiting), 'worker')} free")
     old = sum(1 for _ in outdated(world, choice.staying))

@@ -15,15 +15,15 @@ from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.slurm.model import Partition, Unknown
 from slurm_operator.slurm.requests import is_read_as_name
-from slurm_operator.status.conditions import READY, Statement, no, unknown, yes
+from slurm_operator.status.conditions import READY, ConditionDraft, no, unknown, yes
 
 ACCEPTED_TYPE = "Accepted"
 APPLIED = "Applied"
 IN_SYNC = "InSync"
-MOST_NAMED = 10
+MAX_NAMED_HOSTS = 10
 
 
-def statements(outcome: PartitionOutcome) -> list[Statement]:
+def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
     """The conditions of a Partition."""
     verdict, found = outcome.verdict, outcome.found
     accepted = _accepted(outcome)
@@ -46,18 +46,18 @@ def statements(outcome: PartitionOutcome) -> list[Statement]:
     return [accepted, _applied(outcome), _in_sync(outcome), _ready(found)]
 
 
-def _accepted(outcome: PartitionOutcome) -> Statement:
+def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
     verdict = outcome.verdict
     if not verdict.accepted:
         return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
     if verdict.removed_nodes and not outcome.supports_live_partitions:
         named = _some(verdict.removed_nodes)
-        message = f"{named} cannot be taken out: slurm.conf has no word for it, and this Slurm has no live partitions"
+        message = f"{named} cannot be taken out: slurm.conf cannot express it, and this Slurm has no live partitions"
         return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
     return yes(ACCEPTED_TYPE, verdict.reason if verdict.reason != ACCEPTED else ACCEPTED, verdict.message)
 
 
-def _applied(outcome: PartitionOutcome) -> Statement:
+def _applied(outcome: PartitionOutcome) -> ConditionDraft:
     if outcome.refused:
         return no(APPLIED, "RefusedBySlurm", outcome.refused)
     if outcome.found is None:
@@ -71,7 +71,7 @@ def _applied(outcome: PartitionOutcome) -> Statement:
     return yes(APPLIED, "InSlurm", "Slurm's own answer has it")
 
 
-def _in_sync(outcome: PartitionOutcome) -> Statement:
+def _in_sync(outcome: PartitionOutcome) -> ConditionDraft:
     if not outcome.drift:
         return yes(IN_SYNC, "InSync", "Slurm has what is asked for here")
     rows = _rows(outcome.drift)
@@ -87,7 +87,7 @@ def _in_sync(outcome: PartitionOutcome) -> Statement:
     return no(IN_SYNC, "Reverting", f"changed in Slurm, being reverted: {rows}")
 
 
-def _ready(found: Partition | None) -> Statement:
+def _ready(found: Partition | None) -> ConditionDraft:
     if found is None:
         return no(READY, "NotInSlurm", "somebody deleted it in Slurm")
     if "UP" not in found.states:
@@ -98,13 +98,13 @@ def _ready(found: Partition | None) -> Statement:
     return yes(READY, "Up", f"it is up with {counted(found.total_nodes, 'node')}")
 
 
-def waiting_for_controller(name: str) -> list[Statement]:
+def waiting_for_controller(name: str) -> list[ConditionDraft]:
     """The conditions of a Partition of which its Controller's reconcile has not told anything yet."""
     message = f"the reconcile of Controller {name!r} has not come to this generation of the Partition yet"
     return [unknown(APPLIED, "WaitingForController", message), unknown(READY, "WaitingForController", message)]
 
 
-def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[Statement]:
+def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[ConditionDraft]:
     """The condition of a Partition that waits to go."""
     if isinstance(jobs, Unknown):
         message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
@@ -136,5 +136,5 @@ def _rows(differences: Iterable[Difference]) -> str:
 
 
 def _some(items: Sequence[object]) -> str:
-    named = ", ".join(map(str, items[:MOST_NAMED]))
-    return named if len(items) <= MOST_NAMED else f"{named} and {len(items) - MOST_NAMED} more"
+    named = ", ".join(map(str, items[:MAX_NAMED_HOSTS]))
+    return named if len(items) <= MAX_NAMED_HOSTS else f"{named} and {len(items) - MAX_NAMED_HOSTS} more"

@@ -11,10 +11,10 @@ from typing import Any
 
 from slurm_operator.api.plural import counted, share
 from slurm_operator.api.problem import FieldProblem
-from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, Statement, no, unknown, yes
+from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, unknown, yes
 
 
-def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
+def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDraft]:
     """What a workload's own status says."""
     if workload is None:
         return _waiting("NotCreatedYet", f"{daemon} has not been created yet")
@@ -36,7 +36,7 @@ def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[Statement]:
     ]
 
 
-def elsewhere(daemon: str) -> list[Statement]:
+def elsewhere(daemon: str) -> list[ConditionDraft]:
     """A daemon that runs outside Kubernetes."""
     message = f"{daemon} runs outside Kubernetes; its health is not watched from here"
     return [
@@ -46,7 +46,7 @@ def elsewhere(daemon: str) -> list[Statement]:
     ]
 
 
-def refused(problems: Iterable[FieldProblem]) -> list[Statement]:
+def refused(problems: Iterable[FieldProblem]) -> list[ConditionDraft]:
     """A resource that says something which cannot be done; what runs is left as it is."""
     message = "; ".join(str(problem) for problem in problems)
     return [
@@ -56,8 +56,8 @@ def refused(problems: Iterable[FieldProblem]) -> list[Statement]:
     ]
 
 
-def failed(reason: str, message: str) -> list[Statement]:
-    """A turn that did not come to its end; it is tried again."""
+def failed(reason: str, message: str) -> list[ConditionDraft]:
+    """A reconcile that did not come to its end; it is tried again."""
     return [
         unknown(READY, reason, message),
         yes(PROGRESSING, reason, "trying again"),
@@ -65,7 +65,7 @@ def failed(reason: str, message: str) -> list[Statement]:
     ]
 
 
-def fault(fault_id: str, error: str) -> list[Statement]:
+def fault(fault_id: str, error: str) -> list[ConditionDraft]:
     """A reconcile that met an error which nobody foresaw."""
     message = (
         f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
@@ -74,7 +74,7 @@ def fault(fault_id: str, error: str) -> list[Statement]:
     return failed("InternalError", message)
 
 
-def blocked(reason: str, message: str) -> list[Statement]:
+def blocked(reason: str, message: str) -> list[ConditionDraft]:
     """A resource that waits for people, since something beside it is in its way; it is reconciled again regularly."""
     return [
         no(READY, reason, message),
@@ -83,5 +83,5 @@ def blocked(reason: str, message: str) -> list[Statement]:
     ]
 
 
-def _waiting(reason: str, message: str) -> list[Statement]:
+def _waiting(reason: str, message: str) -> list[ConditionDraft]:
     return [no(READY, reason, message), yes(PROGRESSING, reason, message), no(DEGRADED, "AsExpected", message)]

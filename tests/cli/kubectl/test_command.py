@@ -33,7 +33,7 @@ NODESET = {
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Run a command with the kubeconfig of this text."""
-    monkeypatch.setattr(command, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(command, "SECOND_LOOK_SECONDS", 0.0)
 
     def invoke(kubeconfig: str, *arguments: str) -> Result:
         path = tmp_path / "kubeconfig"

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.kubectl.kept import kept, namespace
 
 from slurm_operator.cli.kubectl.configuration import Configuration
-from slurm_operator.cli.kubectl.history import History, between, previous, revision, rows, words
+from slurm_operator.cli.kubectl.history import History, between, parse_arguments, previous, revision, rows
 from slurm_operator.plan.config_history import Revision
 
 
@@ -61,6 +61,6 @@ def test_a_revision_is_compared_with_what_is_in_force_or_with_another() -> None:
     ids=["nothing", "a number", "a name and numbers"],
 )
 def test_numbers_are_revisions_and_the_rest_is_a_name(arguments: tuple[str, ...], expected: tuple[Any, ...]) -> None:
-    assert words(arguments) == expected
+    assert parse_arguments(arguments) == expected
     with pytest.raises(click.UsageError, match="one Controller"):
-        words(("a", "b"))
+        parse_arguments(("a", "b"))

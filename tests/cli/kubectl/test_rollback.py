@@ -117,4 +117,4 @@ def test_a_rollback_is_over_when_slurm_says_so(
     controller: dict[str, Any], passed: float, expected: bool | None
 ) -> None:
     done = outcome(controller, kept(namespace()), passed)
-    assert (done.settled if done is not None else None) is expected
+    assert (done.reconciled if done is not None else None) is expected

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube_local.apiserver import json_path, tables
-from kube_local.apiserver.pod_cells import state_word
+from kube_local.apiserver.pod_cells import status_text
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 WAITING = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
@@ -59,7 +59,7 @@ PODS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("pod", "word"), [p[1:] for p in PODS], ids=[p[0] for p in PODS])
 def test_the_state_of_a_pod_in_one_word(pod: dict[str, Any], word: str) -> None:
-    assert state_word({"metadata": {}, **pod}) == word
+    assert status_text({"metadata": {}, **pod}) == word
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from kube_local.controllers.settings import Settings
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import Conflict, NotFound
 from kube_runtime.client.objects import LEASES, NAMESPACES, PODS, RawObject, Resource
-from kube_runtime.loop.clock import SystemClock
+from kube_runtime.clock import SystemClock
 
 Json = dict[str, Any]
 NAMESPACE = "test"

@@ -30,7 +30,7 @@ def test_enough_answers_in_a_row_decide(answers: str, verdicts: list[bool | None
 
 def test_a_container_that_starts_is_asked_soon_but_failures_count_once_a_period() -> None:
     pauses = list(islice(probes.pauses(Thresholds(period=2.0)), 12))
-    assert pauses[0].seconds == probes.FIRST_PAUSE
+    assert pauses[0].seconds == probes.FIRST_PAUSE_SECONDS
     waited, counted = 0.0, []
     for pause in pauses:
         waited += pause.seconds

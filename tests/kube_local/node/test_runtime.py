@@ -38,5 +38,5 @@ async def test_a_command_that_was_cut_off_early_does_not_spoil_the_next_one(runt
     for _ in range(2):
         done = await runtime.execute("c", ["true"], bundle, 30)
         assert done is not None
-        assert done.code == 0, done.said
+        assert done.code == 0, done.message
     assert list(bundle.iterdir()) == []

@@ -25,6 +25,7 @@ from kube_runtime.client.kubeconfig import Target
 from kube_runtime.client.objects import CONFIG_MAPS, CRDS, NAMESPACES, RawObject, Resource
 from kube_runtime.client.timing import Timing
 from kube_runtime.client.transport import Limits
+from kube_runtime.clock import Timer
 
 
 @dataclass
@@ -37,15 +38,18 @@ class Waits:
 
     @property
     def timing(self) -> Timing:
-        start = datetime(2030, 1, 1, tzinfo=UTC)
-        return Timing(
-            monotonic=lambda: self.elapsed,
-            now=lambda: start + timedelta(seconds=self.elapsed),
-            sleep=self._sleep,
-            random=lambda: 0.5,
-        )
+        return Timing(self, lambda: 0.5)
 
-    async def _sleep(self, seconds: float) -> None:
+    def monotonic(self) -> float:
+        return self.elapsed
+
+    def now(self) -> datetime:
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.elapsed)
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        raise NotImplementedError("the client sets no timers")
+
+    async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.elapsed += seconds
         if self.on_sleep is not None:

@@ -18,6 +18,7 @@ from tests.kube_runtime.client.bodies import (
 from tests.kube_runtime.client.conftest import Api
 from tests.kube_runtime.client.fault_server import Relay
 
+from kube_runtime.backoff import Backoff
 from kube_runtime.client import errors, kubeconfig
 from kube_runtime.client.cache import Cache, Pace
 from kube_runtime.client.client import Client
@@ -32,6 +33,7 @@ from kube_runtime.client.objects import (
 )
 from kube_runtime.client.timing import Timing
 from kube_runtime.client.write import Writer
+from kube_runtime.clock import SystemClock
 
 
 async def test_what_was_created_can_be_read(api: Api) -> None:
@@ -292,7 +294,13 @@ async def relay(api: Api) -> AsyncIterator[Relay]:
 async def test_a_cache_whose_watch_is_cut_again_and_again_misses_nothing(api: Api, relay: Relay) -> None:
     target = replace(kubeconfig.load([api.kubeconfig_path]), server=relay.url)
     async with Client.to(target) as behind:
-        cache = Cache(behind, CONFIG_MAPS, api.namespace, label_selector="mine=yes", pace=Pace(most_wait=0.2))
+        cache = Cache(
+            behind,
+            CONFIG_MAPS,
+            api.namespace,
+            label_selector="mine=yes",
+            pace=Pace(backoff=Backoff(first=0.05, limit=0.2, jitter=1.0)),
+        )
         task = asyncio.create_task(cache.run())
         async with asyncio.timeout(60):
             await cache.wait_synced()
@@ -319,13 +327,14 @@ async def test_a_cache_of_a_kind_that_appears_later_gets_it(api: Api) -> None:
     }
     missed = asyncio.Event()
 
-    async def sleep(seconds: float) -> None:
-        if isinstance(cache.last_error, errors.NotFound):
-            missed.set()
-        await asyncio.sleep(seconds)
+    class Noticing(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            if isinstance(cache.last_error, errors.NotFound):
+                missed.set()
+            await super().sleep(seconds)
 
     widgets = Resource(group, "v1", "widgets", "Widget", RawObject)
-    cache = Cache(api.client, widgets, api.namespace, timing=Timing(sleep=sleep))
+    cache = Cache(api.client, widgets, api.namespace, timing=Timing(Noticing()))
     task = asyncio.create_task(cache.run())
     try:
         async with asyncio.timeout(30):

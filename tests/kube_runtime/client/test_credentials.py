@@ -54,7 +54,7 @@ async def test_an_exec_plugin_of_either_version_gives_a_token(tmp_path: Path, ve
 
 async def test_an_exec_token_is_renewed_when_it_expires_or_is_refused(tmp_path: Path, waits: Any) -> None:
     timing: Timing = waits.timing
-    until = (timing.now() + timedelta(seconds=60)).isoformat()
+    until = (timing.clock.now() + timedelta(seconds=60)).isoformat()
     command = plugin_script(tmp_path, credential(EXEC_VERSIONS[0], token="t", expirationTimestamp=until))
     path = write(tmp_path / "config", config(user=exec_user(command, EXEC_VERSIONS[0])))
     source = kubeconfig.load([path], timing=timing).credentials

@@ -9,7 +9,7 @@ from tests.kube_runtime.client import fault_server as say
 from tests.kube_runtime.client.fault_server import FaultServer
 
 from kube_runtime.client.client import Client
-from kube_runtime.client.events import BURST, CORE_EVENTS, LIFE_SECONDS, NOTE_LIMIT, REFILL_SECONDS, Recorder
+from kube_runtime.client.events import BURST_EVENTS, CORE_EVENTS, LIFE_SECONDS, NOTE_LIMIT, REFILL_SECONDS, Recorder
 from kube_runtime.client.objects import CONFIG_MAPS, NODES, ConfigMap, Node, ObjectMeta
 from kube_runtime.client.write import Writer
 
@@ -98,11 +98,11 @@ async def test_one_object_cannot_flood_the_server(recorder: Recorder, faults: Fa
     faults.answer(*[say.json({"kind": "Event"})] * 200)
     for number in range(100):
         await recorder.warning(ABOUT, CONFIG_MAPS, "Failed", f"try {number}")
-    assert len(faults.seen) == BURST
-    assert recorder.dropped == 100 - BURST
+    assert len(faults.seen) == BURST_EVENTS
+    assert recorder.dropped == 100 - BURST_EVENTS
     waits.elapsed += REFILL_SECONDS
     await recorder.warning(ABOUT, CONFIG_MAPS, "Failed", "later")
-    assert len(faults.seen) == BURST + 1
+    assert len(faults.seen) == BURST_EVENTS + 1
 
 
 async def test_names_and_notes_fit_whatever_they_are_made_of(recorder: Recorder, faults: FaultServer) -> None:

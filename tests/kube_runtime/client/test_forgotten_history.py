@@ -13,6 +13,7 @@ import pytest
 from tests.kube_runtime.client.conftest import Forgetful, embedded_server
 from tests.kube_runtime.client.fault_server import Relay
 
+from kube_runtime.backoff import Backoff
 from kube_runtime.client import errors, kubeconfig
 from kube_runtime.client.cache import Cache, Pace
 from kube_runtime.client.client import Client
@@ -50,7 +51,7 @@ async def test_pod_deleted_while_the_watch_was_broken_is_seen_as_deleted_after_a
 
     target = replace(kubeconfig.load([forgetful.api.kubeconfig_path]), server=relay.url)
     async with Client.to(target) as behind, asyncio.timeout(60):
-        cache = Cache(behind, PODS, namespace, pace=Pace(most_wait=0.2))
+        cache = Cache(behind, PODS, namespace, pace=Pace(backoff=Backoff(first=0.05, limit=0.2, jitter=1.0)))
         task = asyncio.create_task(cache.run())
         await cache.wait_synced()
         cache.on_change(listen)
@@ -106,7 +107,7 @@ async def test_a_server_restored_from_a_backup_is_believed_again_from_a_new_list
     await relay.start()
     target = replace(kubeconfig.load([path]), server=relay.url)
     async with Client.to(target) as client, asyncio.timeout(30):
-        cache = Cache(client, CONFIG_MAPS, "default", pace=Pace(most_wait=0.2))
+        cache = Cache(client, CONFIG_MAPS, "default", pace=Pace(backoff=Backoff(first=0.05, limit=0.2, jitter=1.0)))
         gone = asyncio.Event()
         cache.on_change(lambda _, new: gone.set() if new is None else None)
         task = asyncio.create_task(cache.run())

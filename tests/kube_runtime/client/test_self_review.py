@@ -120,4 +120,4 @@ async def test_a_server_that_may_not_be_asked_is_asked_again_later(faults: Fault
         ("list", "deployments.apps", ""),
         ("patch", "deployments.apps", ""),
     ]
-    assert looks == [self_review.EVERY] * 2
+    assert looks == [self_review.REVIEW_INTERVAL_SECONDS] * 2

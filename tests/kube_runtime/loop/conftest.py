@@ -1,10 +1,10 @@
-"""A virtual clock for every test of the crank, and ways to drive it."""
+"""A virtual clock for every test of the loop, and ways to drive it."""
 
 from __future__ import annotations
 
 import pytest
 
-from kube_runtime.loop.clock import VirtualClock
+from kube_runtime.clock import VirtualClock
 
 
 @pytest.fixture

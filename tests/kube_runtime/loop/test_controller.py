@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kube_runtime.clock import VirtualClock, run_until_idle, within
 from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.loop import logs
-from kube_runtime.loop.clock import VirtualClock, settle, within
 from kube_runtime.loop.controller import Controller, Fault, Outcome, Reconcile, Result, classify, retry_after
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key
@@ -294,7 +294,7 @@ async def test_one_key_never_runs_twice_at_once_and_no_change_is_lost(
     controller = make(reconcile, workers=4)
     running = asyncio.create_task(controller.run())
     controller.add(A)
-    await settle()
+    await run_until_idle()
     for _ in range(50):
         controller.add(A)
         await asyncio.sleep(0)
@@ -329,7 +329,7 @@ async def test_stop_takes_no_new_key_and_lets_the_running_one_end(make: MakeCont
     running = asyncio.create_task(controller.run())
     controller.add(A)
     controller.add(B)
-    await settle()
+    await run_until_idle()
     controller.stop()
     await clock.run_for(10)
     await running
@@ -350,7 +350,7 @@ async def test_workers_survive_every_kind_of_failure(make: MakeController, clock
     running = asyncio.create_task(controller.run())
     for number in range(4):
         controller.add(Key("slurm", f"bad-{number}"))
-    await settle()
+    await run_until_idle()
     controller.add(B)
     await clock.run_for(1)
     assert B in handled
@@ -366,7 +366,7 @@ async def test_a_cancelled_reconcile_is_counted_and_its_key_is_free(
     controller = make(reconcile)
     running = asyncio.create_task(controller.run())
     controller.add(A)
-    await settle()
+    await run_until_idle()
     assert dict(controller.running) == {A: clock.monotonic()}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from kube_runtime.clock import SystemClock, VirtualClock
 from kube_runtime.loop import health
-from kube_runtime.loop.clock import SystemClock, VirtualClock
 from kube_runtime.loop.health import (
     CannotListen,
     Watchdog,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kube_runtime.loop.clock import SkewedClock, SystemClock, VirtualClock, settle
+from kube_runtime.clock import SkewedClock, SystemClock, VirtualClock, run_until_idle
 from kube_runtime.loop.leadership import Elector, LeaseRecord, LeaseTimes, NotLeader
 
 T = TypeVar("T")
@@ -254,7 +254,7 @@ async def test_release_lets_the_next_one_lead_without_waiting(contest: Contest) 
     contest.start(0, 1)
     await contest.run_for(20)
     contest.tasks[0].cancel()
-    await settle()
+    await run_until_idle()
     await contest.electors[0].stop()
     assert not contest.electors[0].is_leader
     await contest.run_for(2.5)
@@ -311,7 +311,7 @@ async def test_a_leader_that_sees_another_holder_steps_down_at_once(contest: Con
 async def test_gained_and_lost_are_told(contest: Contest) -> None:
     elector = contest.electors[0]
     gained, lost = asyncio.create_task(elector.gained()), asyncio.create_task(elector.lost())
-    await settle()
+    await run_until_idle()
     assert not gained.done()
     contest.start(0)
     await contest.run_for(1)

@@ -1,4 +1,4 @@
-"""Everything starts and stops in the right order, and campaigns can turn the crank by hand."""
+"""Everything starts and stops in the right order, and campaigns can drive the loop by hand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kube_runtime.clock import VirtualClock, run_until_idle
 from kube_runtime.errors import Retryable, Terminal
-from kube_runtime.loop.clock import VirtualClock, settle
 from kube_runtime.loop.controller import Controller, Reconcile, Result
 from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
@@ -200,7 +200,7 @@ async def test_work_that_ignores_its_end_is_left_behind(stage: Stage, caplog: py
     assert await task is Ending.ASKED
     assert "ignores its cancellation and is left behind" in caplog.text
     release.set()
-    await settle()
+    await run_until_idle()
 
 
 async def test_without_an_election_work_starts_at_once(stage: Stage) -> None:
@@ -417,7 +417,7 @@ async def test_a_reconcile_that_waits_for_nothing_and_ignores_its_limit_is_repor
     with pytest.raises(NeverQuietError, match="waits for something that virtual time does not bring"):
         await run_until_quiet([controller], stage.clock)
     release.set()
-    await settle()
+    await run_until_idle()
 
 
 async def test_a_simulated_crash_comes_out(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kube_runtime.loop.clock import VirtualClock, settle
+from kube_runtime.clock import VirtualClock, run_until_idle
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key
 from kube_runtime.loop.watches import (
@@ -187,17 +187,17 @@ async def test_sources_start_and_stop_with_their_definitions(clock: VirtualClock
     nodesets, tokens = Factory(), Factory()
     sources = SourceSet({"nodesets": nodesets, "tokens": tokens}, clock=clock)
     sources.want(["nodesets", "not ours"])
-    await settle()
+    await run_until_idle()
     assert sorted(sources.running) == ["nodesets"]
     sources.want(["nodesets", "tokens"])
-    await settle()
+    await run_until_idle()
     assert sorted(sources.running) == ["nodesets", "tokens"]
     assert len(nodesets.made) == 1
     sources.want(["tokens"])
-    await settle()
+    await run_until_idle()
     assert sorted(sources.running) == ["tokens"]
     sources.want(["nodesets", "tokens"])
-    await settle()
+    await run_until_idle()
     assert len(nodesets.made) == 2
     await sources.close()
     assert sources.running == {}
@@ -209,7 +209,7 @@ async def test_a_source_that_is_wanted_and_not_synced_is_named(clock: VirtualClo
     assert sources.unsynced() == []
     sources.want(["pods"])
     assert sources.unsynced() == ["pods"]
-    await settle()
+    await run_until_idle()
     assert sources.unsynced() == ["pods"]
     factory.made[0].synced = True
     assert sources.unsynced() == []
@@ -223,11 +223,11 @@ async def test_a_source_that_ends_is_made_anew_after_a_pause(
     factory = Factory()
     sources = SourceSet({"pods": factory}, clock=clock)
     sources.want(["pods"])
-    await settle()
+    await run_until_idle()
     first = factory.made[0]
     first.synced, first.error = True, error
     first.failure.set()
-    await settle()
+    await run_until_idle()
     assert sources.unsynced() == ["pods"]
     assert "will be started again" in caplog.text
     await clock.run_for(1)
@@ -250,7 +250,7 @@ async def test_the_age_of_running_sources_is_shown(clock: VirtualClock) -> None:
     metrics, factory = Metrics(), Factory()
     sources = SourceSet({"pods": factory}, clock=clock, metrics=metrics)
     sources.want(["pods"])
-    await settle()
+    await run_until_idle()
     assert b'cache_age_seconds{kind="pods"} +Inf' in metrics.text()
     factory.made[0].synced = True
     assert b'cache_age_seconds{kind="pods"} 1.5' in metrics.text()

@@ -87,7 +87,7 @@ async def lie(_: web.Request) -> web.StreamResponse:
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     """A server in a thread of its own, as `fetch` has an event loop of its own."""
-    monkeypatch.setattr(download, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(download, "FIRST_PAUSE_SECONDS", 0.01)
     made, ready, loop = Mirror(), threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -116,7 +116,7 @@ def silent(_: int) -> None:
 
 
 def test_every_file_comes_and_several_at_once(mirror: Mirror, tmp_path: Path) -> None:
-    gate = asyncio.Barrier(download.AT_ONCE)
+    gate = asyncio.Barrier(download.MAX_CONCURRENT_DOWNLOADS)
 
     async def together(request: web.Request) -> web.StreamResponse:
         # Only when as many as may be there are there.
@@ -124,12 +124,12 @@ def test_every_file_comes_and_several_at_once(mirror: Mirror, tmp_path: Path) ->
             await gate.wait()
         return await whole(request)
 
-    items = [mirror.item(f"{number}.deb") for number in range(download.AT_ONCE * 2)]
+    items = [mirror.item(f"{number}.deb") for number in range(download.MAX_CONCURRENT_DOWNLOADS * 2)]
     mirror.answers = {item.name: together for item in items}
     told: list[int] = []
     fetch(items, tmp_path, told.append)
     assert all(item.is_at(tmp_path / item.name) for item in items)
-    assert mirror.most_busy == download.AT_ONCE
+    assert mirror.most_busy == download.MAX_CONCURRENT_DOWNLOADS
     assert told == sorted(told)
     assert told[-1] == len(CONTENT) * len(items)
     assert not list((tmp_path / "partial").iterdir())

@@ -23,7 +23,7 @@ from tests.real.kube.cluster import Cluster, free_ports
 from tests.real.kube.fake_nodes import fake_nodes
 from tests.real.kube.gateway import Gateway, gateway, slurmds, slurmrestd
 
-from kube_runtime.loop.clock import SystemClock
+from kube_runtime.clock import SystemClock
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

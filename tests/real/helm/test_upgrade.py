@@ -25,7 +25,7 @@ from tests.real.helm.release import DEFINITIONS, Json, Place, applied, eventuall
 from tests.real.kube.fake_nodes import fake_nodes
 from tests.real.kube.gateway import slurmds, slurmrestd
 
-from kube_runtime.loop.clock import SystemClock
+from kube_runtime.clock import SystemClock
 
 pytestmark = [pytest.mark.real_kube, pytest.mark.asyncio(loop_scope="session")]
 

@@ -28,7 +28,7 @@ from tests.real.kube.fake_nodes import fake_nodes
 from kube_runtime.client import kubeconfig
 from kube_runtime.client.client import Call, Client
 from kube_runtime.client.write import Write
-from kube_runtime.loop.clock import SystemClock
+from kube_runtime.clock import SystemClock
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.operator import Operator, assemble
 from slurm_operator.settings import Settings

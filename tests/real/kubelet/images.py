@@ -182,7 +182,7 @@ def install_requirements(base: Path, into: Path) -> None:
         foreign = [f"--python-version={version}", "--implementation=cp", *platforms]
         run([sys.executable, "-m", "pip", "-q", "download", "-d", str(wheels), *foreign, *pinned])
         shutil.copy2(REQUIREMENTS, Path(name) / "requirements.txt")
-        install = "--no-compile --require-hashes --only-binary=:all: -r /mnt/requirements.txt"
+        install = "--no-compile --no-deps --require-hashes --only-binary=:all: -r /mnt/requirements.txt"
         in_layer((base,), into, Path(name), [f"python3 -m venv --without-pip {VENV}", pip_install(install)])
 
 

@@ -21,7 +21,7 @@ from tests.real.slurm.cluster import Cluster
 
 from kube_local.apiserver import ApiServer
 from kube_runtime.client.client import Client
-from kube_runtime.loop.clock import Clock, SystemClock
+from kube_runtime.clock import Clock, SystemClock
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import Target
 from slurm_operator.reconcile.operator import Outside, assemble
@@ -112,7 +112,7 @@ class Operated:
         found = self.nodeset(name).get("conditions") or ()
         return next(((each["status"], each["reason"]) for each in found if each["type"] == type_), ("", ""))
 
-    def is_settled(self, name: str, replicas: int) -> bool:
+    def is_reserved(self, name: str, replicas: int) -> bool:
         """Whether so many workers are ready, and registered in Slurm."""
         status = self.nodeset(name)
         ready = self.condition(name, "Ready") == ("True", "AllReady")

@@ -18,7 +18,7 @@ from tests.campaigns.slurm_model import SlurmModel
 from tests.real.slurm.cluster import NODES, Cluster, eventually, wait_for
 from tests.slurm.replay import VERSIONS
 
-from kube_runtime.loop.clock import SystemClock
+from kube_runtime.clock import SystemClock
 from slurm_operator.slurm import requests
 from slurm_operator.slurm.requests import NodeChange, Request, ReservationChange
 from slurm_operator.slurm.token import mint

@@ -46,7 +46,7 @@ async def operated(bare: Cluster) -> AsyncIterator[Operated]:
     """An operator with one NodeSet of one worker, at rest."""
     async with Operated(bare) as made:
         await made.create("NodeSet", "compute", {**REF, "replicas": 1, "slurmd": {"image": "example.org/slurmd:1"}})
-        await made.until("the first worker is there", lambda: made.is_settled("compute", 1))
+        await made.until("the first worker is there", lambda: made.is_reserved("compute", 1))
         bare.wait_saved("nodeSetName")
         yield made
 
@@ -87,11 +87,11 @@ async def test_workers_that_a_killed_slurmctld_forgot_are_registered_again_and_n
     slurm.wait_saved("on-compute-0", "job_state")
     keep_state(slurm)
     await operated.scale("compute", 3)
-    await operated.until("all three are registered", lambda: operated.is_settled("compute", 3))
+    await operated.until("all three are registered", lambda: operated.is_reserved("compute", 3))
     await asyncio.to_thread(kill_and_forget, slurm, "node_state")
     assert nodes(slurm) & everyone == {"compute-0"}
     await operated.until("it is noticed", lambda: operated.condition("compute", "Ready")[0] == "False")
-    took = await operated.until("they are registered again", lambda: operated.is_settled("compute", 3))
+    took = await operated.until("they are registered again", lambda: operated.is_reserved("compute", 3))
     assert nodes(slurm) >= everyone
     await operated.until("the job comes to its own end", lambda: job_is(slurm, job, "COMPLETED"))
     assert "Restarts=0 " in slurm.run("scontrol", "-o", "show", "job", str(job))
@@ -104,13 +104,13 @@ async def test_a_worker_that_was_forgotten_with_its_job_is_made_anew_after_its_g
     slurm = operated.slurm
     keep_state(slurm)
     await operated.scale("compute", 2)
-    await operated.until("both are registered", lambda: operated.is_settled("compute", 2))
+    await operated.until("both are registered", lambda: operated.is_reserved("compute", 2))
     before, job = operated.pod("compute-1")["metadata"]["uid"], submit(slurm, "compute-1", 300)
     slurm.wait_saved("on-compute-1", "job_state")
     await asyncio.to_thread(kill_and_forget, slurm, "node_state")
     assert job_is(slurm, job, "NODE_FAIL") or job_is(slurm, job, "PENDING")
     await operated.until("it is noticed", lambda: operated.condition("compute", "Ready")[0] == "False")
-    await operated.until("it is registered again", lambda: operated.is_settled("compute", 2))
+    await operated.until("it is registered again", lambda: operated.is_reserved("compute", 2))
     assert operated.pod("compute-1")["metadata"]["uid"] != before
     slurm.run("scancel", str(job), check=False)
     await operated.until("it takes jobs", lambda: submit(slurm, "compute-1", 1))
@@ -126,7 +126,7 @@ async def test_a_job_that_slurmctld_forgot_costs_no_worker(operated: Operated) -
     await operated.until("its process is ended", lambda: not slurm.run("pgrep", "-f", "sleep 300", check=False))
     await operated.until("the worker is free", lambda: operated.states("compute-0") >= {"Idle", "SlurmNodeRegistered"})
     # All jobs of the cluster are lost at once: that is believed after a minute.
-    await operated.until("the loss is believed", lambda: operated.is_settled("compute", 1))
+    await operated.until("the loss is believed", lambda: operated.is_reserved("compute", 1))
     assert operated.pod("compute-0")["metadata"]["uid"] == first
 
 

@@ -22,7 +22,7 @@ from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wa
 from slurm_operator.build import verdicts
 from slurm_operator.build.sidecar import program
 from slurm_operator.plan.config import linted, locate
-from slurm_operator.plan.daemons import SLACK
+from slurm_operator.plan.daemons import CLOCK_SLACK_SECONDS
 from slurm_operator.status.config import shown
 
 pytestmark = [pytest.mark.real_slurm, pytest.mark.timeout(300)]
@@ -319,7 +319,7 @@ def test_a_slurmd_that_got_a_configuration_has_started_anew(sidecar: Sidecar) ->
         stamps = [line.partition("=")[2] for line in shown.split()]
         return [int(sidecar.cluster.run("date", "-d", each, "+%s")) for each in stamps]
 
-    wait_for(lambda: min(started()) >= at - SLACK, 20, "every slurmd has started anew")
+    wait_for(lambda: min(started()) >= at - CLOCK_SLACK_SECONDS, 20, "every slurmd has started anew")
 
 
 def test_what_was_refused_and_taken_back_is_said_to_be_in_force(sidecar: Sidecar) -> None:

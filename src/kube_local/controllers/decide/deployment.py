@@ -26,7 +26,7 @@ MOST = "deployment.kubernetes.io/max-replicas"
 # Annotations of the Deployment that its ReplicaSets do not carry.
 _NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MOST})
 # A Deployment without a deadline has the largest number there is.
-_NO_DEADLINE = 2**31 - 1
+_NO_DEADLINE_SECONDS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,22 +303,22 @@ def status(seen: Seen, actions: Sequence[Action] = ()) -> Json:
         "availableReplicas": _available(seen.sets),
         "unavailableReplicas": max(0, _total(seen.sets) - _available(seen.sets)),
     }
-    said: Json = {
+    desired: Json = {
         **{key: value for key, value in numbers.items() if value},
         "terminatingReplicas": _sum(seen.sets, "terminatingReplicas"),
         "observedGeneration": seen.owner.metadata.generation,
     }
     if seen.owner.status.get("collisionCount"):
-        said["collisionCount"] = seen.owner.status["collisionCount"]
-    return {**said, "conditions": _conditions(seen, said, actions)}
+        desired["collisionCount"] = seen.owner.status["collisionCount"]
+    return {**desired, "conditions": _conditions(seen, desired, actions)}
 
 
 def _sum(sets: Iterable[ReplicaSet], key: str) -> int:
     return sum(int(one.status.get(key) or 0) for one in sets)
 
 
-def _conditions(seen: Seen, said: Json, actions: Sequence[Action]) -> list[Json]:
-    enough = int(said.get("availableReplicas") or 0) >= seen.replicas - seen.may_lack
+def _conditions(seen: Seen, desired: Json, actions: Sequence[Action]) -> list[Json]:
+    enough = int(desired.get("availableReplicas") or 0) >= seen.replicas - seen.may_lack
     available = (
         condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         if enough
@@ -327,7 +327,7 @@ def _conditions(seen: Seen, said: Json, actions: Sequence[Action]) -> list[Json]
         )
     )
     before = {str(one.get("type")): one for one in seen.owner.status.get("conditions") or ()}
-    progressing = _progressing(seen, said, before.get("Progressing"), actions)
+    progressing = _progressing(seen, desired, before.get("Progressing"), actions)
     wanted = {"Available": available} | ({"Progressing": progressing} if progressing else {})
     merged = {**before, **{kind: _timed(before.get(kind), one, seen.now) for kind, one in wanted.items()}}
     return list(merged.values())
@@ -342,7 +342,7 @@ def _timed(before: Mapping[str, Any] | None, one: Json, now: datetime) -> Json:
     return {**one, "lastUpdateTime": time_text(now), "lastTransitionTime": since}
 
 
-def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actions: Sequence[Action]) -> Json | None:
+def _progressing(seen: Seen, desired: Json, before: Mapping[str, Any] | None, actions: Sequence[Action]) -> Json | None:
     if _deadline(seen) is None:
         return None
     made = next((action.body for action in actions if isinstance(action, Create)), None)
@@ -350,15 +350,15 @@ def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actio
         text = f'Created new replica set "{made["metadata"]["name"]}"'
         return condition("Progressing", "True", "NewReplicaSetCreated", text)
     reason = str((before or {}).get("reason", ""))
-    settled = reason == "NewReplicaSetAvailable" and said.get("replicas") == said.get("updatedReplicas")
-    if settled or seen.new is None:
+    complete = reason == "NewReplicaSetAvailable" and desired.get("replicas") == desired.get("updatedReplicas")
+    if complete or seen.new is None:
         return dict(before) if before else None
     name = seen.new.metadata.name
-    if _is_complete(seen, said):
+    if _is_complete(seen, desired):
         return condition(
             "Progressing", "True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'
         )
-    if _moved(seen.owner.status, said):
+    if _moved(seen.owner.status, desired):
         # A new time even when the words are the same: the deadline counts from here.
         text = f'ReplicaSet "{name}" is progressing.'
         return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": time_text(seen.now)}
@@ -371,22 +371,22 @@ def _progressing(seen: Seen, said: Json, before: Mapping[str, Any] | None, actio
 
 
 def _moved(old: Json, new: Json) -> bool:
-    def number(said: Json, key: str) -> int:
-        return int(said.get(key) or 0)
+    def number(desired: Json, key: str) -> int:
+        return int(desired.get(key) or 0)
 
     grew = any(number(new, key) > number(old, key) for key in ("updatedReplicas", "readyReplicas", "availableReplicas"))
     left = number(new, "replicas") - number(new, "updatedReplicas")
     return grew or left < number(old, "replicas") - number(old, "updatedReplicas")
 
 
-def _is_complete(seen: Seen, said: Json) -> bool:
-    numbers = (said.get(key) or 0 for key in ("replicas", "updatedReplicas", "availableReplicas"))
+def _is_complete(seen: Seen, desired: Json) -> bool:
+    numbers = (desired.get(key) or 0 for key in ("replicas", "updatedReplicas", "availableReplicas"))
     return seen.new is not None and all(number == seen.replicas for number in numbers)
 
 
 def _deadline(seen: Seen) -> int | None:
     seconds = seen.owner.spec.progress_deadline_seconds
-    return None if seconds is None or seconds >= _NO_DEADLINE or seen.owner.spec.paused else seconds
+    return None if seconds is None or seconds >= _NO_DEADLINE_SECONDS or seen.owner.spec.paused else seconds
 
 
 def _deadline_in(seen: Seen) -> float | None:

@@ -38,23 +38,25 @@ def status(budget: Budget, pods: Sequence[Pod], scale: int, now: datetime) -> Js
     expected, desired = counts(budget, pods, scale)
     noted = still_noted(budget.status.get("disruptedPods") or {}, pods, now)
     healthy = sum(
-        1 for pod in pods if pods_.is_ready(pod) and not pods_.is_going(pod) and pod.metadata.name not in noted
+        1 for pod in pods if pods_.is_ready(pod) and not pods_.is_terminating(pod) and pod.metadata.name not in noted
     )
     allowed = max(0, healthy - desired) if expected > 0 else 0
-    said: Json = {
+    desired_status: Json = {
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
         "disruptionsAllowed": allowed,
         "observedGeneration": budget.metadata.generation,
     }
-    return said | ({"disruptedPods": noted} if noted else {}) | {"conditions": _conditions(budget, allowed, now)}
+    return (
+        desired_status | ({"disruptedPods": noted} if noted else {}) | {"conditions": _conditions(budget, allowed, now)}
+    )
 
 
 def failed(budget: Budget, why: str, now: datetime) -> Json:
     """The status of a budget that cannot be counted: nothing may go."""
-    said = condition("DisruptionAllowed", "False", "SyncFailed", why)
-    conditions = with_conditions(budget.status.get("conditions") or (), [_observed(budget, said)], now)
+    sync_failed = condition("DisruptionAllowed", "False", "SyncFailed", why)
+    conditions = with_conditions(budget.status.get("conditions") or (), [_observed(budget, sync_failed)], now)
     return {
         **budget.status,
         "disruptionsAllowed": 0,
@@ -66,17 +68,17 @@ def failed(budget: Budget, why: str, now: datetime) -> Json:
 def _conditions(budget: Budget, allowed: int, now: datetime) -> list[Json]:
     enough = allowed > 0
     reason = "SufficientPods" if enough else "InsufficientPods"
-    said = condition("DisruptionAllowed", "True" if enough else "False", reason, "")
-    return with_conditions(budget.status.get("conditions") or (), [_observed(budget, said)], now)
+    allowed_condition = condition("DisruptionAllowed", "True" if enough else "False", reason, "")
+    return with_conditions(budget.status.get("conditions") or (), [_observed(budget, allowed_condition)], now)
 
 
-def _observed(budget: Budget, said: Json) -> Json:
-    return said | {"observedGeneration": budget.metadata.generation}
+def _observed(budget: Budget, draft: Json) -> Json:
+    return draft | {"observedGeneration": budget.metadata.generation}
 
 
 def still_noted(noted: Mapping[str, str], pods: Sequence[Pod], now: datetime) -> dict[str, str]:
     """Evicted pods whose deletion is not seen yet, and not overdue."""
-    here = {pod.metadata.name for pod in pods if not pods_.is_going(pod)}
+    here = {pod.metadata.name for pod in pods if not pods_.is_terminating(pod)}
     return {name: at for name, at in noted.items() if name in here and not _is_overdue(at, now)}
 
 
@@ -85,8 +87,8 @@ def _is_overdue(at: str, now: datetime) -> bool:
     return since is None or now - since >= timedelta(seconds=FORGET_SECONDS)
 
 
-def look_again(said: Json, now: datetime) -> float | None:
+def look_again(observed: Json, now: datetime) -> float | None:
     """When the first noted pod is overdue."""
-    times = (parse_time(at) for at in (said.get("disruptedPods") or {}).values())
+    times = (parse_time(at) for at in (observed.get("disruptedPods") or {}).values())
     left = ((at + timedelta(seconds=FORGET_SECONDS) - now).total_seconds() for at in times if at is not None)
     return min((max(0.1, seconds) for seconds in left), default=None)

@@ -16,7 +16,7 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SLICE_CONTROLLER = "endpointslice-controller.k8s.io"
 SERVICE_NAME = "kubernetes.io/service-name"
 HEADLESS = "service.kubernetes.io/headless"
-PER_SLICE = 100
+MAX_ENDPOINTS_PER_SLICE = 100
 
 Ports = tuple[tuple[str, int, str, str], ...]
 
@@ -71,13 +71,13 @@ def _names_host(service: Service, pod: Pod) -> bool:
 
 def endpoint(service: Service, pod: Pod) -> Json:
     """One pod as an EndpointSlice shows it."""
-    ready, going = pods_.is_ready(pod), pods_.is_going(pod)
+    ready, terminating = pods_.is_ready(pod), pods_.is_terminating(pod)
     made: Json = {
         "addresses": [pod.status.pod_ip],
         "conditions": {
-            "ready": service.spec.publish_not_ready_addresses or (ready and not going),
+            "ready": service.spec.publish_not_ready_addresses or (ready and not terminating),
             "serving": ready,
-            "terminating": going,
+            "terminating": terminating,
         },
         "targetRef": _target(pod),
     }
@@ -108,12 +108,12 @@ def _packed(service: Service, ports: Ports, members: Sequence[Json], have: Seque
     homeless: list[Json] = []
     for member in members:
         name = holder.get(_uid(member), "")
-        if name in names and len(filled.get(name, ())) < PER_SLICE:
+        if name in names and len(filled.get(name, ())) < MAX_ENDPOINTS_PER_SLICE:
             filled.setdefault(name, []).append(member)
         else:
             homeless.append(member)
     for name in names:
-        room = PER_SLICE - len(filled.get(name, ()))
+        room = MAX_ENDPOINTS_PER_SLICE - len(filled.get(name, ()))
         if homeless and room > 0:
             filled.setdefault(name, []).extend(homeless[:room])
             homeless = homeless[room:]

@@ -23,14 +23,14 @@ def is_ready(pod: Pod) -> bool:
     return pod.status.phase == "Running" and condition(pod, "Ready").get("status") == "True"
 
 
-def is_going(pod: Pod) -> bool:
+def is_terminating(pod: Pod) -> bool:
     """Deleted, though perhaps still running."""
     return bool(pod.metadata.deletion_timestamp)
 
 
 def is_active(pod: Pod) -> bool:
     """Counts as a replica: neither finished nor going."""
-    return pod.status.phase not in FINISHED and not is_going(pod)
+    return pod.status.phase not in FINISHED and not is_terminating(pod)
 
 
 def available_in(pod: Pod, min_ready_seconds: int, now: datetime) -> float | None:

@@ -13,7 +13,7 @@ from kube_local.controllers.objects import Json, LabelSelector, Pod, ReplicaSet
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # A scale from nothing to thousands is made in several passes.
-AT_ONCE = 500
+MAX_PODS_PER_RECONCILE = 500
 _PHASES = {"Pending": 0, "Unknown": 1}
 
 
@@ -31,10 +31,10 @@ def decide(owner: ReplicaSet, pods: Sequence[Pod], now: datetime) -> Decision:
     """Come nearer to the wanted number."""
     active = [pod for pod in pods if pods_.is_active(pod)]
     missing = 0 if owner.metadata.deletion_timestamp else owner.spec.replicas - len(active)
-    going = sorted(active, key=_worth)[: max(0, -missing)] if missing < 0 else []
+    surplus = sorted(active, key=_worth)[: max(0, -missing)] if missing < 0 else []
     waits = (pods_.available_in(pod, owner.spec.min_ready_seconds, now) for pod in active)
-    said = status(owner, active, pods, now)
-    return Decision(min(AT_ONCE, max(0, missing)), tuple(going), said, pods_.soonest(waits))
+    observed = status(owner, active, pods, now)
+    return Decision(min(MAX_PODS_PER_RECONCILE, max(0, missing)), tuple(surplus), observed, pods_.soonest(waits))
 
 
 def _worth(pod: Pod) -> tuple[Any, ...]:
@@ -87,10 +87,10 @@ def status(owner: ReplicaSet, active: Sequence[Pod], pods: Sequence[Pod], now: d
         "readyReplicas": sum(1 for one in active if pods_.is_ready(one)),
         "availableReplicas": sum(1 for one in active if pods_.is_available(one, owner.spec.min_ready_seconds, now)),
     }
-    going = sum(1 for one in pods if pods_.is_going(one) and one.status.phase not in pods_.FINISHED)
+    terminating = sum(1 for one in pods if pods_.is_terminating(one) and one.status.phase not in pods_.FINISHED)
     return {
         **{key: value for key, value in numbers.items() if value or key == "replicas"},
-        "terminatingReplicas": going,
+        "terminatingReplicas": terminating,
         "observedGeneration": owner.metadata.generation,
         **{key: owner.status[key] for key in ("conditions",) if key in owner.status},
     }

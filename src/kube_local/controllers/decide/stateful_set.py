@@ -93,7 +93,7 @@ class Seen:
 
     def is_available(self, pod: Pod) -> bool:
         """Ready for long enough, and not going."""
-        return not pods_.is_going(pod) and pods_.is_available(pod, self.owner.spec.min_ready_seconds, self.now)
+        return not pods_.is_terminating(pod) and pods_.is_available(pod, self.owner.spec.min_ready_seconds, self.now)
 
     def revision(self, pod: Pod) -> str:
         """The revision that a pod was made from."""
@@ -135,7 +135,7 @@ def _actions(seen: Seen) -> Iterator[Action]:
 def _replica(seen: Seen, ordinal: int, pod: Pod | None) -> Action | None:
     if pod is None:
         return create(seen.owner, ordinal, seen.revisions, _revision_for(seen, ordinal))
-    if pod.status.phase in pods_.FINISHED and not pods_.is_going(pod):
+    if pod.status.phase in pods_.FINISHED and not pods_.is_terminating(pod):
         return Delete(pod)
     return None
 
@@ -155,7 +155,7 @@ def _revision_for(seen: Seen, ordinal: int) -> str:
 def _condemned(seen: Seen) -> Iterator[Action]:
     unhealthy = _first_unhealthy(seen)
     for pod in seen.condemned:
-        if not pods_.is_going(pod):
+        if not pods_.is_terminating(pod):
             if seen.ordered and not seen.is_available(pod) and pod is not unhealthy:
                 return
             yield Delete(pod)
@@ -181,7 +181,7 @@ def _outdated(seen: Seen) -> Iterator[Action]:
         pod = seen.by_ordinal.get(ordinal)
         if ordinal < lowest or room <= 0:
             return
-        if pod is None or pods_.is_going(pod):
+        if pod is None or pods_.is_terminating(pod):
             room -= 1
         elif seen.revision(pod) != seen.revisions.update:
             yield Delete(pod)
@@ -281,7 +281,7 @@ def claims_to_hand_over(seen: Seen, claims: Mapping[str, Claim]) -> Iterator[tup
 
 
 def _count(seen: Seen, revision: str) -> int:
-    return sum(1 for pod in seen.pods if not pods_.is_going(pod) and seen.revision(pod) == revision)
+    return sum(1 for pod in seen.pods if not pods_.is_terminating(pod) and seen.revision(pod) == revision)
 
 
 def status(seen: Seen) -> Json:

@@ -204,23 +204,23 @@ def grown(claim: Claim, volume: PersistentVolume, made_by: StorageClass | None) 
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class VolumeDecision:
     """The phase of a volume, and whether it and its data are to go."""
 
     phase: str
     reclaim: bool = False
 
 
-def decide_volume(volume: PersistentVolume, claim: Claim | None) -> Fate:
+def decide_volume(volume: PersistentVolume, claim: Claim | None) -> VolumeDecision:
     """What becomes of a volume; `claim` is the one that it names, if there is one of that name."""
     held = volume.spec.claim_ref
     if held is None or not held.uid:
-        return Fate("Available")
+        return VolumeDecision("Available")
     if claim is not None and claim.metadata.uid == held.uid:
-        return Fate(
+        return VolumeDecision(
             "Bound"
             if claim.spec.volume_name == volume.metadata.name
             else str(volume.status.get("phase") or "Available")
         )
     ours = volume.metadata.annotations.get(PROVISIONED_BY) == PROVISIONER
-    return Fate("Released", reclaim=ours and volume.spec.persistent_volume_reclaim_policy == "Delete")
+    return VolumeDecision("Released", reclaim=ours and volume.spec.persistent_volume_reclaim_policy == "Delete")

@@ -10,13 +10,13 @@ from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.build.refs import Refs
 
-LONGEST_STATEFUL_SET = 52
+MAX_STATEFUL_SET_CHARACTERS = 52
 STORAGE: Path = ("spec", "storageConfig")
 
 
 def check(new: Accounting, old: Accounting | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
     """Everything that is wrong with an Accounting."""
-    yield from fields.name(new, "-accounting", LONGEST_STATEFUL_SET)
+    yield from fields.name(new, "-accounting", MAX_STATEFUL_SET_CHARACTERS)
     yield from fields.daemon_keys(new)
     yield from fields.service(new.spec.service)
     yield from fields.checked(text.config_text, new.spec.extra_conf, ("spec", "extraConf"))

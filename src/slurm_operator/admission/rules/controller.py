@@ -17,7 +17,7 @@ from slurm_operator.build.controller import RESERVED_FILES
 from slurm_operator.build.refs import Refs
 
 # A StatefulSet's pods carry its name and a hash of eleven characters in a label.
-LONGEST_STATEFUL_SET = 52
+MAX_STATEFUL_SET_CHARACTERS = 52
 KNOWN_FILES = frozenset(
     {
         "acct_gather.conf",
@@ -42,7 +42,7 @@ SHARED = "ReadWriteMany"
 
 def check(new: Controller, old: Controller | None, refs: Refs) -> Iterator[FieldProblem]:
     """Everything that is wrong with a Controller."""
-    yield from fields.name(new, "-controller", LONGEST_STATEFUL_SET)
+    yield from fields.name(new, "-controller", MAX_STATEFUL_SET_CHARACTERS)
     yield from fields.daemon_keys(new)
     yield from fields.service(new.spec.service)
     yield from fields.checked(text.config_text, new.spec.extra_conf, ("spec", "extraConf"))

@@ -23,7 +23,7 @@ from slurm_operator.build.token import duration
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
 CLAIMS: Path = ("spec", "volumeClaimTemplates")
 STRATEGY: Path = ("spec", "updateStrategy")
-SHORTEST_WINDOW = 60.0
+MIN_WINDOW_SECONDS = 60.0
 
 _PERCENT = re.compile(r"(100|[1-9]?[0-9])%")
 _FLAG = re.compile(r"[A-Za-z_]+")
@@ -112,7 +112,7 @@ def _update_strategy(new: NodeSet) -> Iterator[FieldProblem]:
         yield FieldProblem(
             (*STRATEGY, "scheduledUpdate", "duration"), f"{shown(window.duration)} is no duration such as 30m or 2h"
         )
-    elif 0 < seconds < SHORTEST_WINDOW:
+    elif 0 < seconds < MIN_WINDOW_SECONDS:
         yield FieldProblem((*STRATEGY, "scheduledUpdate", "duration"), "must be at least 1m")
     for index, flag in enumerate(window.flags or ()):
         if not _FLAG.fullmatch(flag):
@@ -141,7 +141,7 @@ def _ssh(new: NodeSet) -> Iterator[FieldProblem]:
 
 def _extra_conf(new: NodeSet) -> Iterator[FieldProblem]:
     for option in text.options(new.spec.extra_conf or ""):
-        problem = option if isinstance(option, str) else text.shell_word(option[1])
+        problem = option if isinstance(option, str) else text.shell_quoted(option[1])
         if problem:
             yield FieldProblem(("spec", "extraConf"), problem)
 

@@ -21,7 +21,7 @@ from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.slurm import hostlist
 
 MANAGER = "kubectl-slurm"
-LOOK = 0.05
+POLL_SECONDS = 0.05
 HELM_LABEL = "app.kubernetes.io/managed-by"
 HELM_RELEASE = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -33,7 +33,7 @@ class Done:
 
     sentence: str
     seconds: float
-    settled: bool
+    reconciled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,21 @@ class Changes:
         began = time.monotonic()
         patched = await self.writer.patch(OURS["Partition"], name, {"spec": dict(spec)}, self.namespace)
         state = str(spec.get("state") or "")
-        return await self._settled(name, patched.metadata.generation, state, began, seconds)
+        return await self._wait_until_reconciled(name, patched.metadata.generation, state, began, seconds)
 
-    async def _settled(self, name: str, generation: int, state: str, began: float, seconds: float) -> Done:
-        said = "the operator has not looked at it yet"
+    async def _wait_until_reconciled(
+        self, name: str, generation: int, state: str, began: float, seconds: float
+    ) -> Done:
+        reason = "the operator has not looked at it yet"
         while time.monotonic() - began < seconds:
             content = (await self.get(OURS["Partition"], name)).content()
             if int(status_of(content).get("observedGeneration") or 0) >= generation:
                 ready = condition_of(content, "Ready") or {}
-                said = str(ready.get("message", ""))
+                reason = str(ready.get("message", ""))
                 if is_as_asked(ready, state):
-                    return Done(said, time.monotonic() - began, True)
-            await asyncio.sleep(LOOK)
-        return Done(said, time.monotonic() - began, False)
+                    return Done(reason, time.monotonic() - began, True)
+            await asyncio.sleep(POLL_SECONDS)
+        return Done(reason, time.monotonic() - began, False)
 
     async def edit_nodes(self, name: str, change: str, seconds: float) -> Done:
         """Add hosts to a Partition, or take them away, whatever list it has now."""
@@ -106,7 +108,7 @@ class Changes:
         while not await check():
             if time.monotonic() - began > seconds:
                 return False
-            await asyncio.sleep(4 * LOOK)
+            await asyncio.sleep(4 * POLL_SECONDS)
         return True
 
     async def adopt(self, kind: str, name: str, release: str) -> None:

@@ -35,7 +35,7 @@ KINDS = {
     "token": "Token",
 }
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-SECOND_LOOK = 3.0
+SECOND_LOOK_SECONDS = 3.0
 NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
 WAIT = click.option(
     "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm's own answer."
@@ -120,7 +120,7 @@ async def judged(where: Where, look: Callable[[Facts], Sequence[A]]) -> tuple[Fa
     facts = await facts_of(where)
     found = look(facts)
     if any(getattr(each, "code", "") == "OperatorAbsent" for each in found):
-        await asyncio.sleep(SECOND_LOOK)
+        await asyncio.sleep(SECOND_LOOK_SECONDS)
         facts = await facts_of(where)
         found = look(facts)
     return facts, found

@@ -55,7 +55,7 @@ async def show(where: Where, controller: str, file: str, number: int | None, out
 @command(config)
 @click.argument("words", metavar="[CONTROLLER] [REVISION [REVISION]]", nargs=-1)
 @OUTPUT
-async def diff(where: Where, words: tuple[str, ...], output: str) -> None:
+async def diff(where: Where, arguments: tuple[str, ...], output: str) -> None:
     """Show what is asked for and is not in force, and why; exit code 1 when there is something.
 
     With a revision: how it differs from what is in force; with two: how they differ.
@@ -63,7 +63,7 @@ async def diff(where: Where, words: tuple[str, ...], output: str) -> None:
     from slurm_operator.cli.kubectl import configuration, view
     from slurm_operator.cli.kubectl import history as kept
 
-    controller, numbers = kept.words(words)
+    controller, numbers = kept.parse_arguments(arguments)
     if numbers:
         async with connected(where) as (client, namespace):
             lines = kept.between(await kept.load(client, namespace, controller), numbers)
@@ -75,7 +75,7 @@ async def diff(where: Where, words: tuple[str, ...], output: str) -> None:
     if output != "text":
         click.echo(view.data(row, output), nl=False)
     else:
-        verdict = printable(verdict, view.LONGEST_CELL)
+        verdict = printable(verdict, view.MAX_CELL_CHARACTERS)
         for line in lines:
             click.echo(configuration.coloured(printable_lines(line)))
         if refused:
@@ -106,7 +106,7 @@ async def history(where: Where, controller: str, output: str) -> None:
 @click.argument("words", metavar="[CONTROLLER] [REVISION]", nargs=-1)
 @click.option("--dry-run", "only_show", is_flag=True, help="Show what would be written, and write nothing.")
 @WAIT
-async def rollback(where: Where, words: tuple[str, ...], only_show: bool, seconds: float) -> None:
+async def rollback(where: Where, arguments: tuple[str, ...], only_show: bool, seconds: float) -> None:
     """Write the resources back to an earlier configuration, and wait until slurmctld runs with it.
 
     Without a revision: the newest one that is not what is asked for now.
@@ -115,7 +115,7 @@ async def rollback(where: Where, words: tuple[str, ...], only_show: bool, second
     from slurm_operator.cli.kubectl import rollback as back
     from slurm_operator.cli.kubectl.partitions import report
 
-    controller, numbers = kept.words(words)
+    controller, numbers = kept.parse_arguments(arguments)
     if len(numbers) > 1:
         raise click.UsageError("say one revision")
     async with changing(where) as changes:

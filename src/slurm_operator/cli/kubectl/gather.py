@@ -116,27 +116,27 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
         return Silence("there is no slurmctld pod")
     try:
         return slurm_facts(*await _together(*(scontrol(client, facts, pods[0], *arguments(name)) for name in LISTS)))
-    except (KubeError, SlurmError, SlurmSaysNo) as error:
+    except (KubeError, SlurmError, SlurmRefused) as error:
         return Silence(printable(str(error)))
 
 
-class SlurmSaysNo(Exception):
+class SlurmRefused(Exception):
     """A Slurm command failed."""
 
 
-async def scontrol(client: Client, facts: Facts, pod: Object, *words: str) -> bytes:
+async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -> bytes:
     """What scontrol prints in a controller's pod."""
     ran = await client.run(
         facts.namespace,
         name_of(pod),
-        ["scontrol", *words],
+        ["scontrol", *arguments],
         container="slurmctld",
         seconds=SECONDS,
         most_bytes=LARGEST_LIST_BYTES,
     )
     if ran.code != 0:
-        said = ran.stderr.decode(errors="replace").strip().splitlines()
-        raise SlurmSaysNo(printable(said[-1]) if said else f"scontrol ended with code {ran.code}")
+        stderr = ran.stderr.decode(errors="replace").strip().splitlines()
+        raise SlurmRefused(printable(stderr[-1]) if stderr else f"scontrol ended with code {ran.code}")
     return ran.stdout
 
 

@@ -16,13 +16,13 @@ from kube_runtime.client.client import Client
 from kube_runtime.client.objects import CONFIG_MAPS, CONTROLLER_REVISIONS
 from kube_runtime.text import whole_number
 from slurm_operator.build import labels
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.cli.kubectl import configuration
 from slurm_operator.cli.kubectl.configuration import Configuration
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, status_of
 from slurm_operator.plan.config_history import Revision, is_revision, number_of, read
 from slurm_operator.reconcile.resources import OURS
 
-SHOWN = 12
 HEAD = ("REVISION", "HASH", "WHEN", "STATE", "BY", "CHANGE")
 
 
@@ -71,14 +71,16 @@ def _not_kept(history: History) -> Iterator[dict[str, str]]:
     valid = condition_of(history.resource, "ConfigValid") or {}
     if config.get("candidate"):
         state = "refused" if history.current.refused else "trying"
-        yield _row("-", str(config["candidate"]), str(valid.get("lastTransitionTime", "")), state, "", _said(history))
+        yield _row(
+            "-", str(config["candidate"]), str(valid.get("lastTransitionTime", "")), state, "", _summary(history)
+        )
     newest = history.revisions[0].hash if history.revisions else ""
     if history.current.hash and history.current.hash != newest:
         when = str(config.get("lastApplied", ""))
         yield _row("-", history.current.hash, when, "live", "", "it is kept when it has been in force for seconds")
 
 
-def _said(history: History) -> str:
+def _summary(history: History) -> str:
     return history.current.verdict.partition(" (configuration ")[0]
 
 
@@ -90,14 +92,21 @@ def _kept(history: History) -> Iterator[dict[str, str]]:
 
 
 def _row(revision: str, hash_: str, when: str, state: str, by: str, change: str) -> dict[str, str]:
-    return {"revision": revision, "hash": hash_[:SHOWN], "when": when, "state": state, "by": by, "change": change}
+    return {
+        "revision": revision,
+        "hash": short_hash(hash_),
+        "when": when,
+        "state": state,
+        "by": by,
+        "change": change,
+    }
 
 
-def words(arguments: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """A Controller's name, if any, and revision numbers: a name that Kubernetes takes is never a number alone."""
-    read = [(word, whole_number(word)) for word in arguments]
+    read = [(argument, whole_number(argument)) for argument in arguments]
     numbers = tuple(number for _, number in read if number is not None)
-    names = [word for word, number in read if number is None]
+    names = [argument for argument, number in read if number is None]
     if len(names) > 1:
         raise click.UsageError(f"say one Controller, not {', '.join(names)}")
     return (names[0] if names else ""), numbers
@@ -132,7 +141,7 @@ def between(history: History, numbers: Sequence[int]) -> list[str]:
         raise click.UsageError("say one revision, or two")
     old = revision(history, numbers[0])
     if len(numbers) == 1:
-        live = f"in force {history.current.hash[:SHOWN]}"
+        live = f"in force {short_hash(history.current.hash)}"
         return list(unified(old.files, history.current.in_force, f"revision {old.number}", live))
     new = revision(history, numbers[1])
     return list(unified(old.files, new.files, f"revision {old.number}", f"revision {new.number}"))

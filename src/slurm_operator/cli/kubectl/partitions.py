@@ -100,7 +100,7 @@ async def named(partition_name: str, namespace: str, by_hand: str = "") -> Async
 def report(done: Done) -> None:
     """Say how a change ended, and exit with 1 when Slurm has not confirmed it."""
     sentence = printable(done.sentence)
-    if not done.settled:
+    if not done.reconciled:
         raise click.ClickException(f"Slurm has not confirmed it after {done.seconds:.1f} s: {sentence}")
     click.echo(f"in effect after {done.seconds:.2f} s: {sentence}")
 

@@ -60,8 +60,8 @@ def token(where: Where, user: str, lifetime: int) -> None:
     from slurm_operator.build import labels
 
     pod, container = answered(_running(where, labels.CONTROLLER))
-    said = f"username={user}"
-    kubectl(where, ["exec", pod, "-c", container, "--", "scontrol", "token", said, f"lifespan={lifetime}"])
+    claims = f"username={user}"
+    kubectl(where, ["exec", pod, "-c", container, "--", "scontrol", "token", claims, f"lifespan={lifetime}"])
 
 
 async def _running(where: Where, *components: Component) -> tuple[str, str]:

@@ -20,8 +20,9 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.validate import decode
 from slurm_operator.build.config_revision import file_hash, inputs
+from slurm_operator.build.hashes import short_hash
 from slurm_operator.build.refs import Refs
-from slurm_operator.cli.kubectl.change import HELM_RELEASE, LOOK, Changes, Done
+from slurm_operator.cli.kubectl.change import HELM_RELEASE, POLL_SECONDS, Changes, Done
 from slurm_operator.diagnose.facts import Object, condition_of, status_of
 from slurm_operator.plan.config_history import Revision, changes
 from slurm_operator.reconcile.resources import OURS
@@ -32,9 +33,8 @@ READ: dict[str, Resource[Any]] = {"ConfigMap": CONFIG_MAPS, **{kind: OURS[kind] 
 # Whoever keeps a resource as a repository says writes its own text again.
 KEEPERS = ("argocd", "kustomize-controller", "flux", "helm-controller")
 # Seconds after which a configuration that is in force, and is not the very one that was kept, is what it came to.
-SETTLED = 3.0
+STEADY_SECONDS = 3.0
 Patch = dict[str, Any]
-SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +202,15 @@ async def carry_out(changing: Changes, rollback: Rollback, controller: str, seco
         await changing.writer.patch(
             READ[step.kind], step.name, step.patch, changing.namespace, resource_version=step.resource_version
         )
-    said = "the operator has not looked at it yet"
+    reason = "the operator has not looked at it yet"
     while (passed := time.monotonic() - began) < seconds:
         content = (await changing.get(OURS["Controller"], controller)).content()
         done = outcome(content, rollback.revision, passed)
         if done is not None:
             return done
-        said = str((condition_of(content, "ConfigApplied") or {}).get("message", said))
-        await asyncio.sleep(LOOK)
-    return Done(said, time.monotonic() - began, False)
+        reason = str((condition_of(content, "ConfigApplied") or {}).get("message", reason))
+        await asyncio.sleep(POLL_SECONDS)
+    return Done(reason, time.monotonic() - began, False)
 
 
 def outcome(controller: Object, revision: Revision, passed: float) -> Done | None:
@@ -219,12 +219,12 @@ def outcome(controller: Object, revision: Revision, passed: float) -> Done | Non
     if config.get("hash") == revision.hash and not config.get("candidate"):
         return Done(f"slurmctld runs with revision {revision.number} again", passed, True)
     generation = int((controller.get("metadata") or {}).get("generation") or 0)
-    if passed < SETTLED or int(status_of(controller).get("observedGeneration") or 0) < generation:
+    if passed < STEADY_SECONDS or int(status_of(controller).get("observedGeneration") or 0) < generation:
         return None
     valid = condition_of(controller, "ConfigValid") or {}
     if valid.get("status") == "False":
         return Done(str(valid.get("message", "")), passed, False)
     if config.get("candidate"):
         return None
-    now = str(config.get("hash", ""))[:SHOWN]
+    now = short_hash(str(config.get("hash", "")))
     return Done(f"slurmctld runs with {now}; it differs: kubectl slurm config diff {revision.number}", passed, True)

@@ -18,7 +18,7 @@ from kube_runtime.text import printable
 from slurm_operator.diagnose.cause import Answer, Cause, Fine
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
 
-LONGEST_CELL = 2048
+MAX_CELL_CHARACTERS = 2048
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
 _ACTING = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 BAD = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
@@ -43,7 +43,7 @@ def _cell(text: str) -> str:
 
 def _one_line(text: str) -> str:
     # The spaces at its ends are between a colour and the next word.
-    inner = printable(text, LONGEST_CELL)
+    inner = printable(text, MAX_CELL_CHARACTERS)
     return text if text.strip(" ") == inner else inner
 
 
@@ -58,13 +58,13 @@ def data(value: object, output: str) -> str:
 
 def answer_text(answer: Answer) -> str:
     """A diagnosis for people: the way down, the sentence, the command."""
-    sentence = printable(answer.sentence, LONGEST_CELL)
+    sentence = printable(answer.sentence, MAX_CELL_CHARACTERS)
     if isinstance(answer, Fine):
         return click.style("ok", fg="green") + f"  {sentence}\n"
     lines = []
     if isinstance(answer, Cause):
-        lines = [f"{'  ' * depth}{printable(step, LONGEST_CELL)}" for depth, step in enumerate(answer.trail)]
-    mark, command = click.style("!!", fg="red"), click.style(printable(answer.command, LONGEST_CELL), bold=True)
+        lines = [f"{'  ' * depth}{printable(step, MAX_CELL_CHARACTERS)}" for depth, step in enumerate(answer.trail)]
+    mark, command = click.style("!!", fg="red"), click.style(printable(answer.command, MAX_CELL_CHARACTERS), bold=True)
     return "\n".join([*lines, f"{mark}  {sentence}", f"    {command}"]) + "\n"
 
 
@@ -86,12 +86,12 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 def ready(resource: Object) -> str:
     """A resource's readiness in a word."""
     condition = condition_of(resource, "Ready") or {}
-    said = str(condition.get("status", "-"))
-    if said == "True":
+    status = str(condition.get("status", "-"))
+    if status == "True":
         return click.style("yes", fg="green")
-    if said == "-":
-        return said
-    return click.style(str(condition.get("reason") or said), fg="yellow" if said == "Unknown" else "red")
+    if status == "-":
+        return status
+    return click.style(str(condition.get("reason") or status), fg="yellow" if status == "Unknown" else "red")
 
 
 def summary(facts: Facts) -> dict[str, Any]:
@@ -122,15 +122,15 @@ def _slurm(slurm: object) -> dict[str, Any]:
     if not isinstance(slurm, Slurm):
         return {"slurm": getattr(slurm, "why", "unknown")}
     jobs = Counter(job.state for job in slurm.jobs.values())
-    states = Counter(_word(node.states) for node in slurm.nodes.values())
+    states = Counter(_main_state(node.states) for node in slurm.nodes.values())
     return {"slurm": "answers", "nodes": dict(states), "jobs": dict(jobs)}
 
 
-def _word(states: frozenset[str]) -> str:
+def _main_state(states: frozenset[str]) -> str:
     """A node's state in one word, the worst first."""
-    for word in ("INVALID_REG", "DOWN", "FAIL", "NOT_RESPONDING", "DRAIN", "MIXED", "ALLOCATED", "COMPLETING", "IDLE"):
-        if word in states:
-            return word.lower()
+    for state in ("INVALID_REG", "DOWN", "FAIL", "NOT_RESPONDING", "DRAIN", "MIXED", "ALLOCATED", "COMPLETING", "IDLE"):
+        if state in states:
+            return state.lower()
     return "+".join(sorted(states)).lower()
 
 
@@ -180,17 +180,19 @@ def overview(facts: Facts, causes: Sequence[Cause]) -> str:
 def _clusters(facts: Facts) -> str:
     rows = []
     for each in facts.every("Controller"):
-        said = _slurm(facts.slurm_of(name_of(each)))
-        nodes = ", ".join(f"{count} {_coloured(word)}" for word, count in sorted(said.get("nodes", {}).items()))
-        jobs = ", ".join(f"{count} {word.lower()}" for word, count in sorted(said.get("jobs", {}).items()))
-        answers = click.style("answers", fg="green") if said["slurm"] == "answers" else click.style("silent", fg="red")
+        summary = _slurm(facts.slurm_of(name_of(each)))
+        nodes = ", ".join(f"{count} {_coloured(state)}" for state, count in sorted(summary.get("nodes", {}).items()))
+        jobs = ", ".join(f"{count} {state.lower()}" for state, count in sorted(summary.get("jobs", {}).items()))
+        answers = (
+            click.style("answers", fg="green") if summary["slurm"] == "answers" else click.style("silent", fg="red")
+        )
         rows.append([name_of(each), ready(each), answers, nodes or "-", jobs or "-"])
     return table(["CLUSTER", "READY", "SLURM", "NODES", "JOBS"], rows) if rows else "there is no Controller here\n"
 
 
-def _coloured(word: str) -> str:
-    colour = {"idle": "green", "mixed": "cyan", "allocated": "cyan", "drain": "yellow"}.get(word)
-    return click.style(word, fg=colour or ("red" if word.upper() in BAD else None))
+def _coloured(state: str) -> str:
+    colour = {"idle": "green", "mixed": "cyan", "allocated": "cyan", "drain": "yellow"}.get(state)
+    return click.style(state, fg=colour or ("red" if state.upper() in BAD else None))
 
 
 def _nodesets(facts: Facts) -> str:
@@ -218,8 +220,8 @@ def _partitions(facts: Facts) -> str:
     return table(["PARTITION", "STATE", "NODES", "RUNNING", "PENDING", "OBJECT"], rows) if rows else ""
 
 
-def _state(word: str) -> str:
-    return click.style(word, fg={"UP": "green", "-": "red"}.get(word, "yellow"))
+def _state(state: str) -> str:
+    return click.style(state, fg={"UP": "green", "-": "red"}.get(state, "yellow"))
 
 
 def _others(facts: Facts) -> str:
@@ -236,6 +238,6 @@ def _wrong(causes: Sequence[Cause]) -> str:
         return click.style("nothing is wrong", fg="green") + "\n"
     lines = [click.style(f"{len(causes)} wrong" if len(causes) > 1 else "one thing is wrong", fg="red")]
     for cause in causes:
-        command = click.style(printable(cause.command, LONGEST_CELL), bold=True)
-        lines += [f"  {printable(cause.sentence, LONGEST_CELL)}", f"    {command}"]
+        command = click.style(printable(cause.command, MAX_CELL_CHARACTERS), bold=True)
+        lines += [f"  {printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]
     return "\n".join(lines) + "\n"

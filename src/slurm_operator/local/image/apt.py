@@ -94,8 +94,8 @@ class Suite:
 
     def lacks(self, packages: tuple[str, ...]) -> tuple[str, ...]:
         """Those packages that the suite does not have."""
-        said = self._run("apt-cache", "policy", *packages).stdout
-        return tuple(name for name in packages if f"\n{name}:\n" not in f"\n{said}")
+        output = self._run("apt-cache", "policy", *packages).stdout
+        return tuple(name for name in packages if f"\n{name}:\n" not in f"\n{output}")
 
     def plan(self, packages: tuple[str, ...]) -> Download:
         """What these packages need on an empty machine."""
@@ -117,20 +117,20 @@ class Suite:
         there = download.bytes - sum(item.size for item in rest)
         step = f"download {len(download.files)} packages of Debian {self.name}"
 
-        def told(more: float) -> None:
+        def add_progress(more: float) -> None:
             report(Progress(step, there + more, download.bytes, "bytes"))
 
-        told(0)
+        add_progress(0)
         try:
-            http.fetch(rest, self.archives, told, proxy=http.proxy_of(self.mirror, self._settings()))
+            http.fetch(rest, self.archives, add_progress, proxy=http.proxy_of(self.mirror, self._settings()))
         except http.DownloadFailed:
             # apt knows more ways than one: other schemes, passwords, a proxy that is found by a program.
-            self._fetch_by_apt(download, lambda share: told(share * (download.bytes - there)))
+            self._fetch_by_apt(download, lambda share: add_progress(share * (download.bytes - there)))
         except OSError as error:
             raise BuildInterrupted(
                 f"{self.archives} cannot be written ({error.strerror}); what came is kept: make room, run it again"
             ) from error
-        told(download.bytes - there)
+        add_progress(download.bytes - there)
 
     def _has(self, item: http.Item) -> bool:
         """Whether a package is there as it should be; one that a crash or a bad disk spoilt goes and comes again."""
@@ -143,9 +143,9 @@ class Suite:
         return (self.folder / "apt.conf").read_text()
 
     def _fetch_by_apt(self, download: Download, share: Share) -> None:
-        code, said = self._download(download.names, share)
+        code, output = self._download(download.names, share)
         if code != 0:
-            why = reason(said) if code > 0 else f"apt-get was killed by signal {-code}"
+            why = reason(output) if code > 0 else f"apt-get was killed by signal {-code}"
             raise BuildInterrupted(
                 f"downloading from {self.mirror} ended early ({why}); what came is kept, run it again to go on"
             )
@@ -165,9 +165,9 @@ class Suite:
             os.close(write)
         reader = threading.Thread(target=_read_status, args=(read, share))
         reader.start()
-        _, said = process.communicate()
+        _, output = process.communicate()
         reader.join()
-        return process.returncode, said.decode(errors="replace")
+        return process.returncode, output.decode(errors="replace")
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603
@@ -193,7 +193,7 @@ def _read_status(pipe: int, share: Share) -> None:
                 share(float(percent[0]) / 100)
 
 
-def parse_plan(said: str) -> Download:
+def parse_plan(output: str) -> Download:
     """What apt-get --print-uris says."""
     items = tuple(
         http.Item(
@@ -203,9 +203,9 @@ def parse_plan(said: str) -> Download:
             algorithm=(match["algorithm"] or "").lower(),
             digest=match["digest"] or "",
         )
-        for match in _URI.finditer(said)
+        for match in _URI.finditer(output)
     )
-    unpacked = _UNPACKED.search(said)
+    unpacked = _UNPACKED.search(output)
     size = float(unpacked[1].replace(",", "")) * _UNITS[unpacked[2]] if unpacked else 0.0
     return Download(names=(), items=items, unpacked=int(size))
 
@@ -237,9 +237,9 @@ def settings(folder: Path) -> str:
 
 def host_settings() -> str:
     """The machine's proxies and certificates."""
-    said = _ask("apt-config", "dump")
+    output = _ask("apt-config", "dump")
     kept = re.compile(r"^Acquire::(https?|ftp)::\S+ ", re.IGNORECASE)
-    return "".join(line + "\n" for line in said.splitlines() if kept.match(line) and not line.endswith(' "";'))
+    return "".join(line + "\n" for line in output.splitlines() if kept.match(line) and not line.endswith(' "";'))
 
 
 def host_mirror() -> str:
@@ -258,8 +258,8 @@ def host_mirror() -> str:
 
 
 def _debian_sources() -> list[str]:
-    said = _ask("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian").split()
-    return [site.rstrip("/") for site in said if not site.rstrip("/").endswith("-security")]
+    output = _ask("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian").split()
+    return [site.rstrip("/") for site in output if not site.rstrip("/").endswith("-security")]
 
 
 def install_on_host(*packages: str) -> None:
@@ -281,9 +281,9 @@ def install_on_host(*packages: str) -> None:
             )
 
 
-def reason(said: str) -> str:
+def reason(output: str) -> str:
     """The first error that apt names, as one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "Err:"))]
     return (errors or lines or ["no reason given"])[0].removeprefix("E:").strip()
 

@@ -27,9 +27,9 @@ from slurm_operator.local.image.store import Image
 
 _VERSION = re.compile(r"\d{2}\.\d{2}")
 # A build works with this much more than it leaves behind.
-MARGIN = 1.2
+ROOM_FACTOR = 1.2
 # Less than any image needs: said before the mirror is asked, whose lists would not fit either.
-LEAST_ROOM = 600_000_000
+MIN_FREE_BYTES = 600_000_000
 
 
 def build(version: str, cache: Path, progress: Report, *, refresh: bool = False) -> Image:
@@ -61,7 +61,7 @@ def require_host(progress: Report) -> None:
 
 def _build(version: str, cache: Path, progress: Report, held: int) -> Image:
     start = time.monotonic()
-    _require_free(LEAST_ROOM, cache)
+    _require_free(MIN_FREE_BYTES, cache)
     suite, packages, download = _choose(_suites(version, cache, progress), progress)
     require_room(download, cache)
     suite.fetch(download, progress)
@@ -114,7 +114,7 @@ def _choose(suites: list[tuple[Suite, tuple[str, ...]]], progress: Report) -> tu
 
 def require_room(download: Download, cache: Path) -> None:
     """Refuse before anything is written when the disk has no room."""
-    _require_free(int((download.bytes + download.unpacked) * MARGIN), cache)
+    _require_free(int((download.bytes + download.unpacked) * ROOM_FACTOR), cache)
 
 
 def _require_free(needed: int, cache: Path) -> None:
@@ -236,13 +236,13 @@ def _describe(version: str, suite: Suite, root: Path, start: float) -> Image:
 
 
 def _packages(root: Path) -> dict[str, str]:
-    said = subprocess.run(  # noqa: S603
+    result = subprocess.run(  # noqa: S603
         ["dpkg-query", f"--root={root}", "--show", "--showformat", "${Package}\t${Version}\n"],  # noqa: S607
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    return dict(sorted(line.split("\t", 1) for line in said.splitlines()))
+    return dict(sorted(line.split("\t", 1) for line in result.splitlines()))
 
 
 def _size(root: Path) -> int:

@@ -19,17 +19,17 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-AT_ONCE = 8
+MAX_CONCURRENT_DOWNLOADS = 8
 TRIES = 4
-FIRST_PAUSE = 0.5
+FIRST_PAUSE_SECONDS = 0.5
 # No answer, or no further byte, for so long: the connection is dead.
 CONNECT_SECONDS, SILENCE_SECONDS = 15.0, 30.0
-CHUNK = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 REPORT_SECONDS = 0.1
 HASHES = ("sha256", "sha512")
 SCHEMES = ("http", "https")
 
-Told = Callable[[int], None]
+OnBytes = Callable[[int], None]
 
 
 class DownloadFailed(Exception):
@@ -72,19 +72,19 @@ def proxy_of(uri: str, settings: str) -> str | None:
     return None
 
 
-def fetch(items: Sequence[Item], folder: Path, told: Told, *, proxy: str | None = None) -> None:
+def fetch(items: Sequence[Item], folder: Path, on_bytes: OnBytes, *, proxy: str | None = None) -> None:
     """Everything that is named; what was begun earlier is finished."""
     strange = next((item for item in items if not item.can_be_fetched), None)
     if strange is not None:
         raise DownloadFailed(f"{strange.uri} is not fetched here")
     (folder / "partial").mkdir(parents=True, exist_ok=True)
-    asyncio.run(_Fetch(folder, told, proxy).run(items))
+    asyncio.run(_Fetch(folder, on_bytes, proxy).run(items))
 
 
 @dataclass(slots=True)
 class _Fetch:
     folder: Path
-    told: Told
+    on_bytes: OnBytes
     proxy: str | None
     _there: dict[str, int] = field(default_factory=dict)
     _last: float = 0.0
@@ -94,17 +94,17 @@ class _Fetch:
         waiting = iter(sorted(items, key=lambda item: -item.size))
         self._there = {item.name: _size(self._partial(item)) for item in items}
         wait = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
-        connector = aiohttp.TCPConnector(limit=AT_ONCE)
+        connector = aiohttp.TCPConnector(limit=MAX_CONCURRENT_DOWNLOADS)
         async with aiohttp.ClientSession(
             timeout=wait, connector=connector, trust_env=True, auto_decompress=False
         ) as session:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(AT_ONCE, len(items))):
+                    for _ in range(min(MAX_CONCURRENT_DOWNLOADS, len(items))):
                         group.create_task(self._work(session, waiting))
             except* (DownloadFailed, OSError) as failures:
                 raise failures.exceptions[0] from None
-        self._tell(at_once=True)
+        self._report(at_once=True)
 
     async def _work(self, session: aiohttp.ClientSession, waiting: Iterator[Item]) -> None:
         for item in waiting:
@@ -119,7 +119,7 @@ class _Fetch:
                 final = isinstance(error, aiohttp.ClientResponseError) and 400 <= error.status < 500
                 if final or attempt == TRIES - 1:
                     raise DownloadFailed(f"{item.uri}: {str(error) or type(error).__name__}") from error
-                await asyncio.sleep(FIRST_PAUSE * 2**attempt)
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
             else:
                 return
 
@@ -142,21 +142,21 @@ class _Fetch:
                 there = 0
             with partial.open("r+b" if there else "wb") as out:
                 out.seek(there)
-                async for chunk in answer.content.iter_chunked(CHUNK):
+                async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
                     out.write(chunk)
                     there += len(chunk)
                     self._there[item.name] = there
-                    self._tell()
+                    self._report()
 
     def _partial(self, item: Item) -> Path:
         # apt's own place: it goes on with the same file.
         return self.folder / "partial" / item.name
 
-    def _tell(self, *, at_once: bool = False) -> None:
+    def _report(self, *, at_once: bool = False) -> None:
         now = time.monotonic()
         if at_once or now - self._last >= REPORT_SECONDS:
             self._last = now
-            self.told(sum(self._there.values()))
+            self.on_bytes(sum(self._there.values()))
 
 
 def _size(path: Path) -> int:

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import msgspec
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _LAYOUT = "application/vnd.oci.image."
 # Read by containerd and by podman.
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
@@ -82,7 +82,7 @@ def _write(images: Sequence[OciImage], layers: Mapping[Path, Blob], target: Path
 
 def config_of(image: OciImage, diff_ids: Sequence[str]) -> dict[str, Any]:
     """What a runtime reads before it starts a container."""
-    told = {
+    config = {
         "Entrypoint": list(image.entrypoint),
         "Cmd": list(image.command),
         "Env": [f"{name}={value}" for name, value in image.env.items()],
@@ -93,7 +93,7 @@ def config_of(image: OciImage, diff_ids: Sequence[str]) -> dict[str, Any]:
     return {
         "architecture": ARCHITECTURES.get(os.uname().machine, os.uname().machine),
         "os": "linux",
-        "config": {key: value for key, value in told.items() if value},
+        "config": {key: value for key, value in config.items() if value},
         "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
     }
 
@@ -145,7 +145,7 @@ def layer_blob(folder: Path, target: Path) -> Blob:
     """A folder as a layer; what cannot be in an image (sockets, whatever runs) is left out."""
     with target.open("wb") as file:
         hashing = _Hashing(file)
-        with tarfile.open(mode="w|", fileobj=hashing, format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as archive:
+        with tarfile.open(mode="w|", fileobj=hashing, format=tarfile.PAX_FORMAT, bufsize=_CHUNK_BYTES) as archive:
             _add_tree(archive, folder)
     return Blob(f"{_LAYOUT}layer.v1.tar", f"sha256:{hashing.hash.hexdigest()}", hashing.size, target)
 

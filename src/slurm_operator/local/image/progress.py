@@ -59,9 +59,9 @@ class Lines:
     def __call__(self, progress: Progress) -> None:
         """Print when there is something new to say."""
         now = self._clock()
-        step, said = self._last
+        step, text = self._last
         ends = progress.finished and self._ended != progress.step
-        if step == progress.step and now - said < LINE_SECONDS and not ends:
+        if step == progress.step and now - text < LINE_SECONDS and not ends:
             return
         self._last = (progress.step, now)
         if progress.finished:

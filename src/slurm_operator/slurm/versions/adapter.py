@@ -11,14 +11,14 @@ from slurm_operator.slurm.requests import Feature, Request
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
     """One REST version.
 
-    `ping_tells_why`: a controller that does not respond says why, so a refused token is told from a dead controller.
+    `ping_has_reason`: a controller that does not respond says why, so a refused token is told from a dead controller.
     `ask_for_all_on`: error numbers that mean "ask again without update_time".
     """
 
     version: str
     slurm: str
     offers: frozenset[Feature] = frozenset()
-    ping_tells_why: bool = False
+    ping_has_reason: bool = False
     ask_for_all_on: frozenset[int] = frozenset()
 
     def path(self, request: Request) -> str:

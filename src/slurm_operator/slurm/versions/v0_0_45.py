@@ -12,5 +12,5 @@ ADAPTER = msgspec.structs.replace(
     version="v0.0.45",
     slurm="26.05",
     offers=v0_0_44.ADAPTER.offers | {Feature.PARTITIONS, Feature.CONF},
-    ping_tells_why=True,
+    ping_has_reason=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube_local.controllers.decide.endpoints import PER_SLICE, slices
+from kube_local.controllers.decide.endpoints import MAX_ENDPOINTS_PER_SLICE, slices
 from kube_local.controllers.objects import EndpointSlice, Service
 
 
@@ -30,7 +30,7 @@ def _live(make: Any, made: list[dict[str, Any]]) -> list[EndpointSlice]:
 def test_many_pods_take_several_slices_and_one_change_touches_one(make: Any) -> None:
     service = _service(make)
     first = slices(service, _pods(make, range(250)), [])
-    assert sorted(len(one["endpoints"]) for one in first) == [50, PER_SLICE, PER_SLICE]
+    assert sorted(len(one["endpoints"]) for one in first) == [50, MAX_ENDPOINTS_PER_SLICE, MAX_ENDPOINTS_PER_SLICE]
     fewer = [pod for pod in _pods(make, range(250)) if pod.metadata.name != "web-0007"]
     second = slices(service, fewer, _live(make, first))
     before, after = _members(first), _members(second)

@@ -10,8 +10,8 @@ from kube_local.controllers.decide.volumes import (
     PROVISIONED_BY,
     PROVISIONER,
     Bind,
-    Fate,
     Provision,
+    VolumeDecision,
     Wait,
     decide_claim,
     decide_volume,
@@ -99,23 +99,23 @@ HELD = {"namespace": "ns", "name": "data", "uid": "c"}
 @pytest.mark.parametrize(
     ("spec", "there", "fate"),
     [
-        ({}, True, Fate("Available")),
-        ({"claimRef": HELD}, True, Fate("Bound")),
-        ({"claimRef": HELD, "annotations": OURS}, False, Fate("Released")),
+        ({}, True, VolumeDecision("Available")),
+        ({"claimRef": HELD}, True, VolumeDecision("Bound")),
+        ({"claimRef": HELD, "annotations": OURS}, False, VolumeDecision("Released")),
         (
             {"claimRef": HELD, "annotations": OURS, "persistentVolumeReclaimPolicy": "Delete"},
             False,
-            Fate("Released", reclaim=True),
+            VolumeDecision("Released", reclaim=True),
         ),
-        ({"claimRef": HELD, "persistentVolumeReclaimPolicy": "Delete"}, False, Fate("Released")),
+        ({"claimRef": HELD, "persistentVolumeReclaimPolicy": "Delete"}, False, VolumeDecision("Released")),
         (
             {"claimRef": {**HELD, "uid": "before"}, "annotations": OURS, "persistentVolumeReclaimPolicy": "Delete"},
             True,
-            Fate("Released", reclaim=True),
+            VolumeDecision("Released", reclaim=True),
         ),
     ],
     ids=["free", "bound", "kept", "reclaimed", "not ours to reclaim", "the claim was made anew"],
 )
-def test_what_becomes_of_a_volume(make: Any, spec: dict[str, Any], there: bool, fate: Fate) -> None:
+def test_what_becomes_of_a_volume(make: Any, spec: dict[str, Any], there: bool, fate: VolumeDecision) -> None:
     claim = _claim(make, volumeName="tape") if there else None
     assert decide_volume(_volume(make, "tape", **dict(spec)), claim) == fate

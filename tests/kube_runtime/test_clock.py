@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube_runtime.loop.clock import (
+from kube_runtime.clock import (
     DeadlinePassed,
     DeadlinePassedError,
     SkewedClock,
     SystemClock,
     VirtualClock,
     check_deadline,
-    settle,
+    run_until_idle,
     within,
 )
 
@@ -80,18 +80,18 @@ async def test_sleepers_wake_in_order_and_see_their_own_time(clock: VirtualClock
 
 async def test_a_cancelled_sleeper_leaves_no_timer(clock: VirtualClock) -> None:
     task = asyncio.create_task(clock.sleep(5))
-    await settle()
+    await run_until_idle()
     task.cancel()
-    await settle()
+    await run_until_idle()
     assert clock.next_due() is None
 
 
 async def test_a_timer_that_fires_beside_a_cancellation_is_harmless(clock: VirtualClock) -> None:
     task = asyncio.create_task(clock.sleep(5))
-    await settle()
+    await run_until_idle()
     task.cancel()
     clock.advance(5)
-    await settle()
+    await run_until_idle()
     assert task.cancelled()
 
 
@@ -109,7 +109,7 @@ async def test_settle_also_works_on_a_loop_without_a_ready_list(monkeypatch: pyt
 
     task = asyncio.create_task(hopper())
     monkeypatch.setattr(asyncio, "get_running_loop", OtherLoop)
-    await settle()
+    await run_until_idle()
     monkeypatch.undo()
     await task
     assert hops == 20
@@ -145,7 +145,7 @@ async def test_work_beyond_its_limit_is_cancelled_and_waited_for(clock: VirtualC
 
 async def test_cancelling_the_waiter_cancels_the_work_and_is_no_deadline(clock: VirtualClock) -> None:
     task = asyncio.create_task(within(clock, 2, clock.sleep(100)))
-    await settle()
+    await run_until_idle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -154,7 +154,7 @@ async def test_cancelling_the_waiter_cancels_the_work_and_is_no_deadline(clock: 
 
 async def test_the_waiter_cancelled_at_the_deadline_is_cancelled(clock: VirtualClock) -> None:
     task = asyncio.create_task(within(clock, 2, clock.sleep(100)))
-    await settle()
+    await run_until_idle()
     clock.advance(2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

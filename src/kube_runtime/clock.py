@@ -110,7 +110,7 @@ class VirtualClock:
     def __init__(self, start: float = 0.0, epoch: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._time = start
         # Timers are kept in time awake, which is this much behind.
-        self._asleep = 0.0
+        self._suspended_seconds = 0.0
         self._wall_at_zero = epoch - timedelta(seconds=start)
         self._timers: list[_VirtualTimer] = []
         self._order = itertools.count()
@@ -124,10 +124,10 @@ class VirtualClock:
     def suspend(self, seconds: float) -> None:
         """The machine sleeps: time passes, and every timer fires so much later."""
         self._time += seconds
-        self._asleep += seconds
+        self._suspended_seconds += seconds
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        due = self._time - self._asleep + max(0.0, seconds)
+        due = self._time - self._suspended_seconds + max(0.0, seconds)
         timer = _VirtualTimer(due, next(self._order), call)
         heapq.heappush(self._timers, timer)
         return timer
@@ -147,7 +147,7 @@ class VirtualClock:
         """When the next timer fires, or None when nobody waits."""
         while self._timers and self._timers[0].call is None:
             heapq.heappop(self._timers)
-        return self._timers[0].due + self._asleep if self._timers else None
+        return self._timers[0].due + self._suspended_seconds if self._timers else None
 
     def fire_next(self, until: float = float("inf")) -> bool:
         """Jump to the next timer and fire it, if it is due by `until`; say whether there was one."""
@@ -171,10 +171,10 @@ class VirtualClock:
     async def run_for(self, seconds: float, after_each: Callable[[], object] = lambda: None) -> None:
         """Move on, letting every task that a timer woke run before the next timer fires."""
         end = self._time + seconds
-        await settle()
+        await run_until_idle()
         after_each()
         while self.fire_next(end):
-            await settle()
+            await run_until_idle()
             after_each()
         self._time = end
         after_each()
@@ -206,7 +206,7 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def settle() -> None:
+async def run_until_idle() -> None:
     """Let tasks run until none can go on without a timer or the outside world.
 
     asyncio has no public question for "is anything runnable", so this reads the loop's ready list where
