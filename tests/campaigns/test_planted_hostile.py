@@ -74,7 +74,7 @@ def _strict_list(answer: Any, found: Any, convert: Any, *_: Any) -> Any:
 
 def test_t2_a_time_limit_beyond_the_calendar_is_found(plant: Plant) -> None:
     for module in (policy, nodeset):
-        plant(module, "LAST_SECOND", 10**18)
+        plant(module, "MAX_EPOCH_SECONDS", 10**18)
     assert said(in_rig("jobs", ("jobs", 2, "time_limit", "number"), "year-10192-minutes"), "I11")
 
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kube_runtime.backoff import Backoff
 from kube_runtime.clock import VirtualClock, run_until_idle
-from kube_runtime.loop.queue import Key, Places, Queue, ShutDownError
+from kube_runtime.loop.queue import HURRY_SECONDS, Key, Places, Queue, ShutDownError
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def add(self, key: str) -> None:
         self.queue.add(key)
         if key in self.failures:
-            self.wish(key, 0.5)
+            self.wish(key, HURRY_SECONDS)
         else:
             self.mark(key)
 
