@@ -16,16 +16,21 @@ from slurm_operator.reconcile.clusters import Clusters, expected_name
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
 
+def uids(world: World) -> dict[str, str]:
+    """The workers as they are: one that was deleted and made anew has its name again."""
+    return {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
+
+
 async def test_the_answers_of_another_cluster_are_unknown_and_take_no_worker(world: World) -> None:
     """T7: all busy workers were unregistered in the other cluster, and went after 40 s."""
     await small(world, 3)
     world.slurm.submit(10_000.0)
     await world.run_for(10.0)
-    before, nodes, jobs = sorted(world.pods()), dict(world.slurm.nodes), dict(world.slurm.jobs)
+    before, nodes, jobs = uids(world), dict(world.slurm.nodes), dict(world.slurm.jobs)
     world.slurm.cluster_name, world.slurm.nodes, world.slurm.jobs = "somebody_else", {}, {}
     world.slurm.touch("nodes", "jobs")
     await world.run_for(600.0)
-    assert sorted(world.pods()) == before
+    assert uids(world) == before
     said = world.verdicts("NodeSet", "compute")
     assert said["Ready"] == ("Unknown", "WrongCluster")
     assert said["SlurmReachable"] == ("False", "WrongCluster")
@@ -106,12 +111,13 @@ async def test_empty_lists_of_jobs_take_no_worker_from_a_suspended_job(world: Wo
 
 
 async def test_workers_that_slurm_lost_in_bulk_are_given_time(world: World) -> None:
+    """T7: most workers are never taken for unregistered at once."""
     await small(world, 4)
-    before = sorted(world.pods())
+    before = uids(world)
     world.slurm.nodes.clear()
     world.slurm.touch("nodes")
     await world.run_for(DOUBT_SECONDS - 10)
-    assert sorted(world.pods()) == before
+    assert uids(world) == before
     assert world.verdicts("NodeSet", "compute")["Ready"][0] == "False"
     await world.run()
     assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
@@ -135,3 +141,16 @@ async def test_nothing_is_remembered_of_a_controller_that_was_deleted(world: Wor
         await world.create("NodeSet", "compute", {**REF, "replicas": 1})
         await world.run_for(30.0)
         assert clusters._clusters[key][1] is not before
+
+
+async def test_what_a_reconcile_learned_goes_with_its_controller(world: World) -> None:
+    """B5: what was linted, offered to the sidecars and heard of them stayed under the name of the deleted one."""
+    await small(world, 1)
+    assert world.operator is not None
+    guarded: Any = world.operator.controllers["Controller"]._reconcile
+    learned = (guarded.reconcile._memories, guarded.reconcile.outcomes._left)
+    uid = world.custom("Controller", "slurm")["metadata"]["uid"]
+    assert [list(each) for each in learned] == [[uid], [uid]]
+    await world.delete("Controller", "slurm")
+    await world.run()
+    assert [list(each) for each in learned] == [[], []]

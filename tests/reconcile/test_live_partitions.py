@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.campaigns.rig import World
-from tests.campaigns.scenarios import small
+from tests.campaigns.scenarios import KEYS, small
 from tests.reconcile.test_partition import SHORT, condition, conf, deaf, shape, with_partition
 
 from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Controller, Result
@@ -154,6 +154,23 @@ async def test_no_answer_does_not_lift_what_was_given_up(world: World) -> None:
     await world.run_for(60.0)
     assert shape(world)["grace_time"] == 7
     assert condition(world, "InSync") == ("False", "DriftComesBack")
+
+
+async def test_a_namesake_does_not_inherit_what_was_given_up(world: World) -> None:
+    """B5: the notes of a Controller that was deleted were those of the next one of its name."""
+    await with_partition(world)
+    for _ in range(MAX_REVERTS + 2):
+        change_by_hand(world, 7)
+        await world.run_for(12.0)
+    assert condition(world, "InSync") == ("False", "DriftComesBack")
+    await world.delete("Controller", "slurm")
+    await world.run()
+    await world.create("Controller", "slurm", KEYS)
+    await world.run()
+    change_by_hand(world, 7)
+    await world.run_for(12.0)
+    assert shape(world)["grace_time"] == 0
+    assert condition(world, "InSync") == ("True", "InSync")
 
 
 async def test_no_answer_does_not_let_a_refused_line_into_the_file(world: World) -> None:
