@@ -238,8 +238,8 @@ def test_a_host_list_is_neither_expanded_nor_trusted(nodes: str) -> None:
     partition.why(facts, "p")
     examine(facts)
     seconds = time.process_time() - began
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found.sentence) < 1100
-    assert most_bytes < 2_000_000
+    assert max_bytes < 2_000_000
     assert seconds < 1.0

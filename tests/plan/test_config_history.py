@@ -52,12 +52,12 @@ def test_ten_are_kept() -> None:
 
 def test_large_ones_push_out_more(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(after(1)[0].body)
-    monkeypatch.setattr(config_history, "MOST_BYTES", 3 * size)
+    monkeypatch.setattr(config_history, "MAX_HISTORY_BYTES", 3 * size)
     assert [item.metadata.name for item in after(6)] == ["slurm-config-4", "slurm-config-5", "slurm-config-6"]
 
 
 def test_the_newest_is_kept_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_history, "MOST_BYTES", 1)
+    monkeypatch.setattr(config_history, "MAX_HISTORY_BYTES", 1)
     assert [item.metadata.name for item in after(3)] == ["slurm-config-3"]
 
 

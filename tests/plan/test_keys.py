@@ -57,7 +57,7 @@ def test_the_state_of_a_key(
 
 
 @pytest.mark.parametrize(
-    ("status", "settled"),
+    ("status", "rolled_out"),
     [
         ({}, True),
         ({"observedGeneration": 2}, False),

@@ -6,8 +6,8 @@ import pytest
 from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SCALE_IN, SlurmSnapshot
-from slurm_operator.slurm.model import Answer, Job, Unknown
+from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot
+from slurm_operator.slurm.model import Job, SlurmList, Unknown
 from slurm_operator.status import nodeset
 
 
@@ -77,8 +77,8 @@ def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
 
 
 def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Cluster) -> None:
-    half = SlurmSnapshot(
-        Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs")
+    half = NodeSnapshot(
+        SlurmList((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs")
     )
     world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
     found = said(world)
@@ -90,7 +90,7 @@ def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cl
 
 
 def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Cluster) -> None:
-    half = SlurmSnapshot(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
+    half = NodeSnapshot(SlurmList((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
     assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
 

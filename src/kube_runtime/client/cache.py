@@ -29,7 +29,7 @@ from typing import Generic
 from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.client.client import Client
 from kube_runtime.client.collector import PROCESS, Collector
-from kube_runtime.client.decode import Bookmark, Changed, Deleted, Spoilt, Unreadable, WatchEvent
+from kube_runtime.client.decode import Bookmark, Changed, Deleted, Unreadable, UnreadableEvent, WatchEvent
 from kube_runtime.client.errors import BadAnswer, Expired, Forbidden, KubeError
 from kube_runtime.client.objects import Resource, T
 from kube_runtime.client.store import Change, Index, Key, Store, key_of
@@ -53,7 +53,7 @@ class Pace:
     list_seconds: float = 60.0
     backoff: Backoff = _BACKOFF
     # A server that asks for more is asked again nevertheless: its word may be garbled.
-    longest_retry_after: float = 300.0
+    max_retry_after_seconds: float = 300.0
     # A watch that lived this long was a good one: the next failure starts with a short wait again.
     steady_seconds: float = 5.0
     page: int = 500
@@ -218,7 +218,7 @@ class Cache(Generic[T]):
             self._failed(_Stuck(f"its watch has shown nothing of a write of ours for {self.pace.stuck_seconds:g} s"))
         except KubeError as error:
             self._failed(error)
-            return min(error.retry_after or 0.0, self.pace.longest_retry_after)
+            return min(error.retry_after or 0.0, self.pace.max_retry_after_seconds)
         except Exception as error:
             # A bug of ours, or of an index function: the state may be half written, so start over.
             log.exception("cache of %s: unexpected failure", self.resource.plural)
@@ -312,7 +312,7 @@ class Cache(Generic[T]):
     def _take(self, event: WatchEvent[T]) -> None:
         match event:
             case Bookmark(resource_version):
-                self._check_order(resource_version, at_least=True)
+                self._check_order(resource_version, allow_equal=True)
                 self._seen(resource_version)
                 return
             case Changed(item):
@@ -323,11 +323,11 @@ class Cache(Generic[T]):
                 self._check_order(item.metadata.resource_version)
                 self.unreadable.pop(key_of(item), None)
                 self._report(self._store.drop(key_of(item)))
-            case Spoilt(item, deleted):
-                self._spoilt(item, deleted)
+            case UnreadableEvent(item, deleted):
+                self._take_unreadable(item, deleted)
         self._seen(event.object.metadata.resource_version)
 
-    def _spoilt(self, item: Unreadable, deleted: bool) -> None:
+    def _take_unreadable(self, item: Unreadable, deleted: bool) -> None:
         key = key_of(item)
         if deleted:
             self.unreadable.pop(key, None)
@@ -347,12 +347,12 @@ class Cache(Generic[T]):
         known = self._store.get(key_of(item))
         return known is not None and item.metadata.uid in ("", known.metadata.uid)
 
-    def _check_order(self, resource_version: str, *, at_least: bool = False) -> None:
+    def _check_order(self, resource_version: str, *, allow_equal: bool = False) -> None:
         newer = _number(resource_version)
         ours = _number(self._version)
         if newer is None or ours is None:
             return
-        if newer < ours or (newer == ours and not at_least):
+        if newer < ours or (newer == ours and not allow_equal):
             raise _WentBack(f"the server told of {resource_version} after {self._version}")
 
     def _seen(self, resource_version: str) -> None:

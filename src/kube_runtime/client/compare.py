@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 # The server never counts these as anybody's.
-_NOBODYS = frozenset(
+_UNOWNED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
 )
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "capacity", "hard", "sizeLimit", "storage", "divisor"})
@@ -59,7 +59,7 @@ def differences(
     if owned is None:
         return (Difference("", "not applied by us yet"),)
     body = {key: value for key, value in desired.items() if key not in {"apiVersion", "kind"}}
-    body["metadata"] = {key: value for key, value in desired.get("metadata", {}).items() if key not in _NOBODYS}
+    body["metadata"] = {key: value for key, value in desired.get("metadata", {}).items() if key not in _UNOWNED}
     if not body["metadata"]:
         del body["metadata"]
     return tuple(_compare_map(body, live, owned, ""))

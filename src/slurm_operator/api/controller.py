@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     MAX_FILE_BYTES,
     PROMETHEUS_DURATION,
     Conditions,
@@ -30,7 +30,7 @@ from slurm_operator.api.meta import (
 )
 
 ConfigMapRefs = Annotated[tuple[LocalObjectReference, ...] | None, Meta(extra_json_schema={"nullable": True})]
-PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION, max_length=LONGEST_DURATION)]
+PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION, max_length=MAX_DURATION_CHARACTERS)]
 
 SLURM_KEY_RULE = rule("!self.external ? has(self.slurmKeyRef) : true", "slurmKeyRef must be set when external is false")
 JWT_KEY_RULE = rule(

@@ -15,8 +15,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 INT32_MAX = 2**31 - 1
 # Lines of a configuration file; an object of Kubernetes has room for hardly more.
 MAX_FILE_BYTES = 1_000_000
-LONGEST_DURATION = 64
-MOST_NAMES = 16_384
+MAX_DURATION_CHARACTERS = 64
+MAX_NAMES = 16_384
 PROMETHEUS_DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     MAX_FILE_BYTES,
     Claim,
     Conditions,
@@ -75,7 +75,9 @@ class ScheduledUpdate(Part, frozen=True, kw_only=True):
     """A maintenance window, kept free by a Slurm reservation."""
 
     start_time: Annotated[Time | None, doc("When the window opens.")] = None
-    duration: Annotated[str, doc("How long the window is open, such as 30m or 2h.", maxLength=LONGEST_DURATION)] = "30m"
+    duration: Annotated[
+        str, doc("How long the window is open, such as 30m or 2h.", maxLength=MAX_DURATION_CHARACTERS)
+    ] = "30m"
     flags: Annotated[tuple[str, ...] | None, doc("Further flags of the reservation, such as DAILY.", nullable=True)] = (
         None
     )

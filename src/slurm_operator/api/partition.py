@@ -10,8 +10,8 @@ from msgspec import Meta, field
 from slurm_operator.api.meta import (
     ATOMIC,
     INT32_MAX,
-    LONGEST_DURATION,
-    MOST_NAMES,
+    MAX_DURATION_CHARACTERS,
+    MAX_NAMES,
     Conditions,
     ControllerRef,
     Count,
@@ -32,8 +32,8 @@ NODE_COUNT = rf"^([0-9]+|{UNLIMITED})$"
 OVER_SUBSCRIBE = r"^([Nn][Oo]|[Ee][Xx][Cc][Ll][Uu][Ss][Ii][Vv][Ee]|([Ff][Oo][Rr][Cc][Ee]|[Yy][Ee][Ss])(:[0-9]{1,5})?)$"
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=SLURM_NAME)]
-Names = Annotated[tuple[Name, ...], Meta(extra_json_schema={"x-kubernetes-list-type": "set", "maxItems": MOST_NAMES})]
-SlurmTime = Annotated[str, Meta(pattern=SLURM_TIME, max_length=LONGEST_DURATION)]
+Names = Annotated[tuple[Name, ...], Meta(extra_json_schema={"x-kubernetes-list-type": "set", "maxItems": MAX_NAMES})]
+SlurmTime = Annotated[str, Meta(pattern=SLURM_TIME, max_length=MAX_DURATION_CHARACTERS)]
 MegaBytes = Annotated[int, Meta(ge=0, le=2**62)]
 UInt16 = Annotated[int, Meta(ge=0, le=65533)]
 NodeCount = Annotated[int | str, Meta(extra_json_schema={"x-kubernetes-int-or-string": True, "pattern": NODE_COUNT})]
@@ -51,7 +51,7 @@ class PartitionSpec(Part, frozen=True, kw_only=True):
         doc(
             "The NodeSets whose nodes it holds, by name, or ALL for every node of the cluster.",
             x_kubernetes_list_type="set",
-            maxItems=MOST_NAMES,
+            maxItems=MAX_NAMES,
         ),
     ] = ()
     nodes: Annotated[

@@ -16,7 +16,7 @@ from slurm_operator.api.problem import shown
 
 MAX_VALUE_CHARACTERS = 8192
 MAX_TEXT_CHARACTERS = MAX_FILE_BYTES
-MOST_LINES = 25_000
+MAX_LINES = 25_000
 MAX_CLUSTER_NAME_CHARACTERS = 40
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
@@ -35,7 +35,7 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
-def one_line(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str | None:
+def one_line(text: str, max_characters: int = MAX_VALUE_CHARACTERS) -> str | None:
     """A text that must stay on its line, without comment, continuation or control signs."""
     if _LINE_BREAK.search(text):
         return "must be one line; a line break would start a line of its own"
@@ -45,8 +45,8 @@ def one_line(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str | None:
         return "must not hold '#', which starts a comment"
     if "\\" in text:
         return "must not hold a backslash, which hides what follows it or joins the next line"
-    if len(text) > longest:
-        return f"is {len(text)} characters long; at most {longest} are allowed"
+    if len(text) > max_characters:
+        return f"is {len(text)} characters long; at most {max_characters} are allowed"
     return None
 
 
@@ -71,8 +71,8 @@ def config_text(text: str) -> str | None:
         return "must not end in a backslash, which would join the operator's next line"
     if len(text) > MAX_TEXT_CHARACTERS:
         return f"is {len(text)} characters long; at most {MAX_TEXT_CHARACTERS} are allowed"
-    if text.count("\n") > MOST_LINES:
-        return f"has {text.count(chr(10))} lines; at most {MOST_LINES} are allowed"
+    if text.count("\n") > MAX_LINES:
+        return f"has {text.count(chr(10))} lines; at most {MAX_LINES} are allowed"
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     Conditions,
     ObservedGeneration,
     Part,
@@ -32,7 +32,8 @@ class TokenSpec(Part, frozen=True, kw_only=True):
     ] = None
     jwt_key_ref: Annotated[SecretKeySelector | None, doc("The auth/jwt HS256 key to sign with.", **ATOMIC)] = None
     lifetime: Annotated[
-        str | None, doc("How long a token lives, such as 15m or 1h30m; 15m by default.", maxLength=LONGEST_DURATION)
+        str | None,
+        doc("How long a token lives, such as 15m or 1h30m; 15m by default.", maxLength=MAX_DURATION_CHARACTERS),
     ] = None
     refresh: Annotated[bool, doc("Renew the token before it ends; false makes one, in an immutable Secret.")] = True
     secret_ref: Annotated[

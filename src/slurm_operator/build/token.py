@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 
 from slurm_operator.api import text
-from slurm_operator.api.meta import LONGEST_DURATION
+from slurm_operator.api.meta import MAX_DURATION_CHARACTERS
 from slurm_operator.api.token import DEFAULT_KEY, DEFAULT_LIFETIME, Token
 from slurm_operator.build import metadata, names
 from slurm_operator.build.errors import InvalidSpec
@@ -64,7 +64,7 @@ def lifetime(cr: Token) -> float:
 
 def duration(written: str) -> float | None:
     """A duration such as 1h30m in seconds, or None when it is none."""
-    if len(written) > LONGEST_DURATION:
+    if len(written) > MAX_DURATION_CHARACTERS:
         # The search below starts anew at every digit.
         return None
     parts = _DURATION.findall(written)

@@ -12,7 +12,7 @@ from kube_runtime.text import whole_number
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmJob, shown_hosts
 
 # Slurm's reason: what it means.
@@ -53,7 +53,7 @@ _NAMED = re.compile(r"\{(\w+)\}")
 PARTITION_REASONS = frozenset({"PartitionDown", "PartitionInactive"})
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a job does not run."""
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm) and name in slurm.jobs:
@@ -69,7 +69,7 @@ def why(facts: Facts, name: str) -> Answer:
     )
 
 
-def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
     if job.state == "PENDING":
         return _pending(facts, job, slurm)
     if job.state in ENDINGS:
@@ -81,7 +81,7 @@ def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
     return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {shown_hosts(job.nodes)}" if job.nodes else ""))
 
 
-def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
     step = f"job {job.id} waits, and Slurm says {job.reason}"
     reason = job.reason.partition(",")[0].strip()
     if reason in PARTITION_REASONS:

@@ -9,7 +9,7 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -28,7 +28,7 @@ from slurm_operator.slurm import policy
 WORKER = labels.WORKER.daemon
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a node takes no jobs."""
     pod = _pod(facts, name)
     host = host_of(pod) if pod is not None else name
@@ -81,7 +81,7 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
     )
 
 
-def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
+def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     if pod is None:
         return Unseen(
             f"neither Kubernetes nor Slurm knows a node {host!r} in namespace {facts.namespace}",
@@ -98,7 +98,7 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
     )
 
 
-def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Answer:
+def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
     if "INVALID_REG" in node.states:
         # slurmctld drains such a node by itself; a resume would not last.
         return Cause(

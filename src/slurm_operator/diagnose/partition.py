@@ -8,7 +8,7 @@ from __future__ import annotations
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -22,7 +22,7 @@ from slurm_operator.diagnose.facts import (
 ALL = "ALL"
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a partition runs no jobs."""
     mine = _resource(facts, name)
     if mine is not None:
@@ -58,7 +58,7 @@ def _cluster(facts: Facts, name: str, mine: Object | None) -> str:
     return next(iter(facts.slurm), "")
 
 
-def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Answer:
+def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Diagnosis:
     if mine is None:
         return Unseen(
             f"there is no partition {title!r} in namespace {facts.namespace}",
@@ -74,7 +74,7 @@ def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Ans
     )
 
 
-def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slurm) -> Answer:
+def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slurm) -> Diagnosis:
     if found.state != "UP":
         return _not_up(facts, found, mine)
     if not found.nodes:

@@ -10,7 +10,7 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -43,7 +43,7 @@ OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
 
 
-def why(facts: Facts, kind: str, name: str) -> Answer:
+def why(facts: Facts, kind: str, name: str) -> Diagnosis:
     """Why a resource is not ready."""
     resource = facts.get(kind, name)
     if resource is None:

@@ -95,7 +95,7 @@ def _reply(name: str, body: bytes, stream: wire.Streamed | None = None) -> wire.
     return wire.Reply(200, JSON, reader.close(_call(name)), streamed=reader)
 
 
-def _whole(answer: model.Answer[wire.T], name: str) -> model.Answer[wire.T]:
+def _whole(answer: model.SlurmList[wire.T], name: str) -> model.SlurmList[wire.T]:
     """A list that misses a record would say that there is none."""
     if not answer.last_update:
         # scontrol prints an empty list of jobs, and ends with 0, when slurmctld is down.

@@ -43,11 +43,11 @@ from slurm_operator.plan.config_history import InForce, plan_history
 from slurm_operator.plan.owned import plan_owned
 from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
 from slurm_operator.plan.partition_fields import Line, line_hash
-from slurm_operator.plan.partition_memory import Lines, PartitionMemory, learned
+from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.slurm.model import Answer, Partition, Unknown
+from slurm_operator.slurm.model import Partition, SlurmList, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ def partition_world(world: ClusterWorld) -> PartitionWorld:
         _policies(world),
         sets_in_force=frozenset(world.in_force.sets),
         unreverted=frozenset(memory.given_up) | memory.just_reverted(world.now),
-        on_the_way=_on_the_way(world),
+        on_trial=_partitions_on_trial(world),
     )
 
 
-def planned_on(world: ClusterWorld) -> Answer[Partition] | Unknown:
+def planned_on(world: ClusterWorld) -> SlurmList[Partition] | Unknown:
     """The list that partitions are planned on: one in which a missing partition, or host, is one that Slurm lacks."""
     partitions, nodes = world.slurm.partitions, world.slurm.nodes
     if isinstance(partitions, Unknown) or not partitions.complete:
@@ -140,11 +140,11 @@ def has_edits(conf: SlurmConf) -> bool:
     return any(each.live_nodes or each.removed_nodes for each in conf.partitions)
 
 
-def _lines(world: ClusterWorld) -> Lines:
+def _lines(world: ClusterWorld) -> PartitionLines:
     """The wanted lines, and the same with the hosts that Partitions add or take away."""
     wanted, nodes = world.wanted, world.slurm.nodes
     if not world.slurm.supports_live_partitions or isinstance(nodes, Unknown) or not has_edits(world.built.conf):
-        return Lines(wanted.lines, wanted.lines)
+        return PartitionLines(wanted.lines, wanted.lines)
     # The operator's NodeSets are features; "" are all.
     members = {name: frozenset(node.name for node in nodes.items if name in node.features) for name in wanted.sets}
     members[""] = frozenset(node.name for node in nodes.items)
@@ -153,7 +153,7 @@ def _lines(world: ClusterWorld) -> Lines:
         for each in world.built.conf.partitions
         if (each.live_nodes or each.removed_nodes) and each.partition in wanted.lines
     }
-    return Lines(wanted.lines, {**wanted.lines, **changed})
+    return PartitionLines(wanted.lines, {**wanted.lines, **changed})
 
 
 def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
@@ -180,7 +180,7 @@ def _seen_lines(partitions: Iterable[PartitionResource]) -> Iterator[tuple[str, 
             yield each.slurm_name, last.line if last else None
 
 
-def _on_the_way(world: ClusterWorld) -> frozenset[str]:
+def _partitions_on_trial(world: ClusterWorld) -> frozenset[str]:
     """The partitions of a candidate that a sidecar is trying."""
     if world.memory.poll is None or (world.poll is not None and world.poll.is_decided):
         return frozenset()

@@ -31,7 +31,7 @@ from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 Files = Mapping[str, str]
 
 # What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
-LONGEST_STAGE_MILLISECONDS = 2**31 - 1
+MAX_STAGE_MILLISECONDS = 2**31 - 1
 MAX_REASON_CHARACTERS = 1500
 MAX_DIGITS = 18
 _SPLIT = re.compile(r"[\W_]+")
@@ -82,7 +82,7 @@ class ControllerPod:
 
     name: str
     uid: str
-    speaks: bool
+    reports_verdicts: bool
     # Which candidate it was last told to look at, and how often.
     nudged: str = ""
     times: int = 1
@@ -182,7 +182,7 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
 def _verdict(values: Mapping[str, str]) -> Verdict:
     reason = printable(values["reason"].replace('\\"', '"').replace("\\\\", "\\"), MAX_REASON_CHARACTERS)
     times = (values[name] for name in ("ms", "parse", "trial", "reconfigure"))
-    ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in times)
+    ms, parse, trial, reconfigure = (min(_bounded(each), MAX_STAGE_MILLISECONDS) for each in times)
     at = _bounded(values.get("at", "0"))
     at = at if at <= MAX_EPOCH_SECONDS else 0
     return Verdict(values["hash"], values["stage"], ms, parse, trial, reconfigure, reason, at)
@@ -206,7 +206,7 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
         )
     if world.frozen and before and before != hash_:
         return ConfigDecision(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
-    if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
+    if world.good is None or not world.in_place or any(not pod.reports_verdicts for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
         return ConfigDecision(stage, hash_, wanted, wanted, note, good_hash=hash_)
     return _tried(wanted, note, world, hash_, before)

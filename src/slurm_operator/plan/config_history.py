@@ -24,7 +24,7 @@ from slurm_operator.plan.actions import Action, Create, Delete
 KEY = ("apps/v1", "ControllerRevision")
 # So many are kept, as long as they are not larger than this together; the newest always is.
 MAX_REVISIONS = 10
-MOST_BYTES = 4 * 1024 * 1024
+MAX_HISTORY_BYTES = 4 * 1024 * 1024
 # Seconds in force after which a configuration is kept: of a burst of changes, the last one counts.
 KEPT_AFTER_SECONDS = 5.0
 MAX_CHANGE_CHARACTERS = 240
@@ -107,7 +107,7 @@ def plan_history(
         "by": ", ".join(sorted({managers[key] for key in changed if managers.get(key)})) if before is not None else "",
     }
     made = controller_revision(cr, number, in_force.hash, in_force.files, in_force.inputs, annotations)
-    room = MOST_BYTES - sum(len(text.encode()) for text in in_force.files.values())
+    room = MAX_HISTORY_BYTES - sum(len(text.encode()) for text in in_force.files.values())
     return (Create(made), *_surplus(present, room))
 
 

@@ -53,7 +53,7 @@ async def sidecar_verdicts(
         return poll
     verdicts: dict[str, Verdict | None] = {}
     denied = ""
-    for pod in (pod for pod in pods if pod.speaks):
+    for pod in (pod for pod in pods if pod.reports_verdicts):
         try:
             verdicts[pod.uid] = last_verdict(await logs(namespace, pod.name, SIDECAR, LOG_TAIL_LINES))
         except KubeError as error:

@@ -62,7 +62,7 @@ MAX_CONCURRENT_ACTIONS = 64
 # When a status that may not be written is tried again.
 REFUSED_REQUEUE_SECONDS = 5.0
 # So many actions of one kind and stage are written to the log one by one.
-LINES = 10
+MAX_LOGGED_ACTIONS = 10
 # After one of these nobody knows what Slurm thinks of the change.
 NO_ANSWER = (SlurmUnreachable, SlurmUnauthorized, SlurmBadAnswer)
 DrawHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
@@ -342,10 +342,10 @@ def _announce(stage: tuple[Action, ...]) -> None:
     announced = [action for action in stage if not isinstance(action, Apply)]
     for kind in dict.fromkeys(type(action) for action in announced):
         same = [action for action in announced if type(action) is kind]
-        for action in same[:LINES]:
+        for action in same[:MAX_LOGGED_ACTIONS]:
             log.info("%s", action)
-        if len(same) > LINES:
-            log.info("… and %d more of that, up to: %s", len(same) - LINES, same[-1])
+        if len(same) > MAX_LOGGED_ACTIONS:
+            log.info("… and %d more of that, up to: %s", len(same) - MAX_LOGGED_ACTIONS, same[-1])
 
 
 async def _on_partition(action: PartitionAction, work: _Work) -> None:

@@ -29,7 +29,6 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.model import (
     Absent,
-    Answer,
     Association,
     Diag,
     Job,
@@ -40,6 +39,7 @@ from slurm_operator.slurm.model import (
     Ping,
     Qos,
     Reservation,
+    SlurmList,
     Unchanged,
     Unknown,
     view,
@@ -164,11 +164,11 @@ class SlurmClient:
         _, found = await self._ping()
         return found
 
-    async def nodes(self, since: int | None = None) -> Answer[Node] | Unchanged:
+    async def nodes(self, since: int | None = None) -> SlurmList[Node] | Unchanged:
         """All nodes; with `since` (a `last_update`), Unchanged when nothing happened after it."""
         return await self._list("nodes", wire.nodes, since)
 
-    async def all_nodes(self) -> Answer[Node]:
+    async def all_nodes(self) -> SlurmList[Node]:
         """All nodes, without condition."""
         return await self._whole("nodes", wire.nodes)
 
@@ -186,7 +186,7 @@ class SlurmClient:
         A name that the list lacks is asked for once more by itself: an emptied or halved list is never an absence.
         """
         try:
-            answer: Answer[Node] | Unknown = await self.all_nodes()
+            answer: SlurmList[Node] | Unknown = await self.all_nodes()
         except SlurmError as problem:
             answer = Unknown(str(problem))
         views = {name: view(name, answer) for name in names}
@@ -195,11 +195,11 @@ class SlurmClient:
                 views[name] = await self.node(name)
         return views
 
-    async def jobs(self, since: int | None = None) -> Answer[Job] | Unchanged:
+    async def jobs(self, since: int | None = None) -> SlurmList[Job] | Unchanged:
         """All jobs; with `since`, Unchanged when nothing happened after it."""
         return await self._list("jobs", wire.jobs, since)
 
-    async def all_jobs(self) -> Answer[Job]:
+    async def all_jobs(self) -> SlurmList[Job]:
         """All jobs, without condition."""
         return await self._whole("jobs", wire.jobs)
 
@@ -212,19 +212,19 @@ class SlurmClient:
             is_absence = isinstance(problem, SlurmNotFound) and problem.number == JOB_NOT_FOUND_CODE
             return Absent() if is_absence else Unknown(str(problem))
 
-    async def partitions(self, since: int | None = None) -> Answer[Partition] | Unchanged:
+    async def partitions(self, since: int | None = None) -> SlurmList[Partition] | Unchanged:
         """All partitions; with `since`, Unchanged when nothing happened after it."""
         return await self._list("partitions", wire.partitions, since)
 
-    async def all_partitions(self) -> Answer[Partition]:
+    async def all_partitions(self) -> SlurmList[Partition]:
         """All partitions, without condition."""
         return await self._whole("partitions", wire.partitions)
 
-    async def reservations(self, since: int | None = None) -> Answer[Reservation] | Unchanged:
+    async def reservations(self, since: int | None = None) -> SlurmList[Reservation] | Unchanged:
         """All reservations; with `since`, Unchanged when nothing happened after it."""
         return await self._list("reservations", wire.reservations, since)
 
-    async def all_reservations(self) -> Answer[Reservation]:
+    async def all_reservations(self) -> SlurmList[Reservation]:
         """All reservations, without condition."""
         return await self._whole("reservations", wire.reservations)
 
@@ -312,10 +312,10 @@ class SlurmClient:
 
     # --- the way of one call -----------------------------------------------------------------------------------
 
-    async def _whole(self, what: str, reader: Reader[Answer[T]]) -> Answer[T]:
+    async def _whole(self, what: str, reader: Reader[SlurmList[T]]) -> SlurmList[T]:
         return await self._call(requests.read(what), reader)
 
-    async def _list(self, what: str, reader: Reader[Answer[T]], since: int | None) -> Answer[T] | Unchanged:
+    async def _list(self, what: str, reader: Reader[SlurmList[T]], since: int | None) -> SlurmList[T] | Unchanged:
         if since is None:
             return await self._whole(what, reader)
         request = requests.read(what, since=since)
@@ -496,7 +496,7 @@ class SlurmClient:
             query=request.query,
             body=None if request.body is None else msgspec.json.encode(request.body),
             seconds=seconds or (self._seconds.ping if request is PING else usual),
-            most_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
+            max_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
             fence=None if _is_read(request) else self.fence,
         )
 
@@ -512,7 +512,7 @@ def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
     return SlurmBadAnswer("slurmrestd has this call, but the answer was 404", call=request.label, status=404)
 
 
-def _changes(reply: Reply, reader: Reader[Answer[T]], call: str) -> Answer[T] | Unchanged:
+def _changes(reply: Reply, reader: Reader[SlurmList[T]], call: str) -> SlurmList[T] | Unchanged:
     """304 means unchanged; for jobs Slurm says it with an empty list of the year 1970."""
     if reply.status == 304:
         return Unchanged()

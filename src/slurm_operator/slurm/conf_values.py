@@ -39,7 +39,7 @@ class Complaint(msgspec.Struct, frozen=True):
     code: str = "BadValue"
 
 
-class Kind(Protocol):
+class ValueType(Protocol):
     """Anything that can judge a value."""
 
     def check(self, value: str, version: Version | None, /) -> Complaint | None: ...

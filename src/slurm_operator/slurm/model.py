@@ -172,7 +172,7 @@ class Qos(msgspec.Struct, frozen=True, kw_only=True):
     flags: frozenset[str] = frozenset()
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True):
+class SlurmList(msgspec.Struct, Generic[T], frozen=True):
     """A list out of one answer. Only where `complete` does a missing item mean that Slurm has none."""
 
     items: tuple[T, ...]
@@ -211,7 +211,7 @@ NodeView = Known | Absent | Unknown
 JobView = KnownJob | Absent | Unknown
 
 
-def view(name: str, answer: Answer[Node] | Unknown) -> NodeView:
+def view(name: str, answer: SlurmList[Node] | Unknown) -> NodeView:
     """What one list answer says about one node."""
     if isinstance(answer, Unknown):
         return answer

@@ -175,6 +175,6 @@ def _later(one: Limit, other: Limit) -> Limit:
     return max(one, other)
 
 
-def _some(job_ids: list[int], most: int = 5) -> str:
-    shown = ", ".join(map(str, job_ids[:most]))
-    return shown if len(job_ids) <= most else f"{shown} and {len(job_ids) - most} more"
+def _some(job_ids: list[int], max_shown: int = 5) -> str:
+    shown = ", ".join(map(str, job_ids[:max_shown]))
+    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"

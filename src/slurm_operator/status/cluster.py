@@ -29,16 +29,16 @@ def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionD
     """The conditions of a configuration and of what it waits for."""
     decision = release.config
     of_config = config.drafts(decision, world.cr.status.config, checked=is_checked(world.cr))
-    drafts = [*of_config, *_waiting(world, plan)]
+    found = [*of_config, *_waiting(world, plan)]
     if decision.stage in NOT_VALID:
-        return [*drafts, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
+        return [*found, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
     if release.refused:
-        return [*drafts, _refused(release)]
+        return [*found, _refused(release)]
     poll = release.memory.poll
     if poll is not None and poll.denied:
         message = f"the operator may not read what a sidecar says of the new configuration: {poll.denied}"
-        return [*drafts, yes(DEGRADED, "Forbidden", message)]
-    return drafts
+        return [*found, yes(DEGRADED, "Forbidden", message)]
+    return found
 
 
 def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _daemons(world: ClusterWorld, release: Release) -> Iterator[Census]:
 
 def _controllers(world: ClusterWorld, release: Release) -> Census:
     pods, late = world.pods, release.config.behind
-    silent = tuple(pod.name for pod in pods if not pod.speaks)
+    silent = tuple(pod.name for pod in pods if not pod.reports_verdicts)
     # Where all differ from what is wanted, it is the wish that is not in force.
     behind = tuple(name for name, _ in late) if len(late) < len(pods) else ()
     return Census("slurmctld", len(pods), behind, silent, "their sidecar reports nothing" if silent else "")

@@ -12,7 +12,7 @@ from slurm_operator.api.plural import counted, share
 from slurm_operator.build import labels
 from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.choice import outdated
-from slurm_operator.plan.nodeset import pins, same_hostnames, still_named
+from slurm_operator.plan.nodeset import kept_by_slurm, pins, same_hostnames
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
@@ -126,7 +126,7 @@ def _degraded(world: NodeSetWorld) -> ConditionDraft:
 def _state(world: NodeSetWorld) -> list[ConditionDraft]:
     message = _waiting(world)
     if world.deleting:
-        waits = [each for each in (message, still_named(world)) if each]
+        waits = [each for each in (message, kept_by_slurm(world)) if each]
         why = "; ".join(waits) or "its objects are being deleted"
         return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
     if isinstance(world.slurm.nodes, Unknown):
@@ -171,7 +171,7 @@ def _waiting(world: NodeSetWorld) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
     choice = world.choice
     parts: list[str] = []
-    blocked = [why.why for worker, _ in choice.leaving.values() if isinstance(why := worker.may_go, policy.No)]
+    blocked = [why.why for worker, _ in choice.leaving.values() if isinstance(why := worker.may_remove, policy.No)]
     if blocked:
         parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to go: {blocked[0]}")
     if not world.deleting:
@@ -181,7 +181,7 @@ def _waiting(world: NodeSetWorld) -> str:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
     if world.key.is_changing and not world.controller.spec.external:
         waiting = [worker for worker, why in choice.leaving.values() if why == KEY]
-        free = sum(isinstance(worker.may_go, policy.Yes) for worker in waiting)
+        free = sum(isinstance(worker.may_remove, policy.Yes) for worker in waiting)
         parts.append(f"the cluster's key changes when no job runs: {share(free, len(waiting), 'worker')} free")
     old = sum(1 for _ in outdated(world, choice.staying))
     if old and world.cr.spec.update_strategy.type == "RollingUpdate":

@@ -25,13 +25,13 @@ MAX_NAMED_HOSTS = 10
 
 def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
     """The conditions of a Partition."""
-    verdict, found = outcome.verdict, outcome.found
+    acceptance, found = outcome.acceptance, outcome.found
     accepted = _accepted(outcome)
-    if not verdict.accepted:
+    if not acceptance.accepted:
         return [
             accepted,
-            no(APPLIED, verdict.reason, "it is not in slurm.conf"),
-            no(READY, verdict.reason, verdict.message),
+            no(APPLIED, acceptance.reason, "it is not in slurm.conf"),
+            no(READY, acceptance.reason, acceptance.message),
         ]
     if isinstance(found, Unknown):
         return [
@@ -47,14 +47,14 @@ def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
 
 
 def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
-    verdict = outcome.verdict
-    if not verdict.accepted:
-        return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
-    if verdict.removed_nodes and not outcome.supports_live_partitions:
-        named = _some(verdict.removed_nodes)
+    acceptance = outcome.acceptance
+    if not acceptance.accepted:
+        return no(ACCEPTED_TYPE, acceptance.reason, acceptance.message)
+    if acceptance.removed_nodes and not outcome.supports_live_partitions:
+        named = _some(acceptance.removed_nodes)
         message = f"{named} cannot be taken out: slurm.conf cannot express it, and this Slurm has no live partitions"
         return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
-    return yes(ACCEPTED_TYPE, verdict.reason if verdict.reason != ACCEPTED else ACCEPTED, verdict.message)
+    return yes(ACCEPTED_TYPE, acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED, acceptance.message)
 
 
 def _applied(outcome: PartitionOutcome) -> ConditionDraft:

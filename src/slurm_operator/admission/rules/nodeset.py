@@ -17,7 +17,7 @@ from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.same_slurm import is_one_slurm
-from slurm_operator.build.slurm_conf import MOST_NODES
+from slurm_operator.build.slurm_conf import MAX_NODES
 from slurm_operator.build.token import duration
 
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
@@ -90,9 +90,9 @@ def _collides(one: NodeSet, other: NodeSet) -> bool:
 
 
 def _replicas(new: NodeSet) -> Iterator[FieldProblem]:
-    if new.spec.replicas > MOST_NODES:
+    if new.spec.replicas > MAX_NODES:
         yield FieldProblem(
-            ("spec", "replicas"), f"{new.spec.replicas} is more than a Slurm cluster can hold, {MOST_NODES}"
+            ("spec", "replicas"), f"{new.spec.replicas} is more than a Slurm cluster can hold, {MAX_NODES}"
         )
 
 

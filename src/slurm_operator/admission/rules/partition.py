@@ -21,7 +21,7 @@ _RIVALS = (("allow_accounts", "deny_accounts", "denyAccounts"), ("allow_qos", "d
 
 def check(new: Partition, old: Partition | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
     """Everything that is wrong with a Partition."""
-    yield from fields.name(new, most=253)
+    yield from fields.name(new, max_characters=253)
     yield from fields.controller_ref(new, old)
     problem = spec_problem(new)
     if problem:
@@ -53,6 +53,6 @@ def _pairs(spec: PartitionSpec) -> Iterator[FieldProblem]:
     for allow, deny, field in _RIVALS:
         if getattr(spec, allow) and getattr(spec, deny):
             yield FieldProblem(("spec", field), "is ignored by Slurm while the matching allow list is set", "warning")
-    most = spec.max_nodes if isinstance(spec.max_nodes, int) else None
-    if most is not None and spec.min_nodes is not None and spec.min_nodes > most:
-        yield FieldProblem(("spec", "minNodes"), f"{spec.min_nodes} is more than maxNodes, {most}")
+    max_nodes = spec.max_nodes if isinstance(spec.max_nodes, int) else None
+    if max_nodes is not None and spec.min_nodes is not None and spec.min_nodes > max_nodes:
+        yield FieldProblem(("spec", "minNodes"), f"{spec.min_nodes} is more than maxNodes, {max_nodes}")

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from kube_runtime.client.client import Client
     from slurm_operator.cli.kubectl.change import Changes
-    from slurm_operator.diagnose.cause import Answer
+    from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 R = TypeVar("R")
-A = TypeVar("A", bound="Answer")
+A = TypeVar("A", bound="Diagnosis")
 
 KINDS = {
     "controller": "Controller",

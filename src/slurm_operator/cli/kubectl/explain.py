@@ -15,7 +15,7 @@ import click
 from slurm_operator.cli.kubectl.command import KINDS, OUTPUT, Where, command, facts_of, judged
 
 if TYPE_CHECKING:
-    from slurm_operator.diagnose.cause import Answer
+    from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 EXPLAINED = ("node", "pod", "job", "partition", *KINDS)
@@ -75,20 +75,20 @@ async def why(where: Where, target: str, output: str) -> None:
     sys.exit(0 if isinstance(answer, Fine) else 1)
 
 
-def explained(facts: Facts, target: str) -> Answer:
+def explained(facts: Facts, target: str) -> Diagnosis:
     """The diagnosis of `kind/name`, with a kind of `EXPLAINED`, or of a name of any kind."""
     from slurm_operator.diagnose import job, node, partition, resource
 
     kind, slash, name = target.partition("/")
     if not slash:
         kind, name = guessed(facts, target), target
-    walks: dict[str, Callable[[Facts, str], Answer]] = {"node": node.why, "job": job.why, "partition": partition.why}
+    walks: dict[str, Callable[[Facts, str], Diagnosis]] = {"node": node.why, "job": job.why, "partition": partition.why}
     if kind == "pod":
         return _pod(facts, name)
     return walks[kind](facts, name) if kind in walks else resource.why(facts, KINDS[kind], name)
 
 
-def _pod(facts: Facts, name: str) -> Answer:
+def _pod(facts: Facts, name: str) -> Diagnosis:
     from slurm_operator.build import labels
     from slurm_operator.diagnose import node, pod
     from slurm_operator.diagnose.cause import Fine, Unseen

@@ -89,11 +89,11 @@ async def named(partition_name: str, namespace: str, by_hand: str = "") -> Async
     try:
         yield
     except NotFound as error:
-        way = (
+        hint = (
             f"a partition without one is changed by {by_hand}" if by_hand else "kubectl slurm partition list shows all"
         )
         raise click.ClickException(
-            f"there is no Partition {partition_name!r} in namespace {namespace}; {way}"
+            f"there is no Partition {partition_name!r} in namespace {namespace}; {hint}"
         ) from error
 
 
