@@ -101,7 +101,7 @@ def test_why_says_of_each_job_what_squeue_says(version: str) -> None:
             assert found == Fine(f"job {name} is running on {hosts}")
         else:
             assert isinstance(found, Cause)
-            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner holds it")
+            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner put it on hold")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

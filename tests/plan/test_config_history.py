@@ -90,7 +90,7 @@ def test_what_differs_is_told_by_resource(before: Any, now: Any, expected: Any) 
 
 def test_a_change_that_no_resource_made_says_so_and_a_long_one_is_cut() -> None:
     first = read(json.decode(after(1)[0].body))
-    assert summary(first, in_force("x", "A=0"), {}).startswith("no resource's own text")
+    assert summary(first, in_force("x", "A=0"), {}).startswith("no resource changed")
     many = {f"Partition/{number:04}": () for number in range(100)}
     assert len(summary(first, in_force("x", "A=0"), many)) < config_history.MAX_CHANGE_CHARACTERS + 40
 

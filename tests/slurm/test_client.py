@@ -51,7 +51,7 @@ async def test_the_first_cluster_that_answers_is_the_one_to_believe(client: Slur
     recorded = load(replay.release, "nodes")
     others = msgspec.structs.replace(recorded, body=recorded.body.replace(b'"test"', b'"other"'))
     replay.on_call("GET /nodes", lambda _: respond(others))
-    with pytest.raises(SlurmWrongCluster, match="of cluster 'other', not of cluster 'test'"):
+    with pytest.raises(SlurmWrongCluster, match="from cluster 'other', not from cluster 'test'"):
         await client.all_nodes()
 
 

@@ -15,7 +15,7 @@ N0 = Node(name="n0", states=frozenset({"IDLE"}))
         (SlurmList((N0,), complete=True), Known(N0)),
         (SlurmList((N0,), complete=False), Known(N0)),
         (SlurmList((), complete=True), Absent()),
-        (SlurmList((), complete=False), Unknown("Slurm's answer was incomplete and does not name n0")),
+        (SlurmList((), complete=False), Unknown("Slurm's list is incomplete and does not have n0")),
         (Unknown("no route"), Unknown("no route")),
     ],
     ids=["listed", "listed in part", "missing in all", "missing in part", "nothing known"],

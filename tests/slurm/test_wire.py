@@ -117,7 +117,7 @@ async def test_a_response_of_another_cluster_is_not_believed(call: str, other: s
         lambda path: replayed(path) if path.startswith("/ping") and call != "ping" else of_another(answering, other)
     )
     client = SlurmClient("http://x", TokenSource(lambda: KEY), transport=line, cluster="test")
-    with pytest.raises(SlurmWrongCluster, match="not of cluster 'test'") as raised:
+    with pytest.raises(SlurmWrongCluster, match="not from cluster 'test'") as raised:
         await calls(client)[call]()
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 600
@@ -159,5 +159,5 @@ def test_an_error_number_without_a_sender_is_not_believed() -> None:
     body = b'{"errors":[{"error_number":2017,"error":"Invalid job id specified"}]}'
     with pytest.raises(SlurmUnreachable):
         wire.jobs(Reply(503, "application/json", body), "GET job")
-    with pytest.raises(SlurmBadAnswer, match="which Slurm made it"):
+    with pytest.raises(SlurmBadAnswer, match="does not name its Slurm release"):
         wire.jobs(Reply(200, "application/json", body), "GET job")

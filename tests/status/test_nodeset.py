@@ -84,7 +84,7 @@ def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cl
     found = said(world)
     # The workers are there and registered: that half is known.
     assert found["Ready"][:2] == ("True", "AllReady")
-    told = "Slurm tells its nodes, but not its jobs: Slurm is silent on jobs; no worker is removed meanwhile"
+    told = "Slurm lists its nodes, but not its jobs: Slurm is silent on jobs; no worker is removed meanwhile"
     assert found["SlurmReachable"] == ("False", "JobsUnknown", told)
     assert found["Degraded"] == ("True", "JobsUnknown", told)
 
@@ -106,7 +106,7 @@ def test_a_worker_that_slurmctld_refuses_is_told(cluster: Cluster) -> None:
 def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.blind())
-    assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
+    assert "none is chosen before Slurm answers" in said(world)["Progressing"][2]
     kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
     assert list(world.choice.leaving) == ["w-1"]

@@ -104,7 +104,7 @@ def test_a_row_of_drift_keeps_its_time_while_it_is_the_same() -> None:
         pytest.param((7, 8), False, "WaitingForJobs", "jobs 7, 8", id="jobs"),
         pytest.param(tuple(range(12)), False, "WaitingForJobs", "and 2 more", id="many jobs"),
         pytest.param((7,), True, "WaitingForJobs", "records of jobs 7", id="records"),
-        pytest.param((), False, "Deleting", "taken out", id="none"),
+        pytest.param((), False, "Deleting", "being deleted", id="none"),
         pytest.param(Unknown("no answer"), False, "SlurmUnreachable", "no answer", id="nobody knows"),
     ],
 )

@@ -66,7 +66,7 @@ class _Stuck(KubeError):
 
 
 class _WentBack(KubeError):
-    """The server is older than what it told us before."""
+    """The server is older than what it sent before."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Cache(Generic[T]):
         return len(self._store)
 
     def on_change(self, listener: Listener[T]) -> None:
-        """Call `listener(old, new)` at every change; what is already there is told at once as new."""
+        """Call `listener(old, new)` at every change; what is already there is reported at once as new."""
         self._listeners.append(listener)
         for item in self._store.items():
             self._notify(listener, None, item)
@@ -167,7 +167,7 @@ class Cache(Generic[T]):
             await self._moved.wait()
 
     def expect(self, resource_version: str) -> None:
-        """A write of ours got this version: a watch that does not show it in time is begun anew."""
+        """A write of ours got this version: a watch that does not show it in time is started again."""
         if _reached(self._version, resource_version) or not _reached(resource_version, self._written or "0"):
             return
         self._expected = self._written = resource_version
@@ -215,7 +215,7 @@ class Cache(Generic[T]):
             current = asyncio.current_task()
             if error.args != (_STUCK,) or current is None or current.uncancel() > 0:
                 raise
-            self._failed(_Stuck(f"its watch has shown nothing of a write of ours for {self.pace.stuck_seconds:g} s"))
+            self._failed(_Stuck(f"its watch has not shown our last write for {self.pace.stuck_seconds:g} s"))
         except KubeError as error:
             self._failed(error)
             return min(error.retry_after or 0.0, self.pace.max_retry_after_seconds)
@@ -353,7 +353,7 @@ class Cache(Generic[T]):
         if newer is None or ours is None:
             return
         if newer < ours or (newer == ours and not allow_equal):
-            raise _WentBack(f"the server told of {resource_version} after {self._version}")
+            raise _WentBack(f"the server sent {resource_version} after {self._version}")
 
     def _seen(self, resource_version: str) -> None:
         self._version = resource_version or self._version

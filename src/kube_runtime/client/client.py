@@ -6,7 +6,7 @@ sends, `decode` reads; what is left is when to resend:
 
 * reads again after any failure to answer, 429, 500, 503 and 504;
 * applies, versioned puts and deletes by uid only when the server cannot have acted: never sent, or 429 or 503;
-* anything once more after a 401, with credentials read anew;
+* anything once more after a 401, with credentials read again;
 * nothing else. Retry-After is honoured when it is short, and handed to the caller in `retry_after` when it is not.
 """
 

@@ -256,7 +256,7 @@ def _check_list(kind: str, metadata: ListMeta, body: bytes, what: str) -> None:
     if kind == "Status":
         raise _status_instead(body, what)
     if not kind.endswith("List") or not metadata.resource_version:
-        raise BadAnswer(f"{what}: a {kind or 'nameless thing'} came instead of a list")
+        raise BadAnswer(f"{what}: a {kind or 'object without a kind'} came instead of a list")
 
 
 def _outer(body: bytes, wanted: type[R]) -> R:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 SMALL_BYTES: Final = 64 * 1024
-# Below the ten seconds that the charts let an API server wait: it hears why, and not that nobody answered.
+# Below the ten seconds that the charts let an API server wait: it is told why, and does not time out.
 TIME_LIMIT_SECONDS: Final = 8.0
 
 

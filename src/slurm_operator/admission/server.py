@@ -4,7 +4,7 @@ In: a way to see a namespace, and whom to tell of each answer. Out: an aiohttp a
 the Go operator has them. Called by `cli/webhook.py`. It holds no state; any number of them may run.
 
 Reviews are answered in threads (`lanes.py`): small ones in a lane of their own, so that they need not wait for large
-ones. Who comes when a lane is full, and whose review takes too long, is refused and told so: the server fails closed.
+ones. A review that finds its lane full, or takes too long, is refused with that reason: the server fails closed.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Bodies:
                     if grown and self.held_bytes > self.max_bytes:
                         return None
         except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the review did not come within {self.seconds:g} s\n") from None
+            raise web.HTTPRequestTimeout(text=f"the review did not arrive within {self.seconds:g} s\n") from None
         finally:
             self.held_bytes -= large
         return bytes(content)
@@ -114,7 +114,7 @@ def _handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            raise web.HTTPUnsupportedMediaType(text="reviews are sent as application/json\n")
+            raise web.HTTPUnsupportedMediaType(text="reviews must be sent as application/json\n")
         if lanes.of(request.content_length or 0).is_full:
             # Not even read: bodies that wait would fill the memory.
             report(kind, "overloaded", 0.0)

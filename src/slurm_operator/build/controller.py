@@ -36,7 +36,7 @@ CANDIDATE_VOLUME, CANDIDATE_DIR = "slurm-config-candidate", f"{CONFIG_DIR}/candi
 KEYS_VOLUME, KEYS_DIR = "slurm-keys", f"{CONFIG_DIR}/keys"
 # What the sidecar understands; it stands on its pod.
 PROTOCOL = "1"
-# A key that no file of Slurm has: what the sidecar is told beside the files.
+# A key that no file of Slurm has: the note to the sidecar, beside the files.
 NOTE = ".candidate"
 # etcd takes no more than this in one object, and the object is more than its files.
 MAX_FILES_BYTES = 1_000_000

@@ -301,7 +301,7 @@ def security_context() -> Object:
 
 
 def is_privileged(cr: NodeSet, refs: Refs) -> bool:
-    """Whether slurmd has rights over its node; where that cannot be told, it counts as if it had."""
+    """Whether slurmd has rights over its node; where that is not known, it counts as if it had."""
     controller = refs.controllers.get(cr.spec.controller_ref.name)
     if controller is not None and not manages_cgroups(controller, refs):
         return False

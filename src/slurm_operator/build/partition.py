@@ -133,7 +133,7 @@ def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Acceptance:
 def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claimed, ledger: _Ledger) -> Acceptance:
     name = cr.slurm_name
     if cr.metadata.deletion_timestamp:
-        message = "it is being deleted: it goes when its jobs have ended"
+        message = "it is being deleted, and is removed when its jobs have ended"
         return Acceptance("Partition", cr.name, name, DELETING, message)
     invalid = spec_problem(cr)
     if invalid:
@@ -303,6 +303,6 @@ def _take(ledger: _Ledger, name: str, owner: str) -> str | None:
 
 def _take_default(ledger: _Ledger, name: str) -> str | None:
     if ledger.default is not None:
-        return f"{ledger.default!r} is already the default partition of this cluster; Slurm takes one"
+        return f"{ledger.default!r} is already the default partition of this cluster; Slurm allows one"
     ledger.default = name
     return None

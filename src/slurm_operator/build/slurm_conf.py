@@ -220,7 +220,7 @@ def managed(cr: Controller, *, live_partitions: bool) -> dict[str, tuple[str, ..
 
 
 def takes_partitions_live(cr: Controller, refs: Refs) -> bool:
-    """Whether partitions are changed through slurmrestd, by what can be told without asking it."""
+    """Whether partitions are changed through slurmrestd, as far as is known without asking it."""
     version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
     return cr.name in refs.served and version is not None and version >= LIVE_PARTITIONS
 

@@ -58,7 +58,7 @@ def lifetime(cr: Token) -> float:
     """How long the token lives, in seconds."""
     seconds = duration(cr.spec.lifetime or DEFAULT_LIFETIME)
     if seconds is None:
-        raise InvalidSpec(("spec", "lifetime"), f"{cr.spec.lifetime!r} is no duration such as 15m or 1h30m")
+        raise InvalidSpec(("spec", "lifetime"), f"{cr.spec.lifetime!r} is not a duration such as 15m or 1h30m")
     return min(seconds, MAX_LIFETIME_SECONDS)
 
 

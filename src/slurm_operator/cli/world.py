@@ -159,7 +159,7 @@ def _add_data(world: World, manifest: Manifest) -> None:
 
 def _report_twin(world: World, manifest: Manifest, first: Manifest) -> None:
     where = f"{first.source}:{first.places.line(('metadata', 'name'))}"
-    problem = FieldProblem(("metadata", "name"), f"{findings.title(manifest.value)} is there twice; first in {where}")
+    problem = FieldProblem(("metadata", "name"), f"{findings.title(manifest.value)} is defined twice; first in {where}")
     world.findings.append(findings.of_field(manifest, problem, "Duplicate"))
 
 
@@ -218,7 +218,7 @@ def _data_problems(value: Mapping[str, Any]) -> Iterator[FieldProblem]:
             if not isinstance(text, str):
                 yield FieldProblem((name, str(key)), "must be a string; put it in quotes")
             elif value["kind"] == "Secret" and name == "data" and _decoded(text) is None:
-                yield FieldProblem((name, str(key)), "is not base64; plain text belongs into stringData")
+                yield FieldProblem((name, str(key)), "is not base64; plain text belongs in stringData")
 
 
 def _worker(value: Mapping[str, Any]) -> WorkerIdentity:

@@ -84,7 +84,7 @@ def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slur
         first = next(iter(found.nodes))
         answer = nodes.why(facts, first)
         if isinstance(answer, Cause):
-            return answer.under(f"no node of partition {found.name} takes jobs, {first} neither")
+            return answer.under(f"no node of partition {found.name} takes jobs, not even {first}")
     takes = counted(len(usable), "takes", "take")
     return Fine(f"partition {found.name} is up, and of {counted(len(found.nodes), 'node')} {takes} jobs")
 
@@ -101,7 +101,9 @@ def _not_up(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
             f"kubectl slurm -n {facts.namespace} partition up {name_of(mine)}",
             chosen=True,
         )
-    by_hand = "somebody has set it by scontrol" if mine is not None else "its line in slurm.conf or somebody says so"
+    by_hand = (
+        "somebody set it with scontrol" if mine is not None else "its line in slurm.conf says so, or somebody set it"
+    )
     command = f"kubectl slurm -n {facts.namespace} " + (
         "drift" if mine is not None else f"shell -- scontrol update partitionname={found.name} state=up"
     )

@@ -37,7 +37,7 @@ class _Exit(lenient.Item, frozen=True):
 
 
 class _Job(lenient.Item, frozen=True):
-    """A job without its id is unreadable; anything else may be odd, and the job is shown all the same."""
+    """A job without its id is unreadable; anything else may be bad, and the job is shown all the same."""
 
     job_id: shapes.Count
     job_state: list[shapes.State] = []
@@ -65,7 +65,7 @@ def arguments(name: str) -> tuple[str, ...]:
 
 
 def slurm_facts(nodes: bytes, jobs: bytes, partitions: bytes) -> Slurm:
-    """Slurm's word out of its three lists; raises a SlurmError where one is not whole."""
+    """What Slurm reports in its three lists; raises a SlurmError where one is not whole."""
     stream = wire.Streamed("jobs", _job)
     _whole(wire.jobs(_reply("jobs", jobs, stream), _call("jobs")), "jobs")
     return Slurm(

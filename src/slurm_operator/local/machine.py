@@ -1,6 +1,6 @@
 """What this machine must have for a local cluster, and a kubectl for it.
 
-In: the cache folder and a function that hears about progress. Out: nothing, or a sentence that says what to do. Called
+In: the cache folder and a function to report progress to. Out: nothing, or a sentence that says what to do. Called
 by `cluster.py` before anything is made.
 """
 
@@ -68,7 +68,7 @@ def _require_room(data: Path) -> None:
     if free < MIN_FREE_BYTES:
         raise LocalError(
             f"{free / 1e6:.0f} MB are free in {there}, and a cluster needs {MIN_FREE_BYTES / 1e6:.0f} MB: "
-            "make room, or choose another disk with --data"
+            "free some space, or choose another disk with --data"
         )
 
 
@@ -136,7 +136,7 @@ def fetch_kubectl(cache: Path, progress: Report) -> str:
         why.append(f"{name}: its kubectl does not run here")
         path.unlink(missing_ok=True)
     needed = ".".join(map(str, MIN_KUBECTL_VERSION))
-    raise LocalError(f"no kubectl {needed} or newer can be had ({'; '.join(why)}): put one on the PATH")
+    raise LocalError(f"no kubectl {needed} or newer is available ({'; '.join(why)}): put one on the PATH")
 
 
 def _unpacked(suite: apt.Suite, cache: Path) -> Path:

@@ -1,8 +1,8 @@
 """One plan for a cluster: live partitions first, then what may be published of its configuration and objects.
 
 In: a `ClusterWorld`. Out: `plan_cluster` gives the live changes, each with what slurm.conf holds if Slurm refuses it;
-`release` gives, of plan and outcomes, the files, objects and nudges that follow, and what the next reconcile and each
-Partition are told. Called by `reconcile/controller.py`. Pure.
+`release` gives, from plan and outcomes, the files, objects and nudges that follow, what the next reconcile remembers,
+and the outcome of each Partition. Called by `reconcile/controller.py`. Pure.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ def _lines(world: ClusterWorld) -> PartitionLines:
 
 
 def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
-    """The lines that Slurm follows, so that all else is somebody's hand: those it was told live, else the file's.
+    """The lines that Slurm follows, so that every other difference is drift: those sent live, else the file's.
 
-    A line can be in the file while Slurm has never heard of it: it changed while slurmrestd was away.
+    A line can be in the file while Slurm has never read it: it changed while slurmrestd was away.
     """
     known, sent = dict(world.in_force.lines), world.memory.partitions.sent
     seen = dict(_seen_lines(world.refs.partitions_of(world.cr)))
@@ -199,7 +199,7 @@ def _remembered(world: ClusterWorld) -> PartitionMemory:
 
 
 def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
-    """What is published, what follows, and what is told, once Slurm has answered to the live changes."""
+    """What is published, what follows, and the outcomes, once Slurm has answered the live changes."""
     planned = partition_world(world)
     is_answered = not isinstance(planned.slurm, Unknown)
     partitions = _partitions_after(world, plan, outcomes) if is_answered else world.memory.partitions

@@ -1,8 +1,8 @@
-"""Who may go now, and who should come: the plan of a NodeSet.
+"""The plan of a NodeSet: which workers are created, drained and removed.
 
 In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
-workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the workers that may go. A worker
-leaves only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
+workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the removal of workers. A worker is
+removed only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 
 
 def _is_waiting(world: NodeSetWorld) -> bool:
-    # Without any word of Slurm nobody is waited for in particular.
+    # While Slurm cannot be asked, no worker in particular is waited for.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
     return bool(world.choice.leaving) or unknown or (world.deleting and bool(world.workers))
 
@@ -277,7 +277,7 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -
             continue
         held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
         if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
-            yield DeleteNode(hostname, "its pod is made anew")
+            yield DeleteNode(hostname, "its pod is recreated")
 
 
 def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:
@@ -330,7 +330,7 @@ def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
-    # Only on Slurm's word of this reconcile, and only once the choice is written down.
+    # Only on what Slurm reported in this reconcile, and only once the choice is written down.
     free = worker.condemned == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
     released = world.key.current if free else None
     if annotations.get(labels.RELEASED_FOR_KEY) != released:
@@ -361,7 +361,7 @@ def _labels(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | No
 
 
 def _topology_notes(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
-    """The pod's own note of its place in the topology: made once Slurm has been told."""
+    """The pod's own note of its place in the topology: written once Slurm has it."""
     for worker in staying:
         wanted = registration.topology_of(world.nodes.get(worker.pod.spec.node_name))
         noted = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
@@ -445,7 +445,7 @@ def kept_by_slurm(world: NodeSetWorld) -> str | None:
         name = world.cr.slurm_name
         holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
         if holders:
-            return f"jobs name the partition {name}: {', '.join(map(str, holders[:5]))}"
+            return f"jobs are in partition {name}: {', '.join(map(str, holders[:5]))}"
     return _still_held(world)
 
 

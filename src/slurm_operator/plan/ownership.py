@@ -116,7 +116,7 @@ def _uncontrolled(claimant: Claimant, kind: str, seen: Metadata) -> WriteRight |
             return WriteRight.CLAIM
         if is_orphan(claimant.name, kind, seen):
             return WriteRight.ORPHAN
-    return Foreign("nobody that this operator knows")
+    return Foreign("an owner that this operator does not know")
 
 
 def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> WriteRight | Foreign:
@@ -134,7 +134,7 @@ def demand(claimant: Claimant, kind: str, name: str, found: WriteRight | Foreign
         raise NameTaken(taken(claimant, kind, name, found))
     if deletes and found is not WriteRight.OURS:
         owner = f"{claimant.kind} {claimant.name}"
-        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it itself")
+        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it")
 
 
 def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:

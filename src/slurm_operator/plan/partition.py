@@ -232,13 +232,15 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part
     blocking = blocking_jobs(name, world.jobs, finished_too=not world.supports_live_partitions)
     if blocking:
         must_drain = world.supports_live_partitions and "UP" in live.states
-        action = SetPartition(change(drained, {STATE}), "it is to go when its jobs have ended") if must_drain else None
+        action = (
+            SetPartition(change(drained, {STATE}), "it is removed when its jobs have ended") if must_drain else None
+        )
         return _Part(action, kept=drained, waits=blocking)
     if not world.supports_live_partitions:
         return _Part()
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
-    return _Part(DeletePartition(name, "nothing asks for it any more"), kept=drained)
+    return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
 
 
 def blocking_jobs(name: str, jobs: Iterable[Job], *, finished_too: bool) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ class PartitionMemory:
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     # Wanted options that a live change cannot set.
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # The line that Slurm was last told of live.
+    # The line that was last sent to Slurm live.
     sent: Mapping[str, Line] = field(default_factory=dict)
     # What differs, and since when.
     drifting: Mapping[str, tuple[object, float]] = field(default_factory=dict)

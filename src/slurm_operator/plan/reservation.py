@@ -41,7 +41,7 @@ def is_asked_for(cr: NodeSet) -> bool:
 
 
 def is_reserved(slurm: NodeSnapshot) -> bool:
-    """Whether Slurm's own word on its reservations is complete."""
+    """Whether Slurm's list of reservations is complete."""
     return isinstance(slurm.reservations, SlurmList) and slurm.reservations.complete
 
 

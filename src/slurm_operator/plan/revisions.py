@@ -1,8 +1,8 @@
 """The history of a NodeSet: which revision is the newest, what it is called, and which old ones may go.
 
 In: the NodeSet and the ControllerRevisions that are there. Out: the newest hash, and actions. Two templates with one
-hash are told apart by a count of collisions, found anew each time from what is there. A revision that another program
-wrote in other bytes, but that means the same, is the newest one too: its workers are not made anew. Pure; used by
+hash are distinguished by a count of collisions, computed each time from what is there. A revision that another program
+wrote in other bytes, but that means the same, is the newest one too: its workers are not recreated. Pure; used by
 `plan/nodeset.py` and `reconcile/nodeset.py`.
 """
 

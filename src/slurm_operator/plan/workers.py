@@ -1,7 +1,7 @@
-"""Worker pods as the planners see them: identity, health, age, and the order in which they would go.
+"""Worker pods as the planners see them: identity, health, age, and the order in which they would be removed.
 
-In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a NodeSet, its
-reconcile and its status.
+In: pods and what Slurm reports on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a
+NodeSet, its reconcile and its status.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOT_ASKED = Unknown("Slurm was not asked")
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """Slurm's word in this reconcile, or why there is none."""
+    """What Slurm reports on nodes and jobs in this reconcile, or why it does not."""
 
     nodes: SlurmList[Node] | Unknown
     jobs: tuple[Job, ...] | Unknown
@@ -64,7 +64,7 @@ class NodeSnapshot:
         return view(name, self.nodes)
 
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
-        """The same word with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
+        """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
 
 
@@ -210,7 +210,7 @@ def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Ye
         return policy.No(worker.absence_doubt)
     lost = worker.unregistered_since(now)
     if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE_SECONDS:
-        return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may be about to be")
+        return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may still register")
     return policy.Yes()
 
 
@@ -224,7 +224,7 @@ def lost_in_bulk(some: Iterable[Worker], now: datetime) -> frozenset[str]:
 def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = frozenset()) -> str:
     """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
     if hostname in in_bulk:
-        return f"Slurm has lost node {hostname} and many others at once; that is believed after {DOUBT_SECONDS:g} s"
+        return f"Slurm has lost node {hostname} and many others at once; this is believed after {DOUBT_SECONDS:g} s"
     if isinstance(slurm.jobs, Unknown):
         return f"Slurm's list of jobs is not available: {slurm.jobs.why}"
     if slurm.absent is not None and hostname not in slurm.absent:

@@ -31,14 +31,14 @@ from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.vanished import VanishedJobs
 
-ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
+ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
 # How old an answer about partitions may be for a reconcile that waits for nothing; they change by our own hand, mostly.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
 ONE_BY_ONE_SECONDS = 10.0
-TOO_LATE = Unknown("Slurm takes long to answer; it is asked in the next look")
+TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -162,7 +162,11 @@ class Cluster:
             self.nodes = None
             return unknown(error)
         if isinstance(answer, Unchanged):
-            return self.nodes if self.nodes is not None else Unknown("an unchanged list, but of nothing known")
+            return (
+                self.nodes
+                if self.nodes is not None
+                else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
+            )
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
@@ -177,7 +181,7 @@ class Cluster:
             self.listed = None
             return unknown(error)
         if isinstance(answer, Unchanged) and self.listed is None:
-            return Unknown("unchanged jobs, but of none known")
+            return Unknown("Slurm reports an unchanged list of jobs, but no earlier one is known")
         if isinstance(answer, SlurmList):
             self.listed = answer if answer.complete else None
         if self.listed is None:

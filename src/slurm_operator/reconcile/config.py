@@ -70,7 +70,7 @@ def is_running(pod: Pod) -> bool:
 
 
 def controller_pod(pod: Pod) -> ControllerPod:
-    """A slurmctld pod, and which candidate it was last told of."""
+    """A slurmctld pod, and which candidate it was last nudged to read."""
     annotations = pod.metadata.annotations
     nudged, _, times = annotations.get(labels.CONFIG_CANDIDATE, "").partition("/")
     return ControllerPod(

@@ -133,7 +133,7 @@ def _candidate(cr: Controller) -> Identity:
 
 
 def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
-    """Nothing else waits for a ServiceMonitor that may not be looked at; but whoever asked for it is told."""
+    """Nothing else waits for a ServiceMonitor that may not be read; but a condition says so."""
     monitor = cr.spec.metrics.service_monitor
     if not (why and cr.spec.metrics.enabled and monitor and monitor.enabled):
         return report

@@ -124,7 +124,7 @@ class Executor:
         slurm: SlurmWriter | None = None,
         stand_ins: frozenset[str] = frozenset(),
     ) -> Outcomes:
-        """Do everything in a plan, or raise what kept it from being done; what Slurm refuses of a partition is told.
+        """Do everything in a plan, or raise what prevented it; that Slurm refuses a partition action is an outcome.
 
         `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
         """
@@ -245,7 +245,7 @@ class Executor:
     async def _delete(self, action: Delete, work: _Work) -> None:
         _demand(work.claimant, action.kind, action.seen, deletes=True)
         if action.uid in work.overtaken:
-            log.info("%s: it has changed meanwhile and is judged again", action)
+            log.info("%s: it has changed in the meantime and is looked at again", action)
             return
         try:
             await self.writer.delete(
@@ -258,7 +258,7 @@ class Executor:
             )
         except Conflict:
             # It has changed since it was judged. That change comes by the cache and starts the next reconcile at once.
-            log.info("%s: it has changed meanwhile and is judged again", action)
+            log.info("%s: it has changed in the meantime and is looked at again", action)
 
     async def _patch_metadata(self, action: PatchMetadata, work: _Work) -> None:
         metadata: dict[str, Any] = {}
@@ -345,7 +345,7 @@ def _announce(stage: tuple[Action, ...]) -> None:
         for action in same[:MAX_LOGGED_ACTIONS]:
             log.info("%s", action)
         if len(same) > MAX_LOGGED_ACTIONS:
-            log.info("… and %d more of that, up to: %s", len(same) - MAX_LOGGED_ACTIONS, same[-1])
+            log.info("… and %d more like it, the last: %s", len(same) - MAX_LOGGED_ACTIONS, same[-1])
 
 
 async def _on_partition(action: PartitionAction, work: _Work) -> None:

@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 CACHE_CATCH_UP_SECONDS = 2.0
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
-SLOW = Unknown("Slurm takes long to answer")
+SLOW = Unknown("Slurm is slow to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
@@ -142,7 +142,7 @@ class NodeSets:
             await self.executor.execute(plan, raw, "NodeSet")
         except OperatorError as error:
             # The rest of the reconcile meets it too, and says so.
-            log.debug("not made before Slurm has answered: %s", error)
+            log.debug("not created before Slurm has answered: %s", error)
             return False
         await self._wait_until_cached(plan)
         return True
@@ -315,9 +315,9 @@ def _deletes_pods(plan: Plan) -> bool:
 def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
     first = min(strays, key=lambda pod: pod.metadata.name)
     return (
-        f"pod {first.metadata.name} is a worker of Controller {other_cluster_of(cr, first)!r}, and what "
-        f"{cr.spec.controller_ref.name!r} says of nodes is not about it; name that Controller again, or drain and "
-        f"delete its workers ({len(strays)}) first"
+        f"pod {first.metadata.name} is a worker of Controller {other_cluster_of(cr, first)!r}, and Controller "
+        f"{cr.spec.controller_ref.name!r} knows nothing about its node; set controllerRef back, or drain and delete "
+        f"such workers ({len(strays)}) first"
     )
 
 
@@ -342,7 +342,7 @@ def _is_decision(action: Action, world: NodeSetWorld) -> bool:
 
 
 def _may_be_removed(pod: Pod, now: float) -> bool:
-    """Whether Slurm's word on this worker decides about its life: it must be whole and new."""
+    """Whether this worker may be removed by what Slurm reports: its answer must then be complete and new."""
     if labels.CONDEMNED in pod.metadata.annotations or pod.status.phase in ("Failed", "Succeeded"):
         return True
     ready = (each for each in pod.status.conditions if each.type == "Ready" and each.status == "True")

@@ -157,7 +157,7 @@ class OwnedReconciler(ABC, Generic[R]):
         namespace = world.cr.namespace
         unread = sorted(name for kind, name in world.refs.unreadable if kind == "Controller")
         if isinstance(world.cr, Accounting) and unread:
-            return f"Controller {unread[0]!r} cannot be read; whether its workers have this key, nobody can say"
+            return f"Controller {unread[0]!r} cannot be read, so it is unknown whether its workers have this key"
         for controller in keys.sharing(world.cr, world.refs):
             found = self.observer.get("StatefulSet", namespace, names.controller(controller))
             key = keys.state(controller, world.refs, found.content() if found is not None else None)

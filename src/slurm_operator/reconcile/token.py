@@ -133,7 +133,7 @@ def _drafts(held: Held | None, wanted: Renewal) -> list[ConditionDraft]:
             no(PROGRESSING, "Settled", "delete the Secret to get a new token"),
             yes(DEGRADED, "KeyChanged", wanted.why),
         ]
-    message = "the token in the Secret is signed by the present key"
+    message = "the token in the Secret is signed with the current key"
     return [
         yes(READY, "Issued", message),
         no(PROGRESSING, "Settled", message),

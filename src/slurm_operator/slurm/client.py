@@ -100,8 +100,8 @@ class SlurmClient:
     """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`.
 
     A response of any other cluster than `cluster` is a SlurmWrongCluster; where none is given, than the first one that
-    answers, which `named` is told of. Responses of more than `inline_bytes` are decoded in a thread, which a clock of
-    tests would not wait for.
+    answers, with which `named` is called. Responses of more than `inline_bytes` are decoded in a thread, which a clock
+    of tests would not wait for.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class SlurmClient:
         return await self._whole("nodes", wire.nodes)
 
     async def node(self, name: str) -> NodeView:
-        """One node by Slurm's own word. Never raises for a line that is down: that is Unknown."""
+        """One node as Slurm itself reports it. Never raises for a line that is down: that is Unknown."""
         request = requests.read_one("node", name)
         try:
             return await self._call(request, lambda reply, call: wire.one_node(reply, name, call))
@@ -204,7 +204,7 @@ class SlurmClient:
         return await self._whole("jobs", wire.jobs)
 
     async def job(self, job_id: int) -> JobView:
-        """One job by Slurm's own word. Absent only when Slurm says that it has none; any failure is Unknown."""
+        """One job as Slurm itself reports it. Absent only when Slurm says that it has none; any failure is Unknown."""
         request = requests.read_one("job", str(job_id))
         try:
             return await self._call(request, lambda reply, call: wire.one_job(reply, job_id, call))
@@ -236,7 +236,7 @@ class SlurmClient:
         """The configuration that slurmctld runs with."""
         found = await self._call(requests.read("conf", needs=Feature.CONF), _read_as(shapes.Conf))
         if found.slurm_conf is None:
-            raise SlurmBadAnswer("the answer has no slurm_conf", call="GET conf")
+            raise SlurmBadAnswer("the response has no slurm_conf", call="GET conf")
         return found.slurm_conf
 
     async def associations(self) -> tuple[Association, ...]:
@@ -468,7 +468,9 @@ class SlurmClient:
                 return await call
             while not (await asyncio.wait({call}, timeout=self._seconds.patience))[0]:
                 if await self._is_dead():
-                    raise SlurmUnreachable("slurmctld died during the call; it may still be done", call=request.label)
+                    raise SlurmUnreachable(
+                        "slurmctld died during the call; the call may still have taken effect", call=request.label
+                    )
             return await call
         finally:
             call.cancel()
@@ -509,7 +511,7 @@ def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
     """The server still speaks that version, which has the call: somebody on the way lost it, and will find it again."""
     if request.service != "slurm":
         return problem
-    return SlurmBadAnswer("slurmrestd has this call, but the answer was 404", call=request.label, status=404)
+    return SlurmBadAnswer("slurmrestd has this call, but the response was 404", call=request.label, status=404)
 
 
 def _changes(reply: Reply, reader: Reader[SlurmList[T]], call: str) -> SlurmList[T] | Unchanged:

@@ -1,4 +1,4 @@
-"""One connection to slurmrestd, deaf to a second answer. In: bytes from the socket. Out: the first answer, for aiohttp.
+"""One connection to slurmrestd that reads one response. In: bytes from the socket. Out: that response, for aiohttp.
 
 slurmrestd of Slurm 26.05 sends two answers to a request that fails: the real one with `Connection: Close`, then a short
 text. When both arrive in one piece, aiohttp rejects both as malformed, and the error number is lost. So what follows

@@ -129,7 +129,7 @@ class ListStream:
         """The object without the items of its list; ValueError when it has not come to its end."""
         self._read()
         if self._at is not _At.END:
-            raise ValueError("the object does not come to its end")
+            raise ValueError("the object is not complete")
         return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in self._rest.items()) + b"}"
 
     def _step(self, text: str, at: int) -> int | None:

@@ -32,7 +32,7 @@ NOTHING = msgspec.Raw(b"null")
 class Number(Item, frozen=True):
     """A number that may be unset or unlimited."""
 
-    set: bool = False  # Slurm's word
+    set: bool = False  # Slurm's own name for it
     infinite: bool = False
     number: int | float = 0
 

@@ -135,7 +135,7 @@ def _check_identity(reply: Reply, server: shapes.Server, call: str) -> None:
     if not server.release:
         if reply.status != 200:
             raise errors.from_status(reply.status, "", call=call)
-        raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
+        raise SlurmBadAnswer("the response does not name its Slurm release: is this slurmrestd?", call=call)
     # Slurm writes its own name in small letters.
     if reply.cluster and server.cluster.lower() != reply.cluster.lower():
         raise SlurmWrongCluster(reply.cluster, server.cluster, call=call)

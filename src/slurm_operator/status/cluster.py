@@ -36,7 +36,7 @@ def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionD
         return [*found, _refused(release)]
     poll = release.memory.poll
     if poll is not None and poll.denied:
-        message = f"the operator may not read what a sidecar says of the new configuration: {poll.denied}"
+        message = f"the operator may not read the sidecar's log on the new configuration: {poll.denied}"
         return [*found, yes(DEGRADED, "Forbidden", message)]
     return found
 
@@ -49,7 +49,7 @@ def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
 
 def external(cr: Controller) -> list[ConditionDraft]:
     """What a Partition says whose cluster is run by somebody else."""
-    message = f"Controller {cr.name!r} is external: the partitions of its Slurm are not changed from here"
+    message = f"Controller {cr.name!r} is external: the operator does not change its partitions"
     return [no(READY, "External", message)]
 
 
@@ -76,11 +76,11 @@ def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[ConditionDraft]:
     waits, why = plan.partitions.waits, _unanswered(world)
     if waits and why:
         names = ", ".join(sorted(waits))
-        message = f"slurm.conf keeps {names} until Slurm says that no job is in it; {why}"
+        message = f"slurm.conf keeps {names} until Slurm reports no jobs in it; {why}"
         yield yes(PROGRESSING, "WaitingForSlurm", message)
     elif waits:
         held = "; ".join(f"{name}: {_jobs(numbers)}" for name, numbers in sorted(waits.items()))
-        yield yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {held}")
+        yield yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs have ended: {held}")
 
 
 def _unanswered(world: ClusterWorld) -> str:

@@ -29,11 +29,11 @@ from slurm_operator.status.conditions import (
 
 MAX_FINDINGS = 5
 MAX_NAMED_DAEMONS = 5
-# Seconds within which every slurmd that got a new configuration has started anew and said so.
+# Seconds within which every slurmd that got a new configuration has restarted and registered.
 SLURMD = "slurmd"
 DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
 CATCH_UP_SECONDS = 10.0
-_HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
+_HELD = "waits until the new auth/slurm key is rolled out: a reconfigure would load it too early"
 
 
 def drafts(decision: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[ConditionDraft]:
@@ -91,7 +91,7 @@ def _stays(decision: ConfigDecision) -> str:
     return (
         f"{short_hash(decision.good_hash)} stays in force"
         if decision.good_hash != decision.hash
-        else "there is no earlier one"
+        else "there is no earlier configuration"
     )
 
 
@@ -125,7 +125,7 @@ def _applied(decision: ConfigDecision, before: ConfigStatus | None) -> Condition
             within = f" (in {took} ms)" if took is not None else ""
             return yes(CONFIG_APPLIED, "InForce", f"slurmctld runs with configuration {short}{within}")
         case Stage.ROLLED_BACK:
-            return no(CONFIG_APPLIED, "RolledBack", f"slurmctld did not live with {short}; {_stays(decision)}")
+            return no(CONFIG_APPLIED, "RolledBack", f"slurmctld failed with {short}; {_stays(decision)}")
         case Stage.INVALID | Stage.REFUSED:
             return no(CONFIG_APPLIED, "NotValid", f"configuration {short} is not valid; {_stays(decision)}")
         case Stage.DIRECT:

@@ -184,7 +184,7 @@ def test_a_mirror_that_is_busy_is_asked_again(mirror: Mirror, tmp_path: Path) ->
     [
         (status(404), 1, "404"),
         (status(503), download.MAX_TRIES, "503"),
-        (lie, download.MAX_TRIES, "not what the suite lists"),
+        (lie, download.MAX_TRIES, "does not match the suite's list"),
     ],
     ids=["missing", "always busy", "another file"],
 )

@@ -34,9 +34,9 @@ def _lifetime(new: Token) -> Iterator[FieldProblem]:
         return
     seconds = duration(written)
     if seconds is None:
-        yield FieldProblem(("spec", "lifetime"), f"{shown(written)} is no duration such as 15m or 1h30m")
+        yield FieldProblem(("spec", "lifetime"), f"{shown(written)} is not a duration such as 15m or 1h30m")
     elif seconds < MIN_LIFETIME_SECONDS:
-        message = f"must be at least {MIN_LIFETIME_SECONDS}s: a token is written anew before it ends, time and again"
+        message = f"must be at least {MIN_LIFETIME_SECONDS}s: a token is renewed again and again before it expires"
         yield FieldProblem(("spec", "lifetime"), message)
 
 

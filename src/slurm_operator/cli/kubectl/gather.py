@@ -1,4 +1,4 @@
-"""Reads what a diagnosis needs: a namespace of Kubernetes, and Slurm's own word through slurmctld's pod.
+"""Reads what a diagnosis needs: a namespace of Kubernetes, and what Slurm reports through slurmctld's pod.
 
 In: a client and a namespace. Out: `Facts`. What may not be read, or is not served, is left out; a Slurm that does not
 answer is Silence with its reason. Called by the commands of `kubectl slurm`.

@@ -236,7 +236,7 @@ def _others(facts: Facts) -> str:
 def _wrong(causes: Sequence[Cause]) -> str:
     if not causes:
         return click.style("nothing is wrong", fg="green") + "\n"
-    lines = [click.style(f"{len(causes)} wrong" if len(causes) > 1 else "one thing is wrong", fg="red")]
+    lines = [click.style(f"{len(causes)} problems" if len(causes) > 1 else "1 problem", fg="red")]
     for cause in causes:
         command = click.style(printable(cause.command, MAX_CELL_CHARACTERS), bold=True)
         lines += [f"  {printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]

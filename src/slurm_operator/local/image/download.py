@@ -1,6 +1,6 @@
 """Many files at once over HTTP, each checked by its hash, each going on where it was cut off.
 
-In: `Item`s (address, name, size, hash), a folder, and a function that hears how many bytes are there. Out: the files,
+In: `Item`s (address, name, size, hash), a folder, and a function to report the number of bytes to. Out: the files,
 or `DownloadFailed`. Called by `apt.py`, which knows what to fetch. apt itself asks a mirror for one file after the
 other, which takes minutes where each answer is slow to begin.
 """
@@ -129,9 +129,9 @@ class _Fetch:
         if there != item.size:
             await self._receive(session, item, partial, there if there < item.size else 0)
         if not item.is_at(partial):
-            # Nothing of it can be trusted: begin anew.
+            # Nothing of it can be trusted: start over.
             partial.unlink(missing_ok=True)
-            raise DownloadFailed("what came is not what the suite lists")
+            raise DownloadFailed("the download does not match the suite's list")
         os.replace(partial, self.folder / item.name)  # noqa: PTH105 - one step, as in apt
 
     async def _receive(self, session: aiohttp.ClientSession, item: Item, partial: Path, there: int) -> None:
