@@ -71,12 +71,12 @@ class PartitionOutcomes:
     wake_partition: Callable[[Key], None] = _nobody
     wake_controller: Callable[[Key], None] = _nobody
     # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
-    _outcomes: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
+    _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
 
     def put(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str], now: float) -> None:
         """Replace what is known of a cluster, and wake those of its Partitions that have something new to say."""
-        before, _ = self._outcomes.get(controller.metadata.uid, (ClusterOutcome(), 0.0))
-        self._outcomes[controller.metadata.uid] = (outcome, now)
+        before, _ = self._left.get(controller.metadata.uid, (ClusterOutcome(), 0.0))
+        self._left[controller.metadata.uid] = (outcome, now)
         for name in names:
             is_same = before.partitions.get(name) == outcome.partitions.get(name)
             if not is_same or before.failure != outcome.failure:
@@ -84,12 +84,12 @@ class PartitionOutcomes:
 
     def find(self, controller: Controller, now: float, max_age_seconds: float) -> ClusterOutcome | None:
         """What was left last, unless it is too old to be true."""
-        outcome, left_at = self._outcomes.get(controller.metadata.uid, (None, 0.0))
+        outcome, left_at = self._left.get(controller.metadata.uid, (None, 0.0))
         return outcome if outcome is not None and now - left_at <= max_age_seconds else None
 
     def forget(self, uid: str) -> None:
         """Drop what was left of a Controller that has gone."""
-        self._outcomes.pop(uid, None)
+        self._left.pop(uid, None)
 
 
 @dataclass(frozen=True, slots=True)
