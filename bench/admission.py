@@ -42,7 +42,7 @@ from slurm_operator.admission.review import answer
 from slurm_operator.admission.server import admission_app, path_of
 from slurm_operator.api.bounds import MAX_EMBEDDED_VALUES
 from slurm_operator.api.controller import Controller
-from slurm_operator.api.text import MOST_LINES
+from slurm_operator.api.text import MAX_LINES
 from slurm_operator.api.validate import decode
 from slurm_operator.build.refs import Refs
 from slurm_operator.cli.serving import context, share_interpreter
@@ -146,7 +146,7 @@ def worst() -> dict[str, dict[str, Any]]:
         ),
         "a long quantity": worker(resources={"limits": {"cpu": "1" * WORST_BYTES}}),
         "extraConf, short lines": resource("Controller", {"extraConf": "a\n" * (WORST_BYTES // 3)}),
-        "extraConf, full": resource("Controller", {"extraConf": lines * min(MOST_LINES, WORST_BYTES // 23)}),
+        "extraConf, full": resource("Controller", {"extraConf": lines * min(MAX_LINES, WORST_BYTES // 23)}),
         "nodes of extraConf": resource("Controller", {"extraConf": "NodeName=a[0-99999]\n" * (WORST_BYTES // 21)}),
         "references": resource("Controller", {"configFileRefs": unbounded(lambda at: {"name": f"c{at}"})}),
         "accounts": resource("Partition", {"nodeSets": ["ALL"], "allowAccounts": unbounded(lambda at: f"a{at}")}),

@@ -119,7 +119,7 @@ def built(controller_body: Json, nodeset_body: Json, count: int) -> tuple[list[J
         raise TypeError("the benchmark's own objects are not valid")
     refs = Refs(controllers={"slurm": controller}, nodesets=(cr,))
     template = nodeset.pod_template(cr, controller, refs)
-    pods = [nodeset.pod(cr, template, nodeset.Worker(ordinal=number)) for number in range(count)]
+    pods = [nodeset.pod(cr, template, nodeset.WorkerIdentity(ordinal=number)) for number in range(count)]
     return nodeset.shared_objects(controller, refs), pods
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 SOURCE = ROOT / "src/slurm_operator"
-MOST_PARAMETERS = 6
+MAX_PARAMETERS = 6
 
 
 def files() -> list[Path]:
@@ -25,7 +25,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 def too_long(path: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(parameters(node)) > MOST_PARAMETERS:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(parameters(node)) > MAX_PARAMETERS:
             yield str(path.relative_to(SOURCE)), node.name
 
 

@@ -62,7 +62,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], int]] = {
 }
 # By module and the words in the source: the reasons that a value may have.
 SILENT = ("SlurmUnreachable", "WrongCluster")
-VERDICTS = ("Deleting", "InvalidSpec", "NameTaken", "NoNodes", "NodeSetNotFound")
+REFUSALS = ("Deleting", "InvalidSpec", "NameTaken", "NoNodes", "NodeSetNotFound")
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("status/nodeset.py", "nodes.reason"): SILENT,
     ("status/nodeset.py", "reason"): SILENT,
@@ -70,8 +70,8 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("status/partition.py", "found.reason"): SILENT,
     ("status/partition.py", "jobs.reason"): SILENT,
     ("status/partition.py", "reason"): ("RefusedBySlurm", "NotInSlurmYet"),
-    ("status/partition.py", "verdict.reason"): VERDICTS,
-    ("status/partition.py", "verdict.reason if verdict.reason != ACCEPTED else ACCEPTED"): (
+    ("status/partition.py", "acceptance.reason"): REFUSALS,
+    ("status/partition.py", "acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED"): (
         "Accepted",
         "SecondDefault",
     ),

@@ -72,7 +72,7 @@ class Demo:
         began, deadline = time.monotonic(), time.monotonic() + STEP_SECONDS
         while not is_so():
             if time.monotonic() > deadline:
-                raise DemoFailed(f"{what} did not come within {STEP_SECONDS:g} s: see slurm-operator local status")
+                raise DemoFailed(f"{what} did not happen within {STEP_SECONDS:g} s: see slurm-operator local status")
             time.sleep(0.3)
         click.echo(f"  {what} ({time.monotonic() - began:.1f} s)")
 
@@ -137,7 +137,7 @@ def up(arguments: list[str]) -> None:
 
 @click.command()
 @click.option("--name", default="demo", show_default=True, help="Name of the cluster.")
-@click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder of the cluster.")
 def main(name: str, data: Path | None) -> None:
     """Bring up a Slurm cluster on this machine and show what it can do."""
     began = time.monotonic()

@@ -242,7 +242,7 @@ def cli_page() -> str:
 def _cli_lines() -> Iterator[str]:
     yield "# Command line"
     yield from ("`render`, `check` and `crds` need no cluster; nothing but the files that you name is read.", "")
-    yield from ("Exit codes: 0 all is well, 1 there are findings, 2 wrong usage.", "")
+    yield from ("Exit codes: 0 no findings, 1 there are findings, 2 wrong usage.", "")
     top = click.Context(main, info_name="slurm-operator", terminal_width=100, **main.context_settings)
     yield from _help(top)
     for name, command in sorted(main.commands.items()):
@@ -258,7 +258,7 @@ def kubectl_page() -> str:
 def _kubectl_lines() -> Iterator[str]:
     yield "# kubectl slurm"
     yield from ("The same program as a plugin: kubectl finds `kubectl-slurm` on the PATH.", "")
-    yield from ("Exit codes: 0 all is well, 1 something is wrong, 2 wrong usage.", "")
+    yield from ("Exit codes: 0 nothing is wrong, 1 something is wrong, 2 wrong usage.", "")
     top = click.Context(plugin, info_name="kubectl slurm", terminal_width=100, **plugin.context_settings)
     yield from _help(top)
     for name, command in sorted(plugin.commands.items()):

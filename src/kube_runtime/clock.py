@@ -210,7 +210,7 @@ async def run_until_idle() -> None:
     """Let tasks run until none can go on without a timer or the outside world.
 
     asyncio has no public question for "is anything runnable", so this reads the loop's ready list where
-    there is one and otherwise yields often. Only one task may settle at a time: two would wait for each
+    there is one and otherwise yields often. Only one task may do so at a time: two would wait for each
     other.
     """
     ready = getattr(asyncio.get_running_loop(), "_ready", None)

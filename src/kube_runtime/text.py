@@ -17,12 +17,12 @@ def whole_number(text: str) -> int | None:
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
-def printable(text: str, longest: int = MAX_SHOWN_CHARACTERS) -> str:
+def printable(text: str, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
     """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
     # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
-    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * max_characters])
     line = " ".join(plain.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return line if len(line) <= max_characters else line[: max_characters - 1] + "…"
 
 
 def printable_lines(text: str) -> str:

@@ -27,7 +27,7 @@ _CONFIG_SECONDS = entry(
     "config_apply_seconds",
     "histogram",
     ("method",),
-    "How long it took into force: live, from the change seen to Slurm's answer; reconfigure, the sidecar's share.",
+    "How long a change took to take effect: live, from seeing it to Slurm's response; reconfigure, the sidecar's part.",
     _CONFIG_BUCKETS,
 )
 CONDITION = entry(

@@ -20,7 +20,7 @@ from slurm_operator.api.problem import FieldProblem, Path, errors
 from slurm_operator.api.validate import decode
 from slurm_operator.build import accounting, loginset, nodeset
 from slurm_operator.build.errors import InvalidSpec
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import extra_conf, slurm_conf
 from slurm_operator.slurm import conf, policy
@@ -276,7 +276,7 @@ def test_the_host_name_that_a_kubernetes_node_asks_for_is_a_label_or_refused(pay
     template = nodeset.pod_template(resources["NodeSet"], refs.controllers["slurm"], refs)
     # None of the payloads is a label.
     with pytest.raises(InvalidSpec, match="host name"):
-        nodeset.pod(resources["NodeSet"], template, Worker(node="k8s-1", hostname_override=PAYLOADS[payload]))
+        nodeset.pod(resources["NodeSet"], template, WorkerIdentity(node="k8s-1", hostname_override=PAYLOADS[payload]))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=str)

@@ -21,7 +21,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def lane(**more: float) -> Lane:
-    return Lane(threads=1, **{"most_waiting": 8, "most_waiting_each": 4, "time_limit_seconds": 5.0, **more})  # type: ignore[arg-type]
+    return Lane(threads=1, **{"max_waiting": 8, "max_waiting_per_namespace": 4, "time_limit_seconds": 5.0, **more})  # type: ignore[arg-type]
 
 
 def waits(gate: threading.Event) -> Callable[[], bool]:
@@ -64,7 +64,7 @@ async def test_a_namespace_that_asks_much_gets_its_turn_and_no_more(gate: thread
 
 
 async def test_who_comes_when_it_is_full_is_turned_away_at_once(gate: threading.Event) -> None:
-    one = lane(most_waiting=3, most_waiting_each=2)
+    one = lane(max_waiting=3, max_waiting_per_namespace=2)
     tasks = [asyncio.create_task(one.run("greedy", waits(gate))) for _ in range(3)]
     await turn()
     with pytest.raises(Overloaded):

@@ -100,7 +100,7 @@ async def test_what_is_too_much_is_refused_with_a_reason_that_says_try_again(gat
         return Refs()
 
     results: list[str] = []
-    lanes = Lanes(small=Lane(threads=1, most_waiting=4, most_waiting_each=1))
+    lanes = Lanes(small=Lane(threads=1, max_waiting=4, max_waiting_per_namespace=1))
     app = admission_app(refs_of, lambda _, result, __: results.append(result), lanes)
     async with asked(app) as ask:
         tasks = [asyncio.create_task(ask(review("a"))) for _ in range(2)]
@@ -115,7 +115,7 @@ async def test_what_is_too_much_is_refused_with_a_reason_that_says_try_again(gat
 
 
 async def test_a_body_is_not_read_when_its_lane_is_full() -> None:
-    lanes = Lanes(large=Lane(threads=1, most_waiting=0, most_waiting_each=0))
+    lanes = Lanes(large=Lane(threads=1, max_waiting=0, max_waiting_per_namespace=0))
     async with asked(admission_app(lambda _: Refs(), lanes=lanes)) as ask:
         code, text = await ask(review("a", SMALL_BYTES))
         assert (code, "try again" in text) == (429, True)
@@ -127,7 +127,7 @@ async def test_a_review_that_takes_too_long_is_refused_and_told_so(gate: threadi
         gate.wait(20)
         return Refs()
 
-    lanes = Lanes(small=Lane(threads=1, most_waiting=4, most_waiting_each=4, time_limit_seconds=0.05))
+    lanes = Lanes(small=Lane(threads=1, max_waiting=4, max_waiting_per_namespace=4, time_limit_seconds=0.05))
     async with asked(admission_app(refs_of, lanes=lanes)) as ask:
         code, response = await ask(review("a"))
         assert (code, response["allowed"], response["status"]["reason"]) == (200, False, "Timeout")

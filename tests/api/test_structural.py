@@ -37,8 +37,8 @@ def found(value: object, schema: dict[str, Any], types: dict[str, Any] | None = 
         ("abc", {"type": "string", "maxLength": 2}, "is 3 characters long; at most 2 are allowed"),
         ("a\n", {"type": "string", "pattern": "^a$"}, '"a\\n" does not match ^a$'),
         ("now", {"type": "string", "format": "date-time"}, '"now" is not a time such as 2026-01-31T22:00:00Z'),
-        (0, {"type": "integer", "minimum": 1}, "0 is too small; the least is 1"),
-        (9, {"type": "integer", "maximum": 8}, "9 is too large; the most is 8"),
+        (0, {"type": "integer", "minimum": 1}, "0 is too small; the minimum is 1"),
+        (9, {"type": "integer", "maximum": 8}, "9 is too large; the maximum is 8"),
         (2**31, {"type": "integer", "format": "int32"}, "2147483648 does not fit into int32"),
         (-(2**63) - 1, {"type": "integer", "format": "int64"}, "-9223372036854775809 does not fit into int64"),
     ],
@@ -97,7 +97,7 @@ def test_items_of_a_list_are_checked_and_never_null() -> None:
 
 def test_a_set_holds_each_value_once() -> None:
     schema = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
-    assert found(["a", "b", "a"], schema) == ['[2]: is there twice: "a"']
+    assert found(["a", "b", "a"], schema) == ['[2]: is listed twice: "a"']
 
 
 def test_a_map_list_holds_each_key_once() -> None:

@@ -97,9 +97,9 @@ def test_options_are_pairs() -> None:
     [
         ("Weight", "not of the form"),
         ("Weight=", "not of the form"),
-        ("=1", "no option name"),
-        ("1a=1", "no option name"),
-        ("a-b=1", "no option name"),
+        ("=1", "not an option name"),
+        ("1a=1", "not an option name"),
+        ("a-b=1", "not an option name"),
         ('A="b', "does not enclose"),
         ('A=b"', "does not enclose"),
         ('A="b"c', "does not enclose"),

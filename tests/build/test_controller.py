@@ -87,7 +87,7 @@ def test_which_files_the_configuration_holds(in_place: bool, files: set[str]) ->
 def test_files_that_no_config_map_can_hold_are_refused() -> None:
     cr = controller(configFileRefs=[{"name": "files"}], **NO_STATE)
     with pytest.raises(BuildError, match="configFileRefs"):
-        build.objects(cr, refs(cr, config_maps={"files": {"gres.conf": "x" * build.MOST_BYTES}}))
+        build.objects(cr, refs(cr, config_maps={"files": {"gres.conf": "x" * build.MAX_FILES_BYTES}}))
 
 
 def containers(cr: Controller) -> dict[str, Object]:

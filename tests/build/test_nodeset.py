@@ -10,7 +10,7 @@ from tests.build.resources import controller, nodeset, refs
 from slurm_operator.build import labels
 from slurm_operator.build import nodeset as build
 from slurm_operator.build.errors import BuildError
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.revision import hash_of
 
 TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -30,16 +30,18 @@ def terms(pod: Any) -> Any:
 @pytest.mark.parametrize(
     ("worker", "spec", "identity", "hostname", "pod"),
     [
-        pytest.param(Worker(ordinal=2), {}, "2", "x-2", "x-2", id="an ordinal"),
-        pytest.param(Worker(ordinal=2), {"ordinalPadding": 2}, "02", "x-02", "x-02", id="a padded ordinal"),
+        pytest.param(WorkerIdentity(ordinal=2), {}, "2", "x-2", "x-2", id="an ordinal"),
+        pytest.param(WorkerIdentity(ordinal=2), {"ordinalPadding": 2}, "02", "x-02", "x-02", id="a padded ordinal"),
         pytest.param(
-            Worker(ordinal=2), {"template": {"spec": {"hostname": "n"}}}, "2", "n2", "x-2", id="with a prefix"
+            WorkerIdentity(ordinal=2), {"template": {"spec": {"hostname": "n"}}}, "2", "n2", "x-2", id="with a prefix"
         ),
-        pytest.param(Worker(node="n1.example.org"), {}, "n1", "n1", "x-257b1e4c", id="a node with a domain"),
-        pytest.param(Worker(node="n3", hostname_override="odd"), {}, "odd", "odd", "x-8721d664", id="an override"),
+        pytest.param(WorkerIdentity(node="n1.example.org"), {}, "n1", "n1", "x-257b1e4c", id="a node with a domain"),
+        pytest.param(
+            WorkerIdentity(node="n3", hostname_override="odd"), {}, "odd", "odd", "x-8721d664", id="an override"
+        ),
     ],
 )
-def test_who_a_worker_is(worker: Worker, spec: dict[str, Any], identity: str, hostname: str, pod: str) -> None:
+def test_who_a_worker_is(worker: WorkerIdentity, spec: dict[str, Any], identity: str, hostname: str, pod: str) -> None:
     cr = nodeset("x", **spec)
     assert (worker.identity(cr), worker.hostname(cr), worker.name(cr)) == (identity, hostname, pod)
 
@@ -69,9 +71,9 @@ def test_options_that_a_shell_would_act_on(extra: str) -> None:
 
 def test_an_ordinal_is_pinned_to_its_node() -> None:
     cr = nodeset("x")
-    pod = build.pod(cr, template_of(cr), Worker(ordinal=0), pinned_to="n1")
+    pod = build.pod(cr, template_of(cr), WorkerIdentity(ordinal=0), pinned_to="n1")
     assert terms(pod) == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
-    assert terms(build.pod(cr, template_of(cr), Worker(ordinal=0))) == {}
+    assert terms(build.pod(cr, template_of(cr), WorkerIdentity(ordinal=0))) == {}
 
 
 def test_a_users_node_name_is_left_to_the_scheduler() -> None:
@@ -133,4 +135,4 @@ def test_a_template_that_takes_every_volume_away_is_built(spec: dict[str, Any]) 
     """What a user may write must not be an error of ours: it was a KeyError."""
     cr = nodeset(template={"spec": spec})
     template = build.pod_template(cr, controller(), refs())
-    assert build.pod(cr, template, Worker(ordinal=0))["spec"]["volumes"] == []
+    assert build.pod(cr, template, WorkerIdentity(ordinal=0))["spec"]["volumes"] == []

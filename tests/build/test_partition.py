@@ -1,4 +1,4 @@
-"""Partition lines: one verdict for each wish, and never a line that would stop slurmctld."""
+"""Partition lines: one acceptance for each wish, and never a line that would stop slurmctld."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from tests.build.resources import nodeset, partition
 
 from slurm_operator.build import partition as build
-from slurm_operator.build.partition import Claimed, Verdict
+from slurm_operator.build.partition import Acceptance, Claimed
 
 
-def verdicts(*resources: Any, claimed: Claimed | None = None) -> list[Verdict]:
+def acceptances(*resources: Any, claimed: Claimed | None = None) -> list[Acceptance]:
     nodesets = [each for each in resources if type(each).__name__ == "NodeSet"]
     partitions = [each for each in resources if type(each).__name__ == "Partition"]
-    return list(build.verdicts(nodesets, partitions, claimed or Claimed()))
+    return list(build.acceptances(nodesets, partitions, claimed or Claimed()))
 
 
-def only(*resources: Any, claimed: Claimed | None = None) -> Verdict:
-    return verdicts(*resources, claimed=claimed)[-1]
+def only(*resources: Any, claimed: Claimed | None = None) -> Acceptance:
+    return acceptances(*resources, claimed=claimed)[-1]
 
 
 CPU = nodeset("cpu")
@@ -50,8 +50,8 @@ CPU = nodeset("cpu")
     ],
 )
 def test_the_line_of_a_partition(spec: dict[str, Any], line: str) -> None:
-    verdict = only(CPU, partition("p", **spec))
-    assert (verdict.reason, verdict.line, verdict.accepted) == (build.ACCEPTED, line, True)
+    acceptance = only(CPU, partition("p", **spec))
+    assert (acceptance.reason, acceptance.line, acceptance.accepted) == (build.ACCEPTED, line, True)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_the_line_of_a_partition(spec: dict[str, Any], line: str) -> None:
     ],
 )
 def test_a_partition_that_is_left_out(resource: Any, reason: str, path: object) -> None:
-    verdict = only(CPU, resource)
-    assert (verdict.reason, verdict.line, verdict.accepted) == (reason, None, False)
-    assert verdict.path[-1] == path
+    acceptance = only(CPU, resource)
+    assert (acceptance.reason, acceptance.line, acceptance.accepted) == (reason, None, False)
+    assert acceptance.path[-1] == path
 
 
 def test_a_resource_name_that_is_no_slurm_name_is_left_out() -> None:
-    verdict = only(CPU, partition("a" * 250, partitionName="x" * 255, nodeSets=["cpu"]))
-    assert verdict.accepted
+    acceptance = only(CPU, partition("a" * 250, partitionName="x" * 255, nodeSets=["cpu"]))
+    assert acceptance.accepted
     assert build.spec_problem(partition("-bad", nodeSets=["cpu"])) == (
         ("spec", "partitionName"),
         '"-bad" is not a Slurm name: letters, digits, dots, dashes and underscores',
@@ -96,7 +96,7 @@ def test_a_resource_name_that_is_no_slurm_name_is_left_out() -> None:
 
 
 def test_names_are_claimed_first_come_first_served() -> None:
-    found = verdicts(
+    found = acceptances(
         nodeset("a", partition={"enabled": True}),
         nodeset("b", partition={"enabled": True}, template={"spec": {"hostname": "a-"}}),
         partition("a", nodeSets=["a"]),
@@ -109,7 +109,7 @@ def test_names_are_claimed_first_come_first_served() -> None:
 
 
 def test_a_second_default_stays_without_being_one() -> None:
-    found = verdicts(
+    found = acceptances(
         nodeset("a", partition={"enabled": True, "config": "Default=YES"}),
         nodeset("b", partition={"enabled": True, "config": "Default=YES State=UP"}),
         partition("c", nodeSets=["a"], default=True),
@@ -121,17 +121,17 @@ def test_a_second_default_stays_without_being_one() -> None:
 
 
 def test_a_default_in_extra_conf_comes_first() -> None:
-    verdict = only(CPU, partition("p", nodeSets=["cpu"], default=True), claimed=Claimed(default="mine"))
-    assert (verdict.reason, verdict.path) == (build.SECOND_DEFAULT, ("spec", "default"))
+    acceptance = only(CPU, partition("p", nodeSets=["cpu"], default=True), claimed=Claimed(default="mine"))
+    assert (acceptance.reason, acceptance.path) == (build.SECOND_DEFAULT, ("spec", "default"))
 
 
 def test_nodes_that_only_a_live_update_can_add() -> None:
     claimed = Claimed(nodes=frozenset({"old1", "old2"}), nodesets=frozenset({"vintage"}))
     spec = {"nodeSets": ["cpu"], "nodes": "old[1-2],+vintage,+cloud[1-2],-cpu-0,-cpu-[1-2]"}
-    verdict = only(CPU, partition("p", **spec), claimed=claimed)
-    assert verdict.line == "PartitionName=p Nodes=cpu,old[1-2],vintage State=UP"
-    assert verdict.live_nodes == ("cloud1", "cloud2")
-    assert verdict.removed_nodes == ("cpu-0", "cpu-1", "cpu-2")
+    acceptance = only(CPU, partition("p", **spec), claimed=claimed)
+    assert acceptance.line == "PartitionName=p Nodes=cpu,old[1-2],vintage State=UP"
+    assert acceptance.live_nodes == ("cloud1", "cloud2")
+    assert acceptance.removed_nodes == ("cpu-0", "cpu-1", "cpu-2")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_partition_that_is_deleted_has_no_line_and_gives_its_name_free() -> No
     going = msgspec.structs.replace(
         going, metadata=msgspec.structs.replace(going.metadata, deletion_timestamp="2030-01-01T00:00:00Z")
     )
-    first, second = verdicts(CPU, going, partition("new", nodeSets=["cpu"], partitionName="p"))
+    first, second = acceptances(CPU, going, partition("new", nodeSets=["cpu"], partitionName="p"))
     assert (first.reason, first.accepted) == ("Deleting", False)
     assert (second.reason, second.accepted) == ("Accepted", True)
 

@@ -61,7 +61,7 @@ def test_the_life_of_a_token(written: dict[str, Any], seconds: float) -> None:
 
 @pytest.mark.parametrize("written", ["forever", "5", "1h 30m", "-5m", "1d", "h", "1h30"])
 def test_what_is_no_life_of_a_token(written: str) -> None:
-    with pytest.raises(InvalidSpec, match=r"spec\.lifetime: .* is no duration such as 15m"):
+    with pytest.raises(InvalidSpec, match=r"spec\.lifetime: .* is not a duration such as 15m"):
         build.lifetime(token(lifetime=written))
 
 

@@ -25,7 +25,7 @@ from kube_runtime.clock import VirtualClock
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmError
-from slurm_operator.slurm.model import Answer, Job, Known, Node, Unknown, view
+from slurm_operator.slurm.model import Job, Known, Node, SlurmList, Unknown, view
 from slurm_operator.slurm.requests import JobSubmission, NodeCreation, PartitionChange, ReservationChange
 from slurm_operator.slurm.token import TokenSource, mint
 from slurm_operator.slurm.transport import Sending
@@ -279,13 +279,13 @@ def _said(text: str) -> list[str]:
 def _use(found: Any) -> None:
     """What the rest of the program does with values: write them, compare them, count with them."""
     msgspec.json.encode(found, enc_hook=str)
-    items = found.items if isinstance(found, Answer) else (found,)
+    items = found.items if isinstance(found, SlurmList) else (found,)
     jobs = [each for each in items if isinstance(each, Job)]
     policy.deadlines(policy.jobs_by_node(jobs, frozenset({"n0", "n1"})))
     for each in items:
         if isinstance(each, Node):
             policy.state_text(each), policy.is_drained(each), policy.drain_is_ours(each.reason)
-    if isinstance(found, Answer):
+    if isinstance(found, SlurmList):
         hash(items)
 
 
@@ -295,7 +295,7 @@ def _use(found: Any) -> None:
 def freed(point: DoorPoint, found: Any) -> list[str]:
     """The workers and jobs that a mutation lets go although the honest answer holds them."""
     what = point.recording.name
-    if what not in ("live-nodes", "live-jobs") or not isinstance(found, Answer) or _is_a_lie(point):
+    if what not in ("live-nodes", "live-jobs") or not isinstance(found, SlurmList) or _is_a_lie(point):
         return []
     nodes, jobs = _honest(point.recording.release)
     now_nodes = found if what == "live-nodes" else nodes
@@ -303,7 +303,9 @@ def freed(point: DoorPoint, found: Any) -> list[str]:
     return [*_free(nodes, jobs, now_nodes, now_jobs), *_vanished(jobs, now_jobs)]
 
 
-def _free(nodes: Answer[Node], jobs: Answer[Job], now_nodes: Answer[Node], now_jobs: Answer[Job]) -> list[str]:
+def _free(
+    nodes: SlurmList[Node], jobs: SlurmList[Job], now_nodes: SlurmList[Node], now_jobs: SlurmList[Job]
+) -> list[str]:
     wrong = []
     for node in nodes.items:
         before = policy.may_remove(Known(node), jobs.items)
@@ -315,7 +317,7 @@ def _free(nodes: Answer[Node], jobs: Answer[Job], now_nodes: Answer[Node], now_j
     return wrong
 
 
-def _vanished(jobs: Answer[Job], now_jobs: Answer[Job]) -> list[str]:
+def _vanished(jobs: SlurmList[Job], now_jobs: SlurmList[Job]) -> list[str]:
     here = {job.job_id for job in now_jobs.items}
     gone = [job.job_id for job in jobs.items if not policy.is_over(job) and job.job_id not in here]
     return (
@@ -324,7 +326,7 @@ def _vanished(jobs: Answer[Job], now_jobs: Answer[Job]) -> list[str]:
 
 
 @cache
-def _honest(release: str) -> tuple[Answer[Node], Answer[Job]]:
+def _honest(release: str) -> tuple[SlurmList[Node], SlurmList[Job]]:
     found = []
     for recording in modelled(release):
         loop = asyncio.new_event_loop()

@@ -315,7 +315,7 @@ def attempt(point: ManifestPoint) -> list[str]:
     return wrong
 
 
-def _judged(point: ManifestPoint, said: review.Answer) -> Iterator[str]:
+def _judged(point: ManifestPoint, said: review.ReviewResponse) -> Iterator[str]:
     if said.result == "malformed" and decoded(point.value) is None:
         return
     if said.code != 200 or said.result not in ("allowed", "refused"):

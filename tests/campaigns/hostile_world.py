@@ -21,7 +21,7 @@ from tests.campaigns.slurm_model import Line, SlurmModel
 from kube_runtime.clock import Clock, run_until_idle
 from kube_runtime.loop.controller import Controller
 from slurm_operator.build import labels, nodeset
-from slurm_operator.reconcile.clusters import Target
+from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Sending
@@ -29,13 +29,13 @@ from slurm_operator.slurm.wire import Reply
 
 CALM = "calm"
 OURS = ("controllers", "restapis", "nodesets", "partitions", "loginsets", "accountings", "tokens")
-LONGEST_MESSAGE = 32_768
-LONGEST_NOTE = 1024
+MAX_MESSAGE_CHARACTERS = 32_768
+MAX_NOTE_CHARACTERS = 1024
 WINDOW = {"startTime": "2031-01-01T00:00:00Z", "duration": "2h"}
 _TIME = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")
 
 # A hundred would be many.
-MOST_STEPS = 400
+MAX_STEPS = 400
 MOST_STEPS_A_SECOND = 40
 
 Mutate = Callable[[Sending, Reply], Reply]
@@ -81,7 +81,7 @@ class HostileWorld(World):
         self.calm_calls: list[str] = []
         self.calm_line = Line(self.calm, self._calm_call)
 
-    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+    def _connect(self, target: SlurmTarget, token: TokenSource, clock: Clock) -> SlurmClient:
         line, name = self.calm_line if f"//{CALM}-" in target.address else self.line, target.cluster_name
         # No threads: virtual time does not wait for them, and they do not live on in a forked process.
         inline, now = 2**62, clock.monotonic
@@ -132,7 +132,7 @@ class HostileWorld(World):
             ready = next((each for each in controllers if len(each.queue)), None)
             if ready is not None:
                 steps += 1
-                if steps > MOST_STEPS + MOST_STEPS_A_SECOND * seconds:
+                if steps > MAX_STEPS + MOST_STEPS_A_SECOND * seconds:
                     raise HotLoopError(f"{steps} reconciles within {seconds:g} s, and {ready.name} wants another")
                 await self._step(ready)
             elif not self.clock.fire_next(until=end):
@@ -168,7 +168,7 @@ def untrue(world: HostileWorld) -> Iterator[str]:
             yield from _untrue(kind, item)
     for item in world.stored("events.events.k8s.io"):
         note = str(item.get("note") or "")
-        if len(note) > LONGEST_NOTE or not _is_readable(note):
+        if len(note) > MAX_NOTE_CHARACTERS or not _is_readable(note):
             yield f"truth: event {item.get('reason')}: {note[:80]!r}"
     for pod in world.stored("pods"):
         deadline = pod["metadata"].get("annotations", {}).get(labels.POD_DEADLINE)
@@ -180,7 +180,7 @@ def _untrue(kind: str, item: Mapping[str, Any]) -> Iterator[str]:
     meta, status = item["metadata"], item.get("status") or {}
     what = f"{kind}/{meta['name']}"
     for each in status.get("conditions") or ():
-        if len(each["message"]) > LONGEST_MESSAGE or not _is_readable(each["message"]):
+        if len(each["message"]) > MAX_MESSAGE_CHARACTERS or not _is_readable(each["message"]):
             yield f"truth: {what}: {each['type']} says {each['message'][:80]!r}"
         if not _TIME.match(each["lastTransitionTime"]):
             yield f"truth: {what}: {each['type']} since {each['lastTransitionTime'][:40]!r}"

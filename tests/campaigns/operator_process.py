@@ -1,7 +1,7 @@
 """The operator as a process of its own, and what the kernel and its own metrics say of it.
 
 In: a kubeconfig, a file for its log. Out: peak memory, CPU seconds, reconciles, the longest stall of its event loop.
-One that takes more memory than `MOST_MEGABYTES` is ended and started again, as a kubelet would. Used by
+One that takes more memory than `MAX_MEGABYTES` is ended and started again, as a kubelet would. Used by
 `neighbours.py`.
 """
 
@@ -24,7 +24,7 @@ import aiohttp
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLE_SECONDS = 0.1
-MOST_MEGABYTES = 1500.0
+MAX_MEGABYTES = 1500.0
 ADDRESS_SPACE_BYTES = 8 * 1024**3
 READY_SECONDS = 60.0
 PORTS = range(20_000, 32_000)
@@ -97,7 +97,7 @@ class OperatorProcess:
                 continue
             now, peak = _megabytes(child.pid)
             self.peak_megabytes = max(self.peak_megabytes, peak)
-            if now > MOST_MEGABYTES:
+            if now > MAX_MEGABYTES:
                 self.endings.append(f"took {now:.0f} MB")
                 self.cpu_seconds += _cpu_seconds(child.pid)
                 child.kill()

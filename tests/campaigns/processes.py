@@ -15,12 +15,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.campaigns.slurm_model import is_write
-from tests.kube_runtime.client.in_process import InProcessAnswer
+from tests.kube_runtime.client.in_process import InProcessResponse
 
 from kube_local.apiserver.request import Response
 from kube_runtime.client.errors import Unreachable
 from kube_runtime.client.requests import Request
-from kube_runtime.client.transport import Answer, Socket
+from kube_runtime.client.transport import HttpResponse, Socket
 from kube_runtime.clock import Timer, VirtualClock
 from kube_runtime.loop.run import Ending
 from slurm_operator.reconcile.operator import Operator
@@ -199,7 +199,7 @@ class ProcessWire:
     process: Process
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Answer]:
+    async def open(self, request: Request) -> AsyncIterator[HttpResponse]:
         """Hand over a request, as `HttpTransport` does: the fence is asked when the connection is there."""
         process, world = self.process, self.process.world
         weather = world.weather
@@ -239,7 +239,7 @@ class ProcessWire:
 
 
 @dataclass(frozen=True)
-class ProcessAnswer(InProcessAnswer):
+class ProcessAnswer(InProcessResponse):
     """An answer that a sleeping process does not read."""
 
     process: Process

@@ -22,19 +22,19 @@ import yaml
 from tests.campaigns.invariants import Judge
 from tests.campaigns.kubernetes import Cluster
 from tests.campaigns.slurm_model import Line, SlurmModel, is_write
-from tests.kube_runtime.client.in_process import InProcess, InProcessAnswer
+from tests.kube_runtime.client.in_process import InProcess, InProcessResponse
 
 from kube_local.apiserver import ApiServer
 from kube_runtime.client.client import Client
 from kube_runtime.client.errors import Unreachable
 from kube_runtime.client.requests import Request
-from kube_runtime.client.transport import Answer
+from kube_runtime.client.transport import HttpResponse
 from kube_runtime.client.write import Write
 from kube_runtime.clock import Clock, VirtualClock, run_until_idle
 from kube_runtime.loop.run import NeverQuietError, run_until_quiet
 from slurm_operator.build.images import TRUSTED
 from slurm_operator.metrics import OperatorMetrics
-from slurm_operator.reconcile.clusters import Target
+from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.reconcile.operator import Operator, Outside, assemble
 from slurm_operator.settings import Settings
 from slurm_operator.slurm.client import SlurmClient
@@ -99,7 +99,7 @@ class Wire(InProcess):
     lose: Any = None
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Answer]:
+    async def open(self, request: Request) -> AsyncIterator[HttpResponse]:
         """Hand over a request."""
         self.refuse(request)
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
@@ -109,7 +109,7 @@ class Wire(InProcess):
         try:
             if self.lose is not None and self.lose(request):
                 raise Unreachable(f"{request.what}: the answer was lost", sent=True)
-            yield InProcessAnswer(response)
+            yield InProcessResponse(response)
         finally:
             if response.stream is not None and hasattr(response.stream, "aclose"):
                 await response.stream.aclose()
@@ -280,7 +280,7 @@ class World:
             await self.operator.clusters.close()
             self.operator = None
 
-    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+    def _connect(self, target: SlurmTarget, token: TokenSource, clock: Clock) -> SlurmClient:
         return SlurmClient(
             target.address,
             token,

@@ -99,6 +99,6 @@ def test_a_retry_after_of_centuries_that_is_obeyed_is_found(monkeypatch: pytest.
 
 def _endless(make: object) -> object:
     def init(self: object, *args: object, **kwargs: object) -> None:
-        make(self, *args, **{"longest_retry_after": float("inf"), **kwargs})  # type: ignore[operator]
+        make(self, *args, **{"max_retry_after_seconds": float("inf"), **kwargs})  # type: ignore[operator]
 
     return init

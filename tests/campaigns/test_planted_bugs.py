@@ -20,7 +20,7 @@ def violations(scenario: str, release: str = "26.05") -> list[str]:
 
 
 def test_unknown_taken_for_drained_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_may_go", lambda *_: policy.Yes())
+    monkeypatch.setattr(workers, "_may_remove", lambda *_: policy.Yes())
     found = violations("S-in")
     assert any(each.startswith("I1: pod") and "with jobs" in each for each in found)
     assert any(each.startswith("I1: jobs") for each in found)
@@ -33,7 +33,7 @@ def test_workers_that_go_undrained_are_found(monkeypatch: pytest.MonkeyPatch) ->
             policy.No("busy") if busy or any(policy.occupies(j, worker.hostname) for j in slurm.jobs) else policy.Yes()
         )
 
-    monkeypatch.setattr(workers, "_may_go", idle_is_enough)
+    monkeypatch.setattr(workers, "_may_remove", idle_is_enough)
     monkeypatch.setattr(plan, "drains", lambda *_: ())
     assert any("undrained" in each for each in violations("S-in"))
 
@@ -63,7 +63,7 @@ def test_a_nudge_that_dies_with_its_operator_is_found(monkeypatch: pytest.Monkey
 
 
 def test_a_partition_that_goes_before_its_jobs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "still_named", lambda _: None)
+    monkeypatch.setattr(plan, "kept_by_slurm", lambda _: None)
     # The Controller's turn holds the line too, and from 26.05 on Slurm itself does: all must be blind.
     monkeypatch.setattr(partition, "blocking_jobs", lambda *_, **__: ())
     assert any("left slurm.conf" in each for each in violations("S-del", "24.11"))

@@ -20,7 +20,7 @@ from slurm_operator.plan import nodeset, workers
 from slurm_operator.reconcile import observe, token
 from slurm_operator.slurm import hostlist, lenient, policy, vanished, wire
 from slurm_operator.slurm.items import items
-from slurm_operator.slurm.model import Answer
+from slurm_operator.slurm.model import SlurmList
 
 Plant = Callable[..., None]
 
@@ -69,7 +69,7 @@ def test_t1_bytes_that_are_no_text_are_found(plant: Plant) -> None:
 
 def _strict_list(answer: Any, found: Any, convert: Any, *_: Any) -> Any:
     read = tuple(convert(raw) for raw in items(found))
-    return Answer(read, complete=True, last_update=answer.last_update.seconds())
+    return SlurmList(read, complete=True, last_update=answer.last_update.seconds())
 
 
 def test_t2_a_time_limit_beyond_the_calendar_is_found(plant: Plant) -> None:
@@ -89,7 +89,7 @@ def test_t3_a_merge_that_is_quadratic_is_found(plant: Plant) -> None:
 
 
 def test_t4_objects_of_others_that_are_overwritten_are_found(plant: Plant) -> None:
-    ours = importlib.import_module("slurm_operator.plan.ownership").Right.OURS
+    ours = importlib.import_module("slurm_operator.plan.ownership").WriteRight.OURS
     for module in ("execute", "owned"):
         plant(f"slurm_operator.reconcile.{module}", "demand", lambda *_, **__: None)
     plant(token, "judge_live", lambda *_: ours)

@@ -300,7 +300,7 @@ class Garbled(FairWeather):
         is_list = request.method == "GET" and not request.stream and "limit" in dict(request.query)
         if self.how and is_list and plural_of(request) == self.kind:
             body = json.loads(response.body)
-            items = b",".join(self._spoilt(item) for item in body.pop("items"))
+            items = b",".join(self._take_unreadable(item) for item in body.pop("items"))
             whole = json.dumps(body).encode()[:-1] + b',"items":[' + items + b"]}"
             return Response(response.status, whole, response.headers)
         return response
@@ -313,9 +313,9 @@ class Garbled(FairWeather):
 
     def _event(self, line: bytes) -> bytes:
         event = json.loads(line)
-        return b'{"type":%b,"object":%b}' % (json.dumps(event["type"]).encode(), self._spoilt(event["object"]))
+        return b'{"type":%b,"object":%b}' % (json.dumps(event["type"]).encode(), self._take_unreadable(event["object"]))
 
-    def _spoilt(self, item: dict[str, Any]) -> bytes:
+    def _take_unreadable(self, item: dict[str, Any]) -> bytes:
         if item["metadata"].get("name") != self.name:
             return json.dumps(item).encode()
         if self.how == "labels":

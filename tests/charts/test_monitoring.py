@@ -13,7 +13,7 @@ from tests.charts.rendering import CHARTS, HERE, ROOT
 from tests.docs.pages import Page
 
 from kube_runtime.loop.controller import Outcome
-from slurm_operator.admission.review import Answer
+from slurm_operator.admission.review import ReviewResponse
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.metrics import catalogue
 from slurm_operator.reconcile.measured import STATES
@@ -63,7 +63,7 @@ VALUES: dict[tuple[str, str], set[str]] = {
     ("slurm_operator_condition_changed_timestamp_seconds", "type"): condition_types(),
     ("slurm_operator_workers", "state"): set(STATES.values()),
     ("slurm_operator_reconcile_total", "result"): {outcome.value for outcome in Outcome},
-    ("slurm_operator_admission_reviews_total", "result"): set(get_args(get_type_hints(Answer)["result"])),
+    ("slurm_operator_admission_reviews_total", "result"): set(get_args(get_type_hints(ReviewResponse)["result"])),
 }
 
 

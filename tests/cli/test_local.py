@@ -78,7 +78,7 @@ def test_a_stopped_cluster_says_how_to_start_it(tmp_path: Path) -> None:
     Home(tmp_path).keep(Choices())
     code, said = local("status", "--data", str(tmp_path))
     assert code == 1
-    assert "does not run: slurm-operator local up starts it" in said
+    assert "not running: slurm-operator local up starts it" in said
 
 
 def test_a_part_that_is_none_is_named_with_those_that_are(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_good_cluster_is_called_healthy_in_both_forms() -> None:
 def test_what_is_amiss_is_in_the_text() -> None:
     ended = PartRecord(name="operator", last_exit="exit code 3")
     text = as_text(health(WAITING, problems=("the image is not there",), parts=(ended,)))
-    for expected in ("not well", "does not run (exit code 3)", WAITING.message, "!! the image is not there"):
+    for expected in ("not healthy", "does not run (exit code 3)", WAITING.message, "!! the image is not there"):
         assert expected in text
 
 

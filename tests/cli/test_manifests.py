@@ -144,7 +144,7 @@ def test_a_flood_of_problems_is_cut() -> None:
 
 def test_a_file_full_of_broken_documents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "MAX_REPARSED", 1000)
-    assert problems("[\n---\n" * 100)[-1].endswith("too many broken documents: mend the ones above first")
+    assert problems("[\n---\n" * 100)[-1].endswith("too many broken documents: fix the ones above first")
 
 
 def test_a_list_is_taken_apart_and_places_follow() -> None:

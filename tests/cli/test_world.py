@@ -41,7 +41,7 @@ def test_a_secret_is_read_as_kubernetes_reads_it(write: Write, data: str, value:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("data: {key: 'c2 Vj'}\n", "data.key: is not base64; plain text belongs into stringData"),
+        ("data: {key: 'c2 Vj'}\n", "data.key: is not base64; plain text belongs in stringData"),
         ("data: {key: 5}\n", "data.key: must be a string; put it in quotes"),
         ("data: [a]\n", "data: must be a mapping"),
         ("stringData: {key: true}\n", "stringData.key: must be a string; put it in quotes"),
@@ -71,7 +71,7 @@ def test_a_twin_is_found_where_it_stands_and_says_where_the_first_is(write: Writ
     path = write(text + "---\n" + text)
     (found,) = load([path]).findings
     assert found.line == 7
-    assert f"is there twice; first in {path}:3" in found.message
+    assert f"is defined twice; first in {path}:3" in found.message
 
 
 def test_a_broken_resource_is_remembered_by_its_name(write: Write) -> None:

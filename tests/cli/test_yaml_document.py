@@ -45,7 +45,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 
 
 def test_more_values_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_document, "MAX_NODES", 10)
+    monkeypatch.setattr(yaml_document, "MAX_YAML_VALUES", 10)
     assert problems("a: [1, 2, 3, 4, 5, 6, 7, 8]") == ["1:26 more than 10 values in one document: split it"]
 
 

@@ -101,7 +101,7 @@ def test_why_says_of_each_job_what_squeue_says(version: str) -> None:
             assert found == Fine(f"job {name} is running on {hosts}")
         else:
             assert isinstance(found, Cause)
-            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner holds it")
+            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner put it on hold")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -238,8 +238,8 @@ def test_a_host_list_is_neither_expanded_nor_trusted(nodes: str) -> None:
     partition.why(facts, "p")
     examine(facts)
     seconds = time.process_time() - began
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found.sentence) < 1100
-    assert most_bytes < 2_000_000
+    assert max_bytes < 2_000_000
     assert seconds < 1.0

@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT, Page, pages
 PAGES = pages()
 DECISIONS = [page for page in PAGES if page.path.parent.name == "decisions"]
 WHERE_IS = Page(ROOT / "docs/internals/where-is.md")
-LONGEST_DECISION = 60
+MAX_DECISION_LINES = 60
 _PATH = re.compile(r"[\w./-]+/[\w.-]*|[\w-]+\.(py|md|toml|yml|yaml)")
 
 
@@ -33,7 +33,7 @@ def test_links_lead_to_a_page_and_a_heading(page: Page) -> None:
 
 @pytest.mark.parametrize("page", DECISIONS, ids=[page.path.stem for page in DECISIONS])
 def test_a_decision_is_short_and_says_how_we_would_notice_that_it_was_wrong(page: Page) -> None:
-    assert len(page.text.splitlines()) <= LONGEST_DECISION
+    assert len(page.text.splitlines()) <= MAX_DECISION_LINES
     headings = re.findall(r"^## (.*)$", page.text, re.MULTILINE)
     assert headings[:4] == ["Context", "Choice", "Refused", "How we would notice that it was wrong"]
     # Of a decision whose alarm has rung.

@@ -21,7 +21,7 @@ def test_a_folder_that_is_given_wins_over_the_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Demo", "../etc", "a/b", "-a", "a" * 40], ids=repr)
 def test_a_name_that_could_be_a_path_is_refused(name: str) -> None:
-    with pytest.raises(LocalError, match="is no name for a cluster"):
+    with pytest.raises(LocalError, match="is not a valid cluster name"):
         Home.of(name, None)
 
 
@@ -35,7 +35,7 @@ def test_choices_outlast_a_restart(tmp_path: Path) -> None:
 def test_broken_choices_say_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.choices_file.write_text("{")
-    with pytest.raises(LocalError, match="mend it, or reset the cluster"):
+    with pytest.raises(LocalError, match="fix it, or reset the cluster"):
         home.choices()
 
 

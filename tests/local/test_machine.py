@@ -28,7 +28,7 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_room_it_says_how_much_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(machine, "MIN_FREE_BYTES", 1 << 62)
-    with pytest.raises(LocalError, match="make room, or choose another disk with --data"):
+    with pytest.raises(LocalError, match="free some space, or choose another disk with --data"):
         machine.require(tmp_path / "not" / "there", silent)
 
 

@@ -19,9 +19,9 @@ from slurm_operator.build import labels, revision
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.actions import Plan
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SlurmSnapshot
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import Answer, Job, Node, Unknown
+from slurm_operator.slurm.model import Job, Node, SlurmList, Unknown
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 READY_SINCE = "2030-01-01T11:00:00Z"
@@ -110,11 +110,11 @@ class Cluster:
         raw = {"metadata": {"name": name, **fields.pop("metadata", {})}, "spec": fields}
         return msgspec.convert(raw, objects.Node)
 
-    def slurm(self, *nodes: Node, jobs: Iterable[Job] = (), complete: bool = True) -> SlurmSnapshot:
-        return SlurmSnapshot(Answer(nodes, complete, 1), tuple(jobs))
+    def slurm(self, *nodes: Node, jobs: Iterable[Job] = (), complete: bool = True) -> NodeSnapshot:
+        return NodeSnapshot(SlurmList(nodes, complete, 1), tuple(jobs))
 
-    def blind(self) -> SlurmSnapshot:
-        return SlurmSnapshot(Unknown("no answer"), Unknown("no answer"))
+    def blind(self) -> NodeSnapshot:
+        return NodeSnapshot(Unknown("no answer"), Unknown("no answer"))
 
     def node(self, name: str, *states: str, reason: str = "", **fields: Any) -> Node:
         info = {"namespace": "ns", "podName": name, "node": "k1", "nodeSetName": "w", "nodeSetUID": "nodeset"}
@@ -128,7 +128,7 @@ class Cluster:
         self,
         cr: NodeSet,
         pods: Iterable[objects.Pod] = (),
-        slurm: SlurmSnapshot | None = None,
+        slurm: NodeSnapshot | None = None,
         nodes: Iterable[objects.Node] = (),
         **fields: Any,
     ) -> NodeSetWorld:

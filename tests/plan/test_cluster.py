@@ -15,14 +15,14 @@ from slurm_operator.plan.cluster_world import (
     ClusterMemory,
     ClusterWorld,
     ConfigMaps,
-    SlurmSnapshot,
+    PartitionSnapshot,
     config_files,
     declared_in_force,
 )
 from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import declared, lines
 from slurm_operator.plan.partition_memory import PartitionMemory, Refusal
-from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 
 CR = controller()
 SHORT = partition("short", nodeSets=["compute"], maxTime="01:00:00")
@@ -48,15 +48,15 @@ def cluster(
     built, maps = build.built(CR, there), ConfigMaps(good=files(*before), candidate=files(*before))
     text = built.conf.text_for(live_partitions=True)
     lines_ = declared(text, config_files(built, CR))
-    listed = slurm if isinstance(slurm, Unknown) else Answer(slurm, complete=True)
-    nodes = Answer((Node(name="compute-0", features=("compute",)),), complete=True)
+    listed = slurm if isinstance(slurm, Unknown) else SlurmList(slurm, complete=True)
+    nodes = SlurmList((Node(name="compute-0", features=("compute",)),), complete=True)
     return ClusterWorld(
         CR,
         there,
         built,
         OwnedWorld(built.objects),
         maps,
-        SlurmSnapshot(listed, jobs, nodes, supports_live_partitions=True),
+        PartitionSnapshot(listed, jobs, nodes, supports_live_partitions=True),
         text,
         lines_,
         declared_in_force(maps, None, lines_),

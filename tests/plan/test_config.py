@@ -28,7 +28,7 @@ OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlu
 NEW = {**OLD, "slurm.conf": "ClusterName=a\nMinJobAge=301\n"}
 OLD_HASH, NEW_HASH = content_hash(OLD), content_hash(NEW)
 TOLD = note(NEW, live_partitions=False, check=True)
-POD = ControllerPod("slurm-controller-0", "uid-0", speaks=True)
+POD = ControllerPod("slurm-controller-0", "uid-0", reports_verdicts=True)
 SETTLED = ConfigWorld(OLD, OLD, pods=(POD,), applied=OLD_HASH)
 
 
@@ -57,7 +57,7 @@ CASES = {
     "nor is it beside one that is": (replace(SETTLED, pods=(said("applied"), UNREAD)), Stage.UNREADABLE, OLD),
     "a refusal stands beside it": (replace(SETTLED, pods=(UNREAD, said("refused", pod=BACKUP))), Stage.REFUSED, OLD),
     "a sidecar of another make reads what is published": (
-        replace(SETTLED, pods=(replace(POD, speaks=False),)),
+        replace(SETTLED, pods=(replace(POD, reports_verdicts=False),)),
         Stage.DIRECT,
         NEW,
     ),
@@ -115,9 +115,11 @@ def test_a_pod_that_was_told_of_another_one_is_told_and_asked_again() -> None:
     assert plan.nudge == (replace(POD, nudged=OLD_HASH),)
 
 
-@pytest.mark.parametrize("speaks", [True, False], ids=["of our own", "of another make"])
-def test_while_a_key_goes_round_pods_are_told_nothing_new(speaks: bool) -> None:
-    plan = plan_config(NEW, TOLD, replace(SETTLED, frozen=True, pods=(replace(POD, speaks=speaks),)))
+@pytest.mark.parametrize("reports_verdicts", [True, False], ids=["of our own", "of another make"])
+def test_while_a_key_goes_round_pods_are_told_nothing_new(reports_verdicts: bool) -> None:
+    plan = plan_config(
+        NEW, TOLD, replace(SETTLED, frozen=True, pods=(replace(POD, reports_verdicts=reports_verdicts),))
+    )
     assert (plan.stage, plan.good, plan.candidate) == (Stage.HELD, OLD, OLD)
     assert (plan.note, plan.nudge, plan.is_open) == (SETTLED.note, (), False)
 

@@ -52,12 +52,12 @@ def test_ten_are_kept() -> None:
 
 def test_large_ones_push_out_more(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(after(1)[0].body)
-    monkeypatch.setattr(config_history, "MOST_BYTES", 3 * size)
+    monkeypatch.setattr(config_history, "MAX_HISTORY_BYTES", 3 * size)
     assert [item.metadata.name for item in after(6)] == ["slurm-config-4", "slurm-config-5", "slurm-config-6"]
 
 
 def test_the_newest_is_kept_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_history, "MOST_BYTES", 1)
+    monkeypatch.setattr(config_history, "MAX_HISTORY_BYTES", 1)
     assert [item.metadata.name for item in after(3)] == ["slurm-config-3"]
 
 
@@ -90,7 +90,7 @@ def test_what_differs_is_told_by_resource(before: Any, now: Any, expected: Any) 
 
 def test_a_change_that_no_resource_made_says_so_and_a_long_one_is_cut() -> None:
     first = read(json.decode(after(1)[0].body))
-    assert summary(first, in_force("x", "A=0"), {}).startswith("no resource's own text")
+    assert summary(first, in_force("x", "A=0"), {}).startswith("no resource changed")
     many = {f"Partition/{number:04}": () for number in range(100)}
     assert len(summary(first, in_force("x", "A=0"), many)) < config_history.MAX_CHANGE_CHARACTERS + 40
 

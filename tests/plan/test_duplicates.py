@@ -11,8 +11,8 @@ from tests.plan.small_cluster import Cluster
 
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.plan.duplicates import Rival, named_owners, taken, twins
-from slurm_operator.plan.workers import SlurmSnapshot, workers
-from slurm_operator.slurm.model import Answer, Node, Unknown
+from slurm_operator.plan.workers import NodeSnapshot, workers
+from slurm_operator.slurm.model import Node, SlurmList, Unknown
 
 OURS = nodeset(replicas=2)
 THEIRS = nodeset(metadata={"namespace": "other", "uid": "theirs"}, replicas=2)
@@ -25,7 +25,7 @@ def named(cluster: Cluster, name: str, uid: str, created: str = "2030-01-01T00:0
     return msgspec.structs.replace(cr, metadata=meta)
 
 
-def owner(own: Rival, other: Rival, slurm: SlurmSnapshot, name: str = "w-0") -> str:
+def owner(own: Rival, other: Rival, slurm: NodeSnapshot, name: str = "w-0") -> str:
     """Who has a name, asked by both."""
     names = frozenset({name})
     by_own = taken(own.cr, names, own.held, [other], slurm).get(name, f"NodeSet {own.cr.name}")
@@ -69,8 +69,8 @@ def comment(**fields: str) -> str:
     return json.dumps({"namespace": "other", "podName": "compute-0", "nodeSetName": "compute", **fields})
 
 
-def slurm(name: str, said: str) -> SlurmSnapshot:
-    return SlurmSnapshot(Answer((Node(name=name, comment=said),), complete=True), ())
+def slurm(name: str, said: str) -> NodeSnapshot:
+    return NodeSnapshot(SlurmList((Node(name=name, comment=said),), complete=True), ())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_who_else_is_named_by_records_of_our_names(name: str, said: str, owners:
 
 
 def test_nobody_is_named_while_slurm_is_silent() -> None:
-    assert named_owners(OURS, NAMES, SlurmSnapshot(Unknown("x"), Unknown("x"))) == {}
+    assert named_owners(OURS, NAMES, NodeSnapshot(Unknown("x"), Unknown("x"))) == {}
 
 
 def test_a_node_whose_record_names_a_worker_elsewhere_belongs_there_and_no_other_does() -> None:

@@ -8,7 +8,7 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 from kube_runtime.client import objects
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Plan
-from slurm_operator.plan.nodeset import plan_nodeset, release, still_named
+from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm, plan_nodeset
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
 
@@ -143,19 +143,19 @@ def test_a_deleted_nodeset_drains_first(cluster: Cluster) -> None:
     assert [action.nodes for action in of_type(plan, Drain)] == [("w-0",)]
     assert of_type(plan, Delete) == []
     assert pods_created(plan) == []
-    assert release(world) is None
+    assert finalizer_removal(world) is None
 
 
 def test_a_deleted_nodeset_stays_in_slurm_conf_while_a_job_record_names_it(cluster: Cluster) -> None:
     slurm = cluster.slurm(jobs=[cluster.job(4, state="COMPLETED", partition="w")])
     world = cluster.world(cluster.nodeset(), (), slurm, deleting=True)
-    assert "4" in str(still_named(world))
-    assert release(world) is None
+    assert "4" in str(kept_by_slurm(world))
+    assert finalizer_removal(world) is None
 
 
 def test_a_deleted_nodeset_is_let_go_when_nothing_is_left(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(), (), cluster.slurm(), deleting=True)
-    patch = release(world)
+    patch = finalizer_removal(world)
     assert patch is not None
     assert patch.finalizers == ()
     assert patch.resource_version == "7"
@@ -165,7 +165,7 @@ def test_a_deleted_nodeset_is_let_go_when_nothing_is_left(cluster: Cluster) -> N
 def test_a_deleted_nodeset_waits_for_slurms_word_unless_forced(cluster: Cluster, forced: bool) -> None:
     annotations = {labels.FORCE_DELETE: "true"} if forced else {}
     world = cluster.world(cluster.nodeset(annotations=annotations), (), cluster.blind(), deleting=True)
-    assert (release(world) is not None) is forced
+    assert (finalizer_removal(world) is not None) is forced
 
 
 @pytest.mark.parametrize(

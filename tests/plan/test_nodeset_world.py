@@ -7,11 +7,11 @@ import pytest
 from tests.plan.small_cluster import Cluster
 
 from slurm_operator.build import labels
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.plan import placement
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset_world import unmade
-from slurm_operator.plan.workers import SlurmSnapshot
+from slurm_operator.plan.nodeset_world import held_back
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.model import Unknown
 
 
@@ -33,15 +33,15 @@ def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluste
 def test_half_an_answer_is_blind(cluster: Cluster, half: str) -> None:
     slurm = cluster.slurm(cluster.node("w-0"))
     missing = Unknown("no answer")
-    seen = SlurmSnapshot(missing, slurm.jobs) if half == "nodes" else SlurmSnapshot(slurm.nodes, missing)
+    seen = NodeSnapshot(missing, slurm.jobs) if half == "nodes" else NodeSnapshot(slurm.nodes, missing)
     assert not cluster.world(cluster.nodeset(), (), slurm).is_blind
     assert cluster.world(cluster.nodeset(), (), seen).is_blind
 
 
 def test_of_two_new_workers_with_one_host_name_only_the_first_is_made(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(scalingMode="DaemonSet"))
-    first, second = Worker(node="k9.rack1"), Worker(node="k9.rack2")
-    assert unmade(world, [first, second]) == {second.name(world.cr): f"pod {first.name(world.cr)}"}
+    first, second = WorkerIdentity(node="k9.rack1"), WorkerIdentity(node="k9.rack2")
+    assert held_back(world, [first, second]) == {second.name(world.cr): f"pod {first.name(world.cr)}"}
 
 
 def test_a_kubernetes_node_may_name_its_worker(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kube_runtime.client.objects import ObjectMeta, RawObject, decode_hook
 from slurm_operator.build import labels
-from slurm_operator.plan.ownership import Claimant, Foreign, NameTaken, Right, demand, judge, judge_live
+from slurm_operator.plan.ownership import Claimant, Foreign, NameTaken, WriteRight, demand, judge, judge_live
 from slurm_operator.program import FIELD_MANAGER
 
 OURS = "slinky.slurm.net/v1beta1"
@@ -33,19 +33,25 @@ WORKER = {labels.NAME: "slurmd", labels.INSTANCE: "w"}
 @pytest.mark.parametrize(
     ("claimant", "kind", "seen", "right"),
     [
-        pytest.param(NODESET, "Pod", None, Right.NEW, id="nobody has the name"),
-        pytest.param(NODESET, "NodeSet", meta(uid="uid-w"), Right.ITSELF, id="the resource itself"),
-        pytest.param(NODESET, "Pod", meta(owner("NodeSet", "uid-w")), Right.OURS, id="controlled by it"),
+        pytest.param(NODESET, "Pod", None, WriteRight.NEW, id="nobody has the name"),
+        pytest.param(NODESET, "NodeSet", meta(uid="uid-w"), WriteRight.ITSELF, id="the resource itself"),
+        pytest.param(NODESET, "Pod", meta(owner("NodeSet", "uid-w")), WriteRight.OURS, id="controlled by it"),
         pytest.param(NODESET, "Pod", meta(owner("NodeSet", "uid-v")), None, id="controlled by a namesake"),
         pytest.param(
             NODESET, "Pod", meta(owner("NodeSet", "uid-w", controller=False)), None, id="owned, not controlled"
         ),
-        pytest.param(TOKEN, "Secret", meta(owner("Secret", "uid-key")), Right.STOOD_FOR, id="the Go operator's token"),
+        pytest.param(
+            TOKEN, "Secret", meta(owner("Secret", "uid-key")), WriteRight.STOOD_FOR, id="the Go operator's token"
+        ),
         pytest.param(TOKEN, "Secret", meta(owner("Secret", "uid-other")), None, id="the token of another key"),
         pytest.param(TOKEN, "Secret", meta(), None, id="a Secret that a user made"),
         pytest.param(NODESET, "Secret", meta(namespace="elsewhere"), None, id="another namespace"),
         pytest.param(
-            NODESET, "Service", meta(owner("NodeSet", "v", controller=False)), Right.SHARED, id="shared by NodeSets"
+            NODESET,
+            "Service",
+            meta(owner("NodeSet", "v", controller=False)),
+            WriteRight.SHARED,
+            id="shared by NodeSets",
         ),
         pytest.param(
             TOKEN, "Service", meta(owner("NodeSet", "v", controller=False)), None, id="not shared with other kinds"
@@ -58,32 +64,32 @@ WORKER = {labels.NAME: "slurmd", labels.INSTANCE: "w"}
             id="shared by somebody else's NodeSets",
         ),
         pytest.param(NODESET, "Service", meta(), None, id="a Service that a user made"),
-        pytest.param(NODESET, "PersistentVolumeClaim", meta(said=WORKER), Right.CLAIM, id="a claim of a worker"),
+        pytest.param(NODESET, "PersistentVolumeClaim", meta(said=WORKER), WriteRight.CLAIM, id="a claim of a worker"),
         pytest.param(NODESET, "PersistentVolumeClaim", meta(), None, id="a claim with the name of a worker's"),
         pytest.param(
             NODESET, "PersistentVolumeClaim", meta(owner("StatefulSet", "s")), None, id="a claim that somebody controls"
         ),
-        pytest.param(NODESET, "Pod", meta(said=WORKER), Right.ORPHAN, id="an orphaned worker"),
+        pytest.param(NODESET, "Pod", meta(said=WORKER), WriteRight.ORPHAN, id="an orphaned worker"),
         pytest.param(NODESET, "Pod", meta(name="v-0", said=WORKER), None, id="labels of ours, but not the name"),
         pytest.param(NODESET, "Pod", meta(said={labels.INSTANCE: "w"}), None, id="a name of ours, but not the labels"),
         pytest.param(
             NODESET,
             "ControllerRevision",
             meta(name="w-bcd45", said={labels.REVISION: "bcd45"}),
-            Right.ORPHAN,
+            WriteRight.ORPHAN,
             id="an orphaned revision",
         ),
     ],
 )
 def test_by_what_right_an_object_is_written_to(
-    claimant: Claimant, kind: str, seen: ObjectMeta | None, right: Right | None
+    claimant: Claimant, kind: str, seen: ObjectMeta | None, right: WriteRight | None
 ) -> None:
     found = judge(claimant, kind, seen)
     assert isinstance(found, Foreign) if right is None else found is right
 
 
-@pytest.mark.parametrize("right", [each for each in Right if each is not Right.OURS])
-def test_only_what_the_resource_controls_is_deleted(right: Right) -> None:
+@pytest.mark.parametrize("right", [each for each in WriteRight if each is not WriteRight.OURS])
+def test_only_what_the_resource_controls_is_deleted(right: WriteRight) -> None:
     demand(NODESET, "Pod", "w-0", right)
     with pytest.raises(NameTaken, match="ns/w-0 is not deleted"):
         demand(NODESET, "Pod", "w-0", right, deletes=True)
@@ -110,8 +116,8 @@ def live(
 
 def test_what_we_alone_have_written_and_nobody_controls_any_more_is_ours() -> None:
     ours = ((FIELD_MANAGER, "Apply", ""), ("kubelet", "Update", "status"))
-    assert judge_live(TOKEN, "Secret", live(*ours, data=JWT)) is Right.ORPHAN
-    assert judge_live(NODESET, "ConfigMap", live(*ours, said=WORKER)) is Right.ORPHAN
+    assert judge_live(TOKEN, "Secret", live(*ours, data=JWT)) is WriteRight.ORPHAN
+    assert judge_live(NODESET, "ConfigMap", live(*ours, said=WORKER)) is WriteRight.ORPHAN
 
 
 @pytest.mark.parametrize(

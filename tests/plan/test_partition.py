@@ -17,7 +17,7 @@ from slurm_operator.plan.partition import (
     with_lines,
     without_live_lines,
 )
-from slurm_operator.slurm.model import UNLIMITED, Answer, Job, Partition, Unknown
+from slurm_operator.slurm.model import UNLIMITED, Job, Partition, SlurmList, Unknown
 from slurm_operator.slurm.requests import PartitionChange
 
 SETS = "NodeSet=compute Feature=compute\nNodeSet=gpu Feature=gpu\n"
@@ -72,7 +72,7 @@ class Case:
             PartitionWorld(
                 lines(SETS + "NodeSet=new Feature=new\n" + self.wanted),
                 in_force.lines,
-                Answer(self.live, complete=True),
+                SlurmList(self.live, complete=True),
                 self.jobs,
                 self.supports_live_partitions,
                 {"p": self.policy} if self.policy else {},
@@ -241,9 +241,11 @@ def test_the_plan(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "live", [Unknown("slurmctld does not answer"), Answer((BARE,), complete=False)], ids=["no answer", "half an answer"]
+    "live",
+    [Unknown("slurmctld does not answer"), SlurmList((BARE,), complete=False)],
+    ids=["no answer", "half an answer"],
 )
-def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: Answer[Partition] | Unknown) -> None:
+def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: SlurmList[Partition] | Unknown) -> None:
     plan = plan_partitions(
         PartitionWorld(lines(SETS + "PartitionName=q Nodes=gpu"), lines(SETS + P), live, (), True, {})
     )
@@ -253,23 +255,21 @@ def test_nothing_is_done_or_dropped_without_slurms_whole_word(live: Answer[Parti
 
 
 @pytest.mark.parametrize(
-    ("on_the_way", "kept"),
+    ("on_trial", "kept"),
     [
         pytest.param(frozenset({"p"}), [P], id="a sidecar is bringing it to Slurm"),
         pytest.param(frozenset[str](), [], id="Slurm will never have it"),
     ],
 )
-def test_one_that_is_not_in_slurm_yet_stays_in_the_file_until_it_is(
-    on_the_way: frozenset[str], kept: list[str]
-) -> None:
-    plan = plan_partitions(PartitionWorld({}, lines(P), Answer((), complete=True), (), True, {}, on_the_way=on_the_way))
+def test_one_that_is_not_in_slurm_yet_stays_in_the_file_until_it_is(on_trial: frozenset[str], kept: list[str]) -> None:
+    plan = plan_partitions(PartitionWorld({}, lines(P), SlurmList((), complete=True), (), True, {}, on_trial=on_trial))
     assert ([line.text for line in plan.partitions.kept_lines.values()], plan.actions) == (kept, ())
 
 
 def test_the_new_default_is_set_after_the_old_one_is_cleared() -> None:
     old = "PartitionName=a Nodes=compute Default=YES\nPartitionName=b Nodes=compute"
     new = "PartitionName=a Nodes=compute\nPartitionName=b Nodes=compute Default=YES"
-    live = Answer((slurm("a", flags=frozenset({"DEFAULT"})), slurm("b")), complete=True)
+    live = SlurmList((slurm("a", flags=frozenset({"DEFAULT"})), slurm("b")), complete=True)
     plan = plan_partitions(PartitionWorld(lines(SETS + new), lines(SETS + old), live, (), True, {}))
     flags = [(each.change.name, each.change.flags) for each in plan.actions if isinstance(each, SetPartition)]
     assert flags == [("a", {"DEFAULT": False}), ("b", {"DEFAULT": True})]
@@ -277,7 +277,7 @@ def test_the_new_default_is_set_after_the_old_one_is_cleared() -> None:
 
 def test_a_name_that_slurmrestd_misreads_is_kept_rather_than_another_deleted() -> None:
     plan = plan_partitions(
-        PartitionWorld({}, lines(SETS + "PartitionName=on Nodes=compute"), Answer((slurm("on"),), complete=True))
+        PartitionWorld({}, lines(SETS + "PartitionName=on Nodes=compute"), SlurmList((slurm("on"),), complete=True))
     )
     assert plan.actions == ()
     assert "on" in plan.partitions.kept_lines
@@ -285,7 +285,7 @@ def test_a_name_that_slurmrestd_misreads_is_kept_rather_than_another_deleted() -
 
 def test_drift_of_many_is_one_reconfigure() -> None:
     text = SETS + "PartitionName=a Nodes=compute\nPartitionName=b Nodes=compute"
-    live = Answer((slurm("a", max_time=1), slurm("b", max_time=1)), complete=True)
+    live = SlurmList((slurm("a", max_time=1), slurm("b", max_time=1)), complete=True)
     plan = plan_partitions(PartitionWorld(lines(text), lines(text), live, (), False, {}))
     assert [str(each) for each in plan.actions] == ["reconfigure: a, b"]
 
@@ -294,7 +294,7 @@ def test_drift_of_many_is_one_reconfigure() -> None:
 def test_only_those_whose_policy_asks_for_it_are_reverted(supports_live_partitions: bool) -> None:
     """B2: one action for several partitions reverts those that it names."""
     text = SETS + "\n".join(f"PartitionName={name} Nodes=compute" for name in "abc")
-    live = Answer(tuple(slurm(name, max_time=1) for name in "abc"), complete=True)
+    live = SlurmList(tuple(slurm(name, max_time=1) for name in "abc"), complete=True)
     plan = plan_partitions(
         PartitionWorld(
             lines(text), lines(text), live, (), supports_live_partitions, {"b": "Report"}, unreverted=frozenset("c")
@@ -328,7 +328,7 @@ def test_hosts_are_added_and_taken_away(
 def test_a_partition_without_some_hosts_follows_its_nodeset() -> None:
     text = lines(SETS + P)
     now = {"p": edited(text["p"], (), ("n1",), {"compute": frozenset({"n0", "n1", "n2", "n3"})})}
-    live = Answer((slurm(node_sets="", nodes="n[0,2]"),), complete=True)
+    live = SlurmList((slurm(node_sets="", nodes="n[0,2]"),), complete=True)
     plan = plan_partitions(PartitionWorld(now, text, live, (), True, {"p": "Keep"}))
     assert [told(each) for each in plan.actions] == [change(nodes="n[0,2-3]")]
     assert plan.partitions.drift == {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from slurm_operator.plan.partition_outcome import counts
-from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 
 UP = Partition(name="p", states=frozenset({"UP"}), total_nodes=3)
 
 
 def test_nodes_and_jobs_are_counted_by_partition() -> None:
-    nodes = Answer((Node(name="n0", cpus=2, partitions=("p",)), Node(name="n1", cpus=4, partitions=("q",))), True)
+    nodes = SlurmList((Node(name="n0", cpus=2, partitions=("p",)), Node(name="n1", cpus=4, partitions=("q",))), True)
     states = [("p", "RUNNING"), ("q,p", "PENDING"), ("q", "RUNNING"), ("p", "COMPLETED")]
     jobs = [Job(job_id=at, partition=name, states=frozenset({state})) for at, (name, state) in enumerate(states)]
     assert counts(UP, nodes, jobs) == {"nodes": 3, "cpus": 2, "runningJobs": 1, "pendingJobs": 1}
@@ -21,4 +21,4 @@ def test_a_count_that_slurm_cannot_be_asked_for_is_left_out() -> None:
     unknown = Unknown("no answer")
     assert counts(UP, unknown, unknown) == {"nodes": 3}
     assert counts(UP, unknown, ()) == {"nodes": 3, "runningJobs": 0, "pendingJobs": 0}
-    assert counts(UP, Answer((), True), unknown) == {"nodes": 3, "cpus": 0}
+    assert counts(UP, SlurmList((), True), unknown) == {"nodes": 3, "cpus": 0}

@@ -7,11 +7,11 @@ from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan import pod_conditions
 from slurm_operator.plan.actions import PatchPodConditions
-from slurm_operator.plan.workers import NO_LONGER_REGISTERED, SlurmSnapshot, workers
+from slurm_operator.plan.workers import NO_LONGER_REGISTERED, NodeSnapshot, workers
 from slurm_operator.slurm.model import Node
 
 
-def conditions(cluster: Cluster, slurm: SlurmSnapshot, **pod: object) -> dict[str, tuple[str, str]] | None:
+def conditions(cluster: Cluster, slurm: NodeSnapshot, **pod: object) -> dict[str, tuple[str, str]] | None:
     """Status and message by type; None when nothing is written."""
     found = workers(cluster.nodeset(), [cluster.pod("w-0", **pod)], slurm, cluster.now)  # type: ignore[arg-type]
     for patch in pod_conditions.patches(found, cluster.now):

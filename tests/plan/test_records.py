@@ -9,13 +9,13 @@ from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan.actions import DeleteNode
 from slurm_operator.plan.records import defunct
-from slurm_operator.plan.workers import SlurmSnapshot
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.model import Unknown
 
 SILENT = ("DOWN", "NOT_RESPONDING")
 
 
-def deleted(cluster: Cluster, slurm: SlurmSnapshot, *pods: str, **spec: str) -> list[str]:
+def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, **spec: str) -> list[str]:
     found = defunct(cluster.nodeset(**spec), slurm, pods, (), ("k1",))
     return [action.node for action in found if isinstance(action, DeleteNode)]
 
@@ -50,7 +50,7 @@ def test_a_record_of_somebody_else_stays(cluster: Cluster, key: str) -> None:
 def test_nothing_goes_while_slurm_has_not_said_all(cluster: Cluster) -> None:
     known = cluster.slurm(cluster.node("w-3", *SILENT))
     assert deleted(cluster, cluster.blind()) == []
-    assert deleted(cluster, SlurmSnapshot(known.nodes, Unknown("no answer"))) == []
+    assert deleted(cluster, NodeSnapshot(known.nodes, Unknown("no answer"))) == []
 
 
 @pytest.mark.parametrize(

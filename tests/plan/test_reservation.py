@@ -11,8 +11,8 @@ from tests.plan.small_cluster import Cluster
 from slurm_operator.build import labels, names
 from slurm_operator.plan import reservation
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation
-from slurm_operator.plan.workers import SlurmSnapshot
-from slurm_operator.slurm.model import Answer, Reservation, Unknown
+from slurm_operator.plan.workers import NodeSnapshot
+from slurm_operator.slurm.model import Reservation, SlurmList, Unknown
 from slurm_operator.slurm.requests import Feature, ReservationChange
 
 HOUR = 3600
@@ -32,10 +32,10 @@ class Case:
 
     def changes(self, *present: Reservation, complete: bool = True, **fields: Any) -> list[Action]:
         slurm = self.cluster.slurm(self.cluster.node("w-0"))
-        seen = SlurmSnapshot(
+        seen = NodeSnapshot(
             slurm.nodes,
             slurm.jobs,
-            reservations=fields.pop("reservations", Answer(present, complete, 1)),
+            reservations=fields.pop("reservations", SlurmList(present, complete, 1)),
             offers=fields.pop("offers", frozenset({Feature.RESERVATIONS})),
         )
         world = self.cluster.world(self.cr, [self.cluster.pod("w-0")], seen)

@@ -25,7 +25,7 @@ from slurm_operator.api.token import Token
 from slurm_operator.api.validate import decode
 from slurm_operator.build import accounting, controller, loginset, nodeset, restapi, token
 from slurm_operator.build.errors import MissingReference
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import extra_conf, slurm_conf
 from slurm_operator.slurm import conf
@@ -112,7 +112,7 @@ def _built(cr: CustomResource, refs: Refs) -> str:
 def objects(cr: CustomResource, refs: Refs) -> list[dict[str, Any]]:
     """Everything that a resource becomes."""
     if isinstance(cr, NodeSet):
-        built: list[dict[str, Any]] = nodeset.objects(cr, refs, [Worker(node="k8s-1.example")])
+        built: list[dict[str, Any]] = nodeset.objects(cr, refs, [WorkerIdentity(node="k8s-1.example")])
         owner = refs.controllers[cr.spec.controller_ref.name]
         return [*built, *nodeset.shared_objects(owner, refs)]
     if isinstance(cr, Token):

@@ -14,7 +14,7 @@ from enum import Enum
 
 PLAIN = frozenset((string.ascii_letters + string.digits + ' ,.:;/=%@+-_[]{}()<>|&*?#!~^$"`').encode())
 # Just below Slurm's INFINITE minutes: a job that runs with it ends in the year 10192.
-LONGEST_LIMIT = b"2982616-00:00:00"
+MAX_TIME_LIMIT = b"2982616-00:00:00"
 FAR = b"9999-12-31T23:59:59"
 LONG_TEXT = 1000
 DEPENDENCIES = 500
@@ -101,7 +101,7 @@ def _fields() -> Iterator[HostileJob]:
 
 
 LIMITS: Mapping[str, bytes] = {
-    "longest": LONGEST_LIMIT,
+    "longest": MAX_TIME_LIMIT,
     # Beside the longest on one node of two cores, so that no job without an end hides theirs.
     "almost-longest": b"2982615-00:00:00",
     "unlimited": b"UNLIMITED",
@@ -116,12 +116,12 @@ def _limits() -> Iterator[HostileJob]:
     for label, limit in LIMITS.items():
         yield HostileJob(f"limit-{label}-held", (b"--hold", b"-t" + limit))
     yield HostileJob("limit-too-long", (b"--hold", b"-t99999999-00:00:00"), End.AS_SLURM_SAYS)
-    yield HostileJob("limit-minimum", (b"--hold", b"-t" + LONGEST_LIMIT, b"--time-min=1"), End.AS_SLURM_SAYS)
+    yield HostileJob("limit-minimum", (b"--hold", b"-t" + MAX_TIME_LIMIT, b"--time-min=1"), End.AS_SLURM_SAYS)
     yield HostileJob("begin-far", (b"--begin=" + FAR,))
     yield HostileJob("begin-10192", (b"--begin=10192-01-01T00:00:00",), End.AS_SLURM_SAYS)
     yield HostileJob("begin-seconds", (b"--begin=now+99999999999999",), End.AS_SLURM_SAYS)
     yield HostileJob("deadline-far", (b"--hold", b"-t1", b"--deadline=" + FAR))
-    yield HostileJob("deadline-longest", (b"-t" + LONGEST_LIMIT, b"--deadline=" + FAR), End.AS_SLURM_SAYS)
+    yield HostileJob("deadline-longest", (b"-t" + MAX_TIME_LIMIT, b"--deadline=" + FAR), End.AS_SLURM_SAYS)
     yield HostileJob("nice-most", (b"--hold", b"--nice=2147483645"))
     yield HostileJob("nice-least", (b"--hold", b"--nice=-2147483645"), End.AS_SLURM_SAYS)
 
@@ -130,7 +130,7 @@ def _sizes() -> Iterator[HostileJob]:
     yield HostileJob("array-most", (b"--hold", b"--array=0-1000%1"))
     yield HostileJob("array-steps", (b"--hold", b"--array=0-1000:7%4294967294"), End.AS_SLURM_SAYS)
     yield HostileJob("array-odd", (b"--hold", b"--array=1,1,1,3-5,1000", b"-J\xff%a"))
-    yield HostileJob("array-runs", (b"--array=0-3%2", b"-J" + BAD, b"-t" + LONGEST_LIMIT), End.COMPLETES)
+    yield HostileJob("array-runs", (b"--array=0-3%2", b"-J" + BAD, b"-t" + MAX_TIME_LIMIT), End.COMPLETES)
     yield HostileJob("array-beyond", (b"--hold", b"--array=0-4294967294"), End.AS_SLURM_SAYS)
     yield HostileJob("nodes-most", (b"--hold", b"-N1-65000"), End.AS_SLURM_SAYS)
     yield HostileJob("tasks-most", (b"--hold", b"-n4294967290"), End.AS_SLURM_SAYS)
@@ -158,7 +158,7 @@ def _dependencies() -> Iterator[HostileJob]:
 
 
 def _states() -> Iterator[HostileJob]:
-    named = (b"-J\xff\x1b[31m", b"-t" + LONGEST_LIMIT)
+    named = (b"-J\xff\x1b[31m", b"-t" + MAX_TIME_LIMIT)
     yield HostileJob("state-running", named, End.COMPLETES)
     yield HostileJob("state-hold-released", (b"--hold", *named), End.COMPLETES, then="scontrol release {id}")
     yield HostileJob("state-user-held", (b"--hold", *named), then="scontrol uhold {id}")

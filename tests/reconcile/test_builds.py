@@ -29,8 +29,8 @@ class Builds:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> Builds:
-    """Counts by what no build can do without: a verdict on every partition."""
-    found, call, verdicts = Builds(), Controller._call, partition.verdicts
+    """Counts by what no build can do without: the acceptance of every partition."""
+    found, call, acceptances = Builds(), Controller._call, partition.acceptances
 
     async def counting(self: Controller, key: Key) -> Result:
         _built.set([])
@@ -39,12 +39,12 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> Builds:
         finally:
             found.by_kind.setdefault(self.kind, []).append(len(_built.get()))
 
-    def counted(*arguments: Any) -> Iterator[partition.Verdict]:
+    def counted(*arguments: Any) -> Iterator[partition.Acceptance]:
         _built.get([]).append(1)
-        return verdicts(*arguments)
+        return acceptances(*arguments)
 
     monkeypatch.setattr(Controller, "_call", counting)
-    monkeypatch.setattr(partition, "verdicts", counted)
+    monkeypatch.setattr(partition, "acceptances", counted)
     return found
 
 

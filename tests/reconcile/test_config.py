@@ -227,7 +227,7 @@ async def test_a_removed_partition_names_the_jobs_that_it_waits_for(world: World
     await world.run_for(5.0)
     assert progressing(world) == (
         "WaitingForJobs",
-        f"slurm.conf keeps partitions until their jobs are gone: short: jobs {job}",
+        f"slurm.conf keeps partitions until their jobs have ended: short: jobs {job}",
     )
 
 

@@ -30,7 +30,7 @@ async def test_each_configuration_in_force_is_kept_with_what_it_was_made_from(wo
     await world.run()
     first, second, third = history(world)
     assert [each.number for each in (first, second, third)] == [1, 2, 3]
-    assert first.change == "the first that was kept"
+    assert first.change == "the first revision that was kept"
     assert second.change == "Controller/slurm: extraConf (+1 -0 lines)"
     assert third.change == "Partition/short is new (+1 -0 lines)"
     assert third.hash == world.custom("Controller", "slurm")["status"]["config"]["hash"]

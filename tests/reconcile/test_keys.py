@@ -117,7 +117,7 @@ async def test_a_key_secret_that_is_gone_for_a_moment_restarts_nothing(world: Wo
     await world.run_for(20.0)
     assert template_hash(world, "statefulsets.apps", "slurm-controller") == before
     assert template_hash(world, "statefulsets.apps", "slurm-controller", labels.JWT_KEY_HASH) == jwt
-    assert "has gone" in condition(world, "Controller", "slurm", "Progressing")["message"]
+    assert "is missing" in condition(world, "Controller", "slurm", "Progressing")["message"]
     await world.ask("POST", world._path("Secret"), {"metadata": {"name": "slurm-key"}, "data": held["data"]})
     await world.run_for(20.0)
     assert template_hash(world, "statefulsets.apps", "slurm-controller") == before

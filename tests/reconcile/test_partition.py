@@ -231,7 +231,7 @@ async def test_while_its_controller_is_not_reconciled_a_partition_says_that_it_w
 ) -> None:
     await small(world, 1)
     with monkeypatch.context() as changed:
-        changed.setattr(PartitionOutcomes, "leave", lambda *_: None)
+        changed.setattr(PartitionOutcomes, "put", lambda *_: None)
         await world.create("Partition", "short", SHORT)
         await world.run_for(1.0)
         assert world.custom("Partition", "short").get("status") is None

@@ -29,9 +29,9 @@ from slurm_operator.api.validate import decode
 from slurm_operator.build import labels
 from slurm_operator.build import nodeset as build_nodeset
 from slurm_operator.metrics import OperatorMetrics
-from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, Target
+from slurm_operator.reconcile.clusters import ONE_BY_ONE_SECONDS, Cluster, SlurmTarget
 from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.model import Absent, Answer, Node
+from slurm_operator.slurm.model import Absent, Node, SlurmList
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
@@ -48,7 +48,7 @@ class TwoClusters(World):
         self.second.up = True
         self.second_line = Line(self.second, lambda _, go: go())
 
-    def _connect(self, target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+    def _connect(self, target: SlurmTarget, token: TokenSource, clock: Clock) -> SlurmClient:
         if "other" not in target.address:
             return super()._connect(target, token, clock)
         line, name = self.second_line, target.cluster_name
@@ -400,9 +400,9 @@ async def test_nodes_that_slurm_has_lost_are_asked_for_in_bounded_time_and_all_i
         asked.append(name)
         return Absent()
 
-    cluster = Cluster(Mock(node=node), Target("http://x"), b"", lambda: now[0])
+    cluster = Cluster(Mock(node=node), SlurmTarget("http://x"), b"", lambda: now[0])
     lost = frozenset(f"n-{number:03}" for number in range(120))
-    nodes: Answer[Node] = Answer(items=(), last_update=1, complete=True)
+    nodes: SlurmList[Node] = SlurmList(items=(), last_update=1, complete=True)
     found = set[str]()
     for _ in range(3):
         began = now[0]
@@ -423,7 +423,7 @@ def request_of(*parts: bytes, ends: bool = True) -> web.Request:
 
 async def test_bodies_on_their_way_to_the_webhook_are_bounded_in_bytes_and_time() -> None:
     """Anybody who reaches the port could hold as many unfinished bodies of 3 MB as there are connections."""
-    bodies = Bodies(most_bytes=1000, seconds=0.05)
+    bodies = Bodies(max_bytes=1000, seconds=0.05)
     slow = asyncio.create_task(bodies.read(request_of(b"x" * (SMALL_BYTES + 900), ends=False)))
     await asyncio.sleep(0)
     assert await bodies.read(request_of(b"x" * (SMALL_BYTES + 200))) is None

@@ -353,7 +353,9 @@ async def test_35_a_template_that_cannot_be_built_makes_no_pod_and_says_why(worl
 def test_36_volumes_come_in_the_order_of_their_templates() -> None:
     claims = [{"metadata": {"name": name}, "spec": {}} for name in ("z", "a", "m")]
     cr, owner = resources.nodeset(volumeClaimTemplates=claims), resources.controller()
-    made = nodeset.pod(cr, nodeset.pod_template(cr, owner, resources.refs(owner, cr)), nodeset.Worker(ordinal=0))
+    made = nodeset.pod(
+        cr, nodeset.pod_template(cr, owner, resources.refs(owner, cr)), nodeset.WorkerIdentity(ordinal=0)
+    )
     assert [each["name"] for each in made["spec"]["volumes"]][:3] == ["z", "a", "m"]
 
 

@@ -12,7 +12,7 @@ from slurm_operator.slurm.errors import (
     SlurmError,
     SlurmUnreachable,
 )
-from slurm_operator.slurm.model import Answer
+from slurm_operator.slurm.model import SlurmList
 
 
 async def test_a_dead_controller_is_found_by_ping_and_not_asked(
@@ -30,7 +30,7 @@ async def test_a_dead_controller_is_found_by_ping_and_not_asked(
     with pytest.raises(SlurmUnreachable, match="not asked again"):
         await client.nodes()
     clock[0] += 1.5
-    assert isinstance(await client.nodes(), Answer)
+    assert isinstance(await client.nodes(), SlurmList)
 
 
 async def test_the_pause_of_the_breaker_grows_and_is_bounded(

@@ -24,7 +24,7 @@ from slurm_operator.slurm.errors import (
     SlurmWrongCluster,
 )
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import UNLIMITED, Absent, Answer, Known, KnownJob, Unchanged, Unknown
+from slurm_operator.slurm.model import UNLIMITED, Absent, Known, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
@@ -51,7 +51,7 @@ async def test_the_first_cluster_that_answers_is_the_one_to_believe(client: Slur
     recorded = load(replay.release, "nodes")
     others = msgspec.structs.replace(recorded, body=recorded.body.replace(b'"test"', b'"other"'))
     replay.on_call("GET /nodes", lambda _: respond(others))
-    with pytest.raises(SlurmWrongCluster, match="of cluster 'other', not of cluster 'test'"):
+    with pytest.raises(SlurmWrongCluster, match="from cluster 'other', not from cluster 'test'"):
         await client.all_nodes()
 
 
@@ -221,7 +221,7 @@ async def test_a_list_of_1970_is_not_complete_when_all_was_asked_for(client: Slu
 async def test_changed_nodes_come_whole_also_where_24_11_fails(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /nodes", "nodes_since_changed", "nodes")
     answer = await client.nodes(5)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, SlurmList)
     assert answer.complete
     assert len(answer.items) == 3
 

@@ -19,7 +19,7 @@ from slurm_operator.slurm.errors import (
     SlurmUnauthorized,
     SlurmUnreachable,
 )
-from slurm_operator.slurm.model import Answer, Known, Unknown
+from slurm_operator.slurm.model import Known, SlurmList, Unknown
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.wire import Reply
 
@@ -90,7 +90,7 @@ async def test_a_state_never_heard_of_is_kept(client: SlurmClient, replay: Repla
 
 async def test_a_refused_token_is_made_anew_once(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /nodes", "refused_token", "nodes")
-    assert isinstance(await client.nodes(), Answer)
+    assert isinstance(await client.nodes(), SlurmList)
     first, second = replay.tokens[-2:]
     assert first != second
 
@@ -136,7 +136,7 @@ async def test_a_server_that_went_back_is_found_within_the_call(client: SlurmCli
     replay.release = "24.11"
     replay.on("GET /ping", "ping")
     replay.on("GET /nodes", "nodes")
-    assert isinstance(await client.nodes(), Answer)
+    assert isinstance(await client.nodes(), SlurmList)
     assert await client.version() == "v0.0.42"
 
 

@@ -12,7 +12,6 @@ from slurm_operator.slurm.conf_values import (
     Decimal,
     Duration,
     Hosts,
-    Kind,
     Number,
     Pattern,
     Plugin,
@@ -20,6 +19,7 @@ from slurm_operator.slurm.conf_values import (
     Seconds,
     Span,
     Text,
+    ValueType,
     Version,
     YesNo,
     closest,
@@ -60,7 +60,7 @@ SUBMIT = Plugin("job_submit", "none lua throttle", many=True, bare=True, is_open
         *((Hosts(), value) for value in ("a", "a[1-3],b", "a,b")),
     ],
 )
-def test_good_values_have_no_complaint(kind: Kind, value: str) -> None:
+def test_good_values_have_no_complaint(kind: ValueType, value: str) -> None:
     assert kind.check(value, None) is None
 
 
@@ -93,7 +93,9 @@ def test_good_values_have_no_complaint(kind: Kind, value: str) -> None:
         (Hosts(), "a[1", "error", "BadHostList", None),
     ],
 )
-def test_bad_values_say_what_is_wrong(kind: Kind, value: str, severity: str, code: str, suggestion: str | None) -> None:
+def test_bad_values_say_what_is_wrong(
+    kind: ValueType, value: str, severity: str, code: str, suggestion: str | None
+) -> None:
     complaint = kind.check(value, None)
     assert complaint is not None
     assert (complaint.severity, complaint.code, complaint.suggestion) == (severity, code, suggestion)
@@ -107,7 +109,9 @@ def test_bad_values_say_what_is_wrong(kind: Kind, value: str, severity: str, cod
         (SELECT, "select/new", (25, 11), "new needs Slurm 26.05 or newer, this is 25.11"),
     ],
 )
-def test_a_value_of_another_version_is_named_as_such(kind: Kind, value: str, version: Version, message: str) -> None:
+def test_a_value_of_another_version_is_named_as_such(
+    kind: ValueType, value: str, version: Version, message: str
+) -> None:
     complaint = kind.check(value, version)
     assert complaint is not None
     assert (complaint.code, complaint.message) == ("WrongVersion", message)
@@ -171,6 +175,6 @@ def test_the_closest_word_keeps_its_spelling() -> None:
     ),
     st.text(),
 )
-def test_no_value_makes_a_kind_raise(kind: Kind, value: str) -> None:
+def test_no_value_makes_a_kind_raise(kind: ValueType, value: str) -> None:
     complaint = kind.check(value, (26, 5))
     assert complaint is None or complaint.message

@@ -67,9 +67,9 @@ async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_
 
 async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seconds) -> None:
     decoder.close(Reading(spent_seconds=3600.0), "jobs", TOO_MUCH)
-    time_.seconds += decoding.LONGEST_PAUSE_SECONDS
+    time_.seconds += decoding.MAX_PAUSE_SECONDS
     assert await admitted(decoder, "nodes")
-    time_.seconds += decoding.LONGEST_REFUSAL_SECONDS
+    time_.seconds += decoding.MAX_REFUSAL_SECONDS
     assert await admitted(decoder, "jobs")
 
 
@@ -96,7 +96,7 @@ async def test_a_response_that_cost_nothing_delays_nobody(decoder: Decoder, prob
 async def test_a_list_that_was_cut_off_is_asked_for_again_once_it_is_paid_for(decoder: Decoder, time_: Seconds) -> None:
     """A slurmctld that restarts cuts a long list off: nobody waits a minute for that."""
     decoder.close(Reading(spent_seconds=1.0), "jobs", SlurmTimeout("no answer", call="GET jobs"))
-    time_.seconds += decoding.LONGEST_PAUSE_SECONDS
+    time_.seconds += decoding.MAX_PAUSE_SECONDS
     assert await admitted(decoder)
 
 

@@ -23,7 +23,7 @@ from slurm_operator.slurm.errors import (
     SlurmTimeout,
 )
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Answer, Job, view
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job, SlurmList, view
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -69,7 +69,7 @@ READABLE = {
     "last_update": ("an object of numbers", "an object of absurd numbers"),
 }
 
-Reader = Callable[[Reply, str], Answer[Any]]
+Reader = Callable[[Reply, str], SlurmList[Any]]
 
 # Kind, recording, how it is read, its shape, and the fields that make an item unreadable.
 KINDS: dict[str, tuple[str, Reader, type[lenient.Item], set[str]]] = {
@@ -130,7 +130,7 @@ def test_a_hostile_value_costs_its_own_field_or_its_own_item(release: str, kind:
         _decide(after)
 
 
-def _decide(answer: Answer[Any]) -> None:
+def _decide(answer: SlurmList[Any]) -> None:
     """What is done with an answer can do it with any answer."""
     jobs = [each for each in answer.items if isinstance(each, Job)]
     for end in policy.deadlines(policy.jobs_by_node(jobs, {"n0", "n1", "n2"})).values():
@@ -224,7 +224,7 @@ async def test_a_large_body_is_decoded_beside_the_event_loop(
     seen: list[bool] = []
     decode = wire.jobs
 
-    def watched(answer: Reply, call: str) -> Answer[Job]:
+    def watched(answer: Reply, call: str) -> SlurmList[Job]:
         seen.append(threading.current_thread() is not threading.main_thread())
         return decode(answer, call)
 

@@ -187,6 +187,6 @@ def test_a_large_list_is_asked_without_being_expanded() -> None:
     known = frozenset(f"n{number}" for number in range(100))
     assert all("n98999" in each and "n99999999" not in each for each in lists)
     assert sum(len(each.within(known)) for each in lists) == sum(100 - number for number in range(40))
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most_bytes < 500_000
+    assert max_bytes < 500_000

@@ -21,7 +21,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every array were large."""
     monkeypatch.setattr(module, "SMALL_ARRAY_BYTES", 0)
     monkeypatch.setattr(module, "WINDOW_BYTES", 8)
-    monkeypatch.setattr(module, "LARGEST_ITEM_BYTES", 4096)
+    monkeypatch.setattr(module, "MAX_ITEM_BYTES", 4096)
 
 
 def decoded(array: bytes) -> list[Any]:
@@ -123,8 +123,8 @@ def test_a_stream_that_is_no_object_with_a_list_is_told(body: bytes) -> None:
 
 
 def test_an_endless_item_or_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_ITEM_BYTES", 100)
-    monkeypatch.setattr(module, "LARGEST_REST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_ITEM_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_REST_BYTES", 100)
     for body in (b'{"jobs":["' + b"x" * 200, b'{"jobs":[],"x":"' + b"y" * 90 + b'","z":"' + b"y" * 90 + b'",'):
         stream = Taken().stream()
         with pytest.raises(ItemTooLarge):

@@ -93,11 +93,11 @@ async def test_one_that_waits_for_nothing_is_content_with_what_it_knows() -> Non
     slurm = Slurm()
     for second in (0.0, 5.0, 25.0, 29.0):
         slurm.time = second
-        await slurm.shared.get("controller", slurm.ask, patience=30.0)
+        await slurm.shared.get("controller", slurm.ask, max_age=30.0)
     assert slurm.asked == 1
     slurm.time = 31.0
-    await slurm.shared.get("controller", slurm.ask, patience=30.0)
+    await slurm.shared.get("controller", slurm.ask, max_age=30.0)
     assert slurm.asked == 2
     slurm.shared.expire()
-    await slurm.shared.get("controller", slurm.ask, patience=30.0)
+    await slurm.shared.get("controller", slurm.ask, max_age=30.0)
     assert slurm.asked == 3

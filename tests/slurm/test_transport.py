@@ -47,7 +47,7 @@ async def test_an_answer_without_end_is_cut_off() -> None:
     host, port = runner.addresses[0][:2]
     transport = Http(Endpoint.parse(f"http://{host}:{port}"))
     with pytest.raises(SlurmBudgetExceeded, match="budget of 1,000 bytes: it has 5,000"):
-        await transport.send(Sending(method="GET", path="/", label="GET x", most_bytes=1000), "t")
+        await transport.send(Sending(method="GET", path="/", label="GET x", max_bytes=1000), "t")
     await transport.close()
     await runner.cleanup()
 

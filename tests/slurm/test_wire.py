@@ -51,10 +51,10 @@ def test_forty_jobs_on_a_hundred_thousand_nodes_cost_nothing() -> None:
     answer = wire.jobs(body, "jobs")
     ends = policy.deadlines(policy.jobs_by_node(answer.items, {f"n{number}" for number in range(100)}))
     seconds = time.process_time() - began
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(answer.items), answer.complete, len(ends)) == (40, True, 100)
-    assert most_bytes < 1_000_000
+    assert max_bytes < 1_000_000
     assert seconds < 1.0
 
 
@@ -62,7 +62,7 @@ def test_forty_jobs_on_a_hundred_thousand_nodes_cost_nothing() -> None:
     ("budget", "body"),
     [
         pytest.param("host names", {"jobs": [{"job_id": 1, "job_state": [], "nodes": "n[1-99999]"}] * 60}, id="names"),
-        pytest.param("items", {"jobs": [0] * (wire.MOST_ITEMS + 1)}, id="items"),
+        pytest.param("items", {"jobs": [0] * (wire.MAX_ITEMS + 1)}, id="items"),
     ],
 )
 def test_a_response_above_a_budget_is_refused_by_its_name(budget: str, body: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ async def test_a_response_of_another_cluster_is_not_believed(call: str, other: s
         lambda path: replayed(path) if path.startswith("/ping") and call != "ping" else of_another(answering, other)
     )
     client = SlurmClient("http://x", TokenSource(lambda: KEY), transport=line, cluster="test")
-    with pytest.raises(SlurmWrongCluster, match="not of cluster 'test'") as raised:
+    with pytest.raises(SlurmWrongCluster, match="not from cluster 'test'") as raised:
         await calls(client)[call]()
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 600
@@ -159,5 +159,5 @@ def test_an_error_number_without_a_sender_is_not_believed() -> None:
     body = b'{"errors":[{"error_number":2017,"error":"Invalid job id specified"}]}'
     with pytest.raises(SlurmUnreachable):
         wire.jobs(Reply(503, "application/json", body), "GET job")
-    with pytest.raises(SlurmBadAnswer, match="which Slurm made it"):
+    with pytest.raises(SlurmBadAnswer, match="does not name its Slurm release"):
         wire.jobs(Reply(200, "application/json", body), "GET job")

@@ -6,8 +6,8 @@ import pytest
 from tests.plan.small_cluster import Cluster
 
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SCALE_IN, SlurmSnapshot
-from slurm_operator.slurm.model import Answer, Job, Unknown
+from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot
+from slurm_operator.slurm.model import Job, SlurmList, Unknown
 from slurm_operator.status import nodeset
 
 
@@ -77,20 +77,20 @@ def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
 
 
 def test_a_nodeset_without_slurms_word_on_the_jobs_says_which_half_is_missing(cluster: Cluster) -> None:
-    half = SlurmSnapshot(
-        Answer((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs")
+    half = NodeSnapshot(
+        SlurmList((cluster.node("w-0"), cluster.node("w-1")), True, 1), Unknown("Slurm is silent on jobs")
     )
     world = cluster.world(cluster.nodeset(replicas=2), [cluster.pod("w-0"), cluster.pod("w-1")], half)
     found = said(world)
     # The workers are there and registered: that half is known.
     assert found["Ready"][:2] == ("True", "AllReady")
-    told = "Slurm tells its nodes, but not its jobs: Slurm is silent on jobs; no worker is removed meanwhile"
+    told = "Slurm lists its nodes, but not its jobs: Slurm is silent on jobs; no worker is removed meanwhile"
     assert found["SlurmReachable"] == ("False", "JobsUnknown", told)
     assert found["Degraded"] == ("True", "JobsUnknown", told)
 
 
 def test_a_worker_that_is_down_is_worse_than_unknown_jobs(cluster: Cluster) -> None:
-    half = SlurmSnapshot(Answer((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
+    half = NodeSnapshot(SlurmList((cluster.node("w-0", "DOWN", reason="fan"),), True, 1), Unknown("silent"))
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], half)
     assert said(world)["Degraded"][:2] == ("True", "WorkersDown")
 
@@ -106,7 +106,7 @@ def test_a_worker_that_slurmctld_refuses_is_told(cluster: Cluster) -> None:
 def test_a_blind_nodeset_chooses_nobody_and_says_so(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1")]
     world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.blind())
-    assert "none is chosen before Slurm has answered" in said(world)["Progressing"][2]
+    assert "none is chosen before Slurm answers" in said(world)["Progressing"][2]
     kept = [cluster.pod("w-0"), cluster.pod("w-1", annotations={"nodeset.slinky.slurm.net/condemned": SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), kept, cluster.blind())
     assert list(world.choice.leaving) == ["w-1"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.api.partition import Drift
-from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Verdict
+from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Acceptance
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.slurm.model import Partition, Unknown
 from slurm_operator.status import partition as status
 
 LINE = "PartitionName=p Nodes=compute"
-GOOD = Verdict("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE)
-TAKEN = Verdict("Partition", "p", "p", NAME_TAKEN, "the name is taken")
-EDITED = Verdict("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE, removed_nodes=("n1",))
+GOOD = Acceptance("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE)
+TAKEN = Acceptance("Partition", "p", "p", NAME_TAKEN, "the name is taken")
+EDITED = Acceptance("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE, removed_nodes=("n1",))
 UP = Partition(name="p", states=frozenset({"UP"}), total_nodes=3)
 DOWN = Partition(name="p", states=frozenset({"DOWN"}), total_nodes=3)
 EMPTY = Partition(name="p", states=frozenset({"UP"}))
@@ -104,7 +104,7 @@ def test_a_row_of_drift_keeps_its_time_while_it_is_the_same() -> None:
         pytest.param((7, 8), False, "WaitingForJobs", "jobs 7, 8", id="jobs"),
         pytest.param(tuple(range(12)), False, "WaitingForJobs", "and 2 more", id="many jobs"),
         pytest.param((7,), True, "WaitingForJobs", "records of jobs 7", id="records"),
-        pytest.param((), False, "Deleting", "taken out", id="none"),
+        pytest.param((), False, "Deleting", "being deleted", id="none"),
         pytest.param(Unknown("no answer"), False, "SlurmUnreachable", "no answer", id="nobody knows"),
     ],
 )

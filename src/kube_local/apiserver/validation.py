@@ -112,12 +112,12 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldProblem:
 def _string(schema: Schema, value: Any, path: str, _old: Any) -> Problems:
     if not isinstance(value, str):
         return
-    longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
-    if longest is not None and len(value) > longest:
-        unit = "byte" if longest == 1 else "bytes"
-        yield FieldProblem(_at(path), "TooLong", f"may not be more than {longest} {unit}", "<value omitted>")
-    elif shortest is not None and len(value) < shortest:
-        yield FieldProblem(_at(path), "Invalid", f"{path} {_BODY} should be at least {shortest} chars long", value)
+    max_length, min_length, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+    if max_length is not None and len(value) > max_length:
+        unit = "byte" if max_length == 1 else "bytes"
+        yield FieldProblem(_at(path), "TooLong", f"may not be more than {max_length} {unit}", "<value omitted>")
+    elif min_length is not None and len(value) < min_length:
+        yield FieldProblem(_at(path), "Invalid", f"{path} {_BODY} should be at least {min_length} chars long", value)
     elif pattern and not _matches(pattern, value):
         yield FieldProblem(_at(path), "Invalid", f"{path} {_BODY} should match '{pattern}'", value)
 
@@ -157,14 +157,14 @@ def _number(schema: Schema, value: Any, path: str, _old: Any) -> Problems:
         return
     if not _in_range(schema, value):
         yield FieldProblem(ROOT, "Invalid", _range_message(schema, path), "")
-    least, most = schema.get("minimum"), schema.get("maximum")
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
     if isinstance(value, int):
         # Go cuts the bounds of a whole number down to whole numbers.
-        least, most = (None if bound is None else int(bound) for bound in (least, most))
-    if least is not None and value < least:
-        yield _out_of_bounds(path, f"greater than or equal to {_go_number(least)}", value)
-    if most is not None and value > most:
-        yield _out_of_bounds(path, f"less than or equal to {_go_number(most)}", value)
+        minimum, maximum = (None if bound is None else int(bound) for bound in (minimum, maximum))
+    if minimum is not None and value < minimum:
+        yield _out_of_bounds(path, f"greater than or equal to {_go_number(minimum)}", value)
+    if maximum is not None and value > maximum:
+        yield _out_of_bounds(path, f"less than or equal to {_go_number(maximum)}", value)
 
 
 def _out_of_bounds(path: str, rule: str, value: Any) -> FieldProblem:
@@ -213,9 +213,11 @@ def _list(schema: Schema, value: Any, path: str, old: Any) -> Problems:
     yield from _too_many(schema.get("maxItems"), len(value), path)
 
 
-def _too_many(most: int | None, size: int, path: str) -> Problems:
-    if most is not None and size > most:
-        yield FieldProblem(_at(path), "TooMany", f"must have at most {most} item" + ("" if most == 1 else "s"), size)
+def _too_many(maximum: int | None, size: int, path: str) -> Problems:
+    if maximum is not None and size > maximum:
+        yield FieldProblem(
+            _at(path), "TooMany", f"must have at most {maximum} item" + ("" if maximum == 1 else "s"), size
+        )
 
 
 def old_items(schema: Schema, old: Any) -> Callable[[Any], Any]:

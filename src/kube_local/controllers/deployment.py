@@ -62,6 +62,6 @@ class Deployments:
         await self.world.writer.delete(REPLICA_SETS, head.name, head.namespace, uid=head.uid)
 
     def _record_event(self, owner: Deployment, name: str, before: int, after: int) -> None:
-        way = "up" if after > before else "down"
-        note = f"Scaled {way} replica set {name} from {before} to {after}"
+        direction = "up" if after > before else "down"
+        note = f"Scaled {direction} replica set {name} from {before} to {after}"
         self.world.record_event("Normal", owner, DEPLOYMENTS, "ScalingReplicaSet", note)

@@ -47,7 +47,7 @@ class ImageMissing(NodeError):
 
 
 class ConfigInvalid(NodeError):
-    """The container cannot be made as its spec says; a changed ConfigMap or Secret may help."""
+    """The container cannot be created as its spec says; a changed ConfigMap or Secret may help."""
 
     reason: ClassVar[str] = "CreateContainerConfigError"
 

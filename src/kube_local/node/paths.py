@@ -16,13 +16,13 @@ from kube_local.node.errors import ConfigInvalid, MountFailed
 
 # A unix socket's address has room for 107 bytes.
 _MAX_SOCKET_PATH_BYTES = 100
-_LONGEST_NAME_BYTES = 255
+_MAX_NAME_BYTES = 255
 
 
 def _fits(name: str) -> bool:
     """Whether the machine can have a file of this name."""
     try:
-        return "\0" not in name and len(os.fsencode(name)) <= _LONGEST_NAME_BYTES
+        return "\0" not in name and len(os.fsencode(name)) <= _MAX_NAME_BYTES
     except UnicodeEncodeError:
         return False
 

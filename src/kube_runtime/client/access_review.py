@@ -30,7 +30,7 @@ async def may_get(client: Client, token: str, path: str) -> bool:
         user = await _owner(client, token)
         return user is not None and await _allowed(client, user, path)
     except KubeError as error:
-        log.warning("nobody is let in to %s, since Kubernetes cannot be asked: %s", path, error)
+        log.warning("%s refuses all requests, since Kubernetes cannot be asked: %s", path, error)
         return False
 
 

@@ -29,7 +29,7 @@ from typing import Generic
 from kube_runtime.backoff import Backoff, RetryWaits
 from kube_runtime.client.client import Client
 from kube_runtime.client.collector import PROCESS, Collector
-from kube_runtime.client.decode import Bookmark, Changed, Deleted, Spoilt, Unreadable, WatchEvent
+from kube_runtime.client.decode import Bookmark, Changed, Deleted, Unreadable, UnreadableEvent, WatchEvent
 from kube_runtime.client.errors import BadAnswer, Expired, Forbidden, KubeError
 from kube_runtime.client.objects import Resource, T
 from kube_runtime.client.store import Change, Index, Key, Store, key_of
@@ -53,7 +53,7 @@ class Pace:
     list_seconds: float = 60.0
     backoff: Backoff = _BACKOFF
     # A server that asks for more is asked again nevertheless: its word may be garbled.
-    longest_retry_after: float = 300.0
+    max_retry_after_seconds: float = 300.0
     # A watch that lived this long was a good one: the next failure starts with a short wait again.
     steady_seconds: float = 5.0
     page: int = 500
@@ -66,7 +66,7 @@ class _Stuck(KubeError):
 
 
 class _WentBack(KubeError):
-    """The server is older than what it told us before."""
+    """The server is older than what it sent before."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Cache(Generic[T]):
         return len(self._store)
 
     def on_change(self, listener: Listener[T]) -> None:
-        """Call `listener(old, new)` at every change; what is already there is told at once as new."""
+        """Call `listener(old, new)` at every change; what is already there is reported at once as new."""
         self._listeners.append(listener)
         for item in self._store.items():
             self._notify(listener, None, item)
@@ -167,7 +167,7 @@ class Cache(Generic[T]):
             await self._moved.wait()
 
     def expect(self, resource_version: str) -> None:
-        """A write of ours got this version: a watch that does not show it in time is begun anew."""
+        """A write of ours got this version: a watch that does not show it in time is started again."""
         if _reached(self._version, resource_version) or not _reached(resource_version, self._written or "0"):
             return
         self._expected = self._written = resource_version
@@ -215,10 +215,10 @@ class Cache(Generic[T]):
             current = asyncio.current_task()
             if error.args != (_STUCK,) or current is None or current.uncancel() > 0:
                 raise
-            self._failed(_Stuck(f"its watch has shown nothing of a write of ours for {self.pace.stuck_seconds:g} s"))
+            self._failed(_Stuck(f"its watch has not shown our last write for {self.pace.stuck_seconds:g} s"))
         except KubeError as error:
             self._failed(error)
-            return min(error.retry_after or 0.0, self.pace.longest_retry_after)
+            return min(error.retry_after or 0.0, self.pace.max_retry_after_seconds)
         except Exception as error:
             # A bug of ours, or of an index function: the state may be half written, so start over.
             log.exception("cache of %s: unexpected failure", self.resource.plural)
@@ -312,7 +312,7 @@ class Cache(Generic[T]):
     def _take(self, event: WatchEvent[T]) -> None:
         match event:
             case Bookmark(resource_version):
-                self._check_order(resource_version, at_least=True)
+                self._check_order(resource_version, allow_equal=True)
                 self._seen(resource_version)
                 return
             case Changed(item):
@@ -323,11 +323,11 @@ class Cache(Generic[T]):
                 self._check_order(item.metadata.resource_version)
                 self.unreadable.pop(key_of(item), None)
                 self._report(self._store.drop(key_of(item)))
-            case Spoilt(item, deleted):
-                self._spoilt(item, deleted)
+            case UnreadableEvent(item, deleted):
+                self._take_unreadable(item, deleted)
         self._seen(event.object.metadata.resource_version)
 
-    def _spoilt(self, item: Unreadable, deleted: bool) -> None:
+    def _take_unreadable(self, item: Unreadable, deleted: bool) -> None:
         key = key_of(item)
         if deleted:
             self.unreadable.pop(key, None)
@@ -347,13 +347,13 @@ class Cache(Generic[T]):
         known = self._store.get(key_of(item))
         return known is not None and item.metadata.uid in ("", known.metadata.uid)
 
-    def _check_order(self, resource_version: str, *, at_least: bool = False) -> None:
+    def _check_order(self, resource_version: str, *, allow_equal: bool = False) -> None:
         newer = _number(resource_version)
         ours = _number(self._version)
         if newer is None or ours is None:
             return
-        if newer < ours or (newer == ours and not at_least):
-            raise _WentBack(f"the server told of {resource_version} after {self._version}")
+        if newer < ours or (newer == ours and not allow_equal):
+            raise _WentBack(f"the server sent {resource_version} after {self._version}")
 
     def _seen(self, resource_version: str) -> None:
         self._version = resource_version or self._version

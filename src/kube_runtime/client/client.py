@@ -6,7 +6,7 @@ sends, `decode` reads; what is left is when to resend:
 
 * reads again after any failure to answer, 429, 500, 503 and 504;
 * applies, versioned puts and deletes by uid only when the server cannot have acted: never sent, or 429 or 503;
-* anything once more after a 401, with credentials read anew;
+* anything once more after a 401, with credentials read again;
 * nothing else. Retry-After is honoured when it is short, and handed to the caller in `retry_after` when it is not.
 """
 
@@ -49,10 +49,10 @@ from kube_runtime.client.errors import (
 from kube_runtime.client.kubeconfig import Target
 from kube_runtime.client.missing_right import MissingRight
 from kube_runtime.client.objects import PODS, Resource, Scale, T
-from kube_runtime.client.remote import OUTPUT_LIMIT, Ran, run
+from kube_runtime.client.remote import MAX_OUTPUT_BYTES, CommandResult, run
 from kube_runtime.client.requests import DeleteOptions, LogOptions, Repeat, Request, Selection, WriteOptions
 from kube_runtime.client.timing import Timing
-from kube_runtime.client.transport import USER_AGENT, Answer, HttpTransport, Limits, Transport
+from kube_runtime.client.transport import USER_AGENT, HttpResponse, HttpTransport, Limits, Transport
 
 PAGE_ITEMS = 500
 MAX_RETRY_AFTER_DIGITS = 9
@@ -67,7 +67,7 @@ class Retries:
     attempts: int = 4
     backoff: Backoff = _BACKOFF
     # A server that wants us away for longer than this gets its wish from the reconcile queue, not from a held worker.
-    longest_retry_after: float = 10.0
+    max_retry_after_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +231,12 @@ class Client:
         container: str = "",
         stdin: bytes | None = None,
         seconds: float = 30.0,
-        most_bytes: int = OUTPUT_LIMIT,
-    ) -> Ran:
+        max_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> CommandResult:
         """Run a command in a container and wait for its end."""
         request = requests.run_in_pod(PODS, namespace, pod, command, container=container, stdin=stdin is not None)
         try:
-            return await run(self.transport, request, stdin, seconds, most_bytes)
+            return await run(self.transport, request, stdin, seconds, max_bytes)
         except Unauthorized:
             self.transport.refused()
             raise
@@ -341,7 +341,7 @@ class Client:
         if not may_repeat(request.repeat, error):
             return None
         asked = error.retry_after or 0.0
-        if asked > self.retries.longest_retry_after:
+        if asked > self.retries.max_retry_after_seconds:
             return None
         return max(asked, waits.next())
 
@@ -410,7 +410,7 @@ def _is_success(code: int) -> bool:
     return 200 <= code < 300
 
 
-def _check(answer: Answer, body: bytes, request: Request, content_type: str) -> None:
+def _check(answer: HttpResponse, body: bytes, request: Request, content_type: str) -> None:
     if not _is_success(answer.code):
         after = _retry_after(answer.headers)
         raise from_status(answer.code, body, request.what, after, sent=request.body)

@@ -7,7 +7,7 @@ No schema is needed. `managedFields` of the live object tells which fields we ap
 the server sees each list: `k:{"name":"x"}` in one that is merged by key, `v:"x"` in a set, nothing in one that is
 replaced as a whole. So a difference is: a wanted field that we do not own, an owned field that we no longer want, or a
 value that is not the same. Values that the server writes in another form (quantities, zeros that it leaves out) are
-the same where that can be told; `write` learns the rest from the server's answer to the first apply.
+the same where that is certain; `write` learns the rest from the server's answer to the first apply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 # The server never counts these as anybody's.
-_NOBODYS = frozenset(
+_UNOWNED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
 )
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "capacity", "hard", "sizeLimit", "storage", "divisor"})
@@ -59,7 +59,7 @@ def differences(
     if owned is None:
         return (Difference("", "not applied by us yet"),)
     body = {key: value for key, value in desired.items() if key not in {"apiVersion", "kind"}}
-    body["metadata"] = {key: value for key, value in desired.get("metadata", {}).items() if key not in _NOBODYS}
+    body["metadata"] = {key: value for key, value in desired.get("metadata", {}).items() if key not in _UNOWNED}
     if not body["metadata"]:
         del body["metadata"]
     return tuple(_compare_map(body, live, owned, ""))

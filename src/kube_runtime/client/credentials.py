@@ -51,7 +51,7 @@ class CredentialSource(Protocol):
         """The credentials for the next request."""
 
     def refused(self) -> None:
-        """The server said 401 to the last ones: read or make them anew."""
+        """The server said 401 to the last ones: read or make them again."""
 
 
 class Material(Protocol):

@@ -16,7 +16,7 @@ import msgspec
 from kube_runtime.client.errors import BadAnswer, Status, from_status
 from kube_runtime.client.objects import MAX_DEPTH_LEVELS, ObjectMeta, Resource, Slim, T, decode_hook
 
-EVENT_LIMIT = 64 * 1024 * 1024
+MAX_EVENT_BYTES = 64 * 1024 * 1024
 R = TypeVar("R")
 
 # The list, the event and the object around what is nested too deeply.
@@ -101,7 +101,7 @@ class Deleted(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Spoilt:
+class UnreadableEvent:
     """An object that cannot be read was changed, or deleted."""
 
     object: Unreadable
@@ -115,7 +115,7 @@ class Bookmark:
     resource_version: str
 
 
-WatchEvent = Changed[T] | Deleted[T] | Spoilt | Bookmark
+WatchEvent = Changed[T] | Deleted[T] | UnreadableEvent | Bookmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ def _check_list(kind: str, metadata: ListMeta, body: bytes, what: str) -> None:
     if kind == "Status":
         raise _status_instead(body, what)
     if not kind.endswith("List") or not metadata.resource_version:
-        raise BadAnswer(f"{what}: a {kind or 'nameless thing'} came instead of a list")
+        raise BadAnswer(f"{what}: a {kind or 'object without a kind'} came instead of a list")
 
 
 def _outer(body: bytes, wanted: type[R]) -> R:
@@ -349,7 +349,7 @@ def _decode_event_slowly(line: bytes, resource: Resource[T], what: str) -> "Watc
     if isinstance(item, Unreadable):
         if not item.metadata.name:
             raise BadAnswer(f"{what}: an event without an object")
-        return Spoilt(item, gone)
+        return UnreadableEvent(item, gone)
     return Deleted(_named(item, what)) if gone else Changed(_named(item, what))
 
 
@@ -362,7 +362,7 @@ def _error_event(body: bytes, what: str) -> Exception:
 
 
 async def split_lines(
-    chunks: AsyncIterator[bytes], what: str, *, whole: bool = True, limit: int = EVENT_LIMIT
+    chunks: AsyncIterator[bytes], what: str, *, whole: bool = True, limit: int = MAX_EVENT_BYTES
 ) -> AsyncGenerator[bytes, None]:
     """Split a stream into lines of any length up to `limit`; `whole` refuses a last line without its end.
 

@@ -19,7 +19,7 @@ from kube_runtime.client.missing_right import MissingRight, of_owners, of_path
 log = logging.getLogger(__name__)
 
 HTTP_CREATED = 201
-HELP = "the shipped roles have it: apply them again, and look for a binding that is gone"
+HELP = "the shipped roles grant it: apply them again, and look for a missing binding"
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from kube_runtime.client.missing_right import MissingRight
 from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.text import printable
 
-MESSAGE_LIMIT = 256
+MAX_MESSAGE_CHARACTERS = 256
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Status(msgspec.Struct, frozen=True):
 
 def shorten(text: str) -> str:
     """Cut a message, so that no whole object, and no secret in it, ends up in a log line."""
-    return printable(text, MESSAGE_LIMIT)
+    return printable(text, MAX_MESSAGE_CHARACTERS)
 
 
 class KubeError(OperatorError):
@@ -250,6 +250,6 @@ def _decode_status(code: int, body: bytes) -> Status:
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:
-        text = body[: 4 * MESSAGE_LIMIT].decode("utf-8", "replace")
+        text = body[: 4 * MAX_MESSAGE_CHARACTERS].decode("utf-8", "replace")
         return Status(code=code, message=shorten(text))
     return status if status.code else msgspec.structs.replace(status, code=code)

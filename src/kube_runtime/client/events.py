@@ -23,7 +23,7 @@ from kube_runtime.times import time_text
 log = logging.getLogger(__name__)
 
 CORE_EVENTS: Resource[RawObject] = Resource("", "v1", "events", "Event", RawObject)
-NOTE_LIMIT = 1024
+MAX_NOTE_CHARACTERS = 1024
 # One object may say this much at once, and one more thing every five minutes.
 BURST_EVENTS = 25.0
 REFILL_SECONDS = 300.0
@@ -75,7 +75,7 @@ class Recorder:
         self, kind: str, regarding: KubeObject, resource: Resource[Any], reason: str, note: str, action: str
     ) -> None:
         """Write an Event, or count it as one more of the same."""
-        note = note if len(note) <= NOTE_LIMIT else note[: NOTE_LIMIT - 1] + "…"
+        note = note if len(note) <= MAX_NOTE_CHARACTERS else note[: MAX_NOTE_CHARACTERS - 1] + "…"
         key = (regarding.metadata.uid, kind, reason, action, note)
         try:
             series = self._series.get(key)
@@ -88,7 +88,7 @@ class Recorder:
             log.warning("event %s about %s was not written: %s", reason, regarding.metadata.name, error)
 
     async def _first(self, key: tuple[str, ...], regarding: KubeObject, resource: Resource[Any]) -> None:
-        if not self._may_speak(regarding.metadata.uid):
+        if not self._is_within_rate(regarding.metadata.uid):
             self.dropped += 1
             return
         body = self._body(key, regarding, resource)
@@ -160,7 +160,7 @@ class Recorder:
             del self._series[next(iter(self._series))]
         self._series[key] = series
 
-    def _may_speak(self, uid: str) -> bool:
+    def _is_within_rate(self, uid: str) -> bool:
         now = self.timing.clock.monotonic()
         bucket = self._buckets.setdefault(uid, _Bucket(BURST_EVENTS, now))
         bucket.tokens = min(BURST_EVENTS, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)

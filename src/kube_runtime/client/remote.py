@@ -18,12 +18,12 @@ from kube_runtime.client.transport import Socket, Transport
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, RESULT, CLOSE = 0, 1, 2, 3, 255
-OUTPUT_LIMIT = 16 * 1024 * 1024
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 CHUNK_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """What a command printed and how it ended."""
 
     stdout: bytes
@@ -32,8 +32,8 @@ class Ran:
 
 
 async def run(
-    transport: Transport, request: Request, stdin: bytes | None, seconds: float, most_bytes: int = OUTPUT_LIMIT
-) -> Ran:
+    transport: Transport, request: Request, stdin: bytes | None, seconds: float, max_bytes: int = MAX_OUTPUT_BYTES
+) -> CommandResult:
     """Run a command, feed it, and collect what it says."""
     protocols = (V5, V4) if stdin is None else (V5,)
     try:
@@ -42,7 +42,7 @@ async def run(
                 raise BadAnswer(f"{request.what}: the server speaks {socket.protocol or 'no protocol'}")
             if stdin is not None:
                 await _feed(socket, stdin)
-            return await _collect(socket, request.what, most_bytes)
+            return await _collect(socket, request.what, max_bytes)
     except TimeoutError as error:
         raise TimedOut(f"{request.what}: not done within {seconds:g} s", sent=True) from error
 
@@ -53,19 +53,19 @@ async def _feed(socket: Socket, stdin: bytes) -> None:
     await socket.send(bytes([CLOSE, STDIN]))
 
 
-async def _collect(socket: Socket, what: str, most_bytes: int) -> Ran:
+async def _collect(socket: Socket, what: str, max_bytes: int) -> CommandResult:
     streams = {STDOUT: bytearray(), STDERR: bytearray(), RESULT: bytearray()}
     async for message in socket.messages():
         stream = streams.get(message[0]) if message else None
         if stream is None:
             continue
         stream += message[1:]
-        if len(stream) > most_bytes:
-            raise BadAnswer(f"{what}: the command printed more than {most_bytes} bytes")
+        if len(stream) > max_bytes:
+            raise BadAnswer(f"{what}: the command printed more than {max_bytes} bytes")
         if message[0] == RESULT:
             break
     code = _exit_code(bytes(streams[RESULT]), what)
-    return Ran(bytes(streams[STDOUT]), bytes(streams[STDERR]), code)
+    return CommandResult(bytes(streams[STDOUT]), bytes(streams[STDERR]), code)
 
 
 def _exit_code(result: bytes, what: str) -> int:

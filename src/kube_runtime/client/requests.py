@@ -340,12 +340,12 @@ def evict(pods: Resource[Any], namespace: str, name: str, **options: Unpack[Dele
 
 def logs(pods: Resource[Any], namespace: str, name: str, **options: Unpack[LogOptions]) -> Request:
     """Read what a container printed."""
-    tail, since, most = options.get("tail"), options.get("since_seconds"), options.get("limit_bytes")
+    tail, since, limit = options.get("tail"), options.get("since_seconds"), options.get("limit_bytes")
     wanted = {
         "container": options.get("container", ""),
         "follow": "true" if options.get("follow") else "",
         "tailLines": "" if tail is None else str(tail),
-        "limitBytes": "" if most is None else str(most),
+        "limitBytes": "" if limit is None else str(limit),
         "previous": "true" if options.get("previous") else "",
         "timestamps": "true" if options.get("timestamps") else "",
         "sinceSeconds": "" if since is None else str(since),

@@ -1,6 +1,6 @@
 """Sends requests: the only module here that knows aiohttp.
 
-In: a `Request`. Out: an `Answer` whose body is read or streamed, or one of `errors.Unreachable`, `TimedOut`,
+In: a `Request`. Out: an `HttpResponse` whose body is read or streamed, or one of `errors.Unreachable`, `TimedOut`,
 `BadAnswer`, `LoginFailed`. `client` calls it and decides about retries; campaigns put an in-process server behind the
 same protocol.
 """
@@ -28,12 +28,12 @@ from kube_runtime.client.kubeconfig import Target
 from kube_runtime.client.requests import Request
 from kube_runtime.fence import last_check
 
-BODY_LIMIT = 512 * 1024 * 1024
+MAX_BODY_BYTES = 512 * 1024 * 1024
 GOODBYE_SECONDS = 1.0
 USER_AGENT = "kube-runtime"
 
 
-class Answer(Protocol):
+class HttpResponse(Protocol):
     """The head of an answer, and ways to its body."""
 
     @property
@@ -68,7 +68,7 @@ class Socket(Protocol):
 class Transport(Protocol):
     """The one seam between this program and an API server."""
 
-    def open(self, request: Request) -> AbstractAsyncContextManager[Answer]:
+    def open(self, request: Request) -> AbstractAsyncContextManager[HttpResponse]:
         """Send a request; leaving the context gives the connection back or drops it."""
 
     def connect(self, request: Request, protocols: Sequence[str]) -> AbstractAsyncContextManager[Socket]:
@@ -87,13 +87,13 @@ class Limits:
 
     connect_seconds: float = 5.0
     request_seconds: float = 30.0
-    body_bytes: int = BODY_LIMIT
+    body_bytes: int = MAX_BODY_BYTES
     # Ordinary requests at once; watches and logs are not counted, or they would starve the rest.
     in_flight: int = 64
 
 
 @dataclass(slots=True)
-class HttpAnswer:
+class AiohttpResponse:
     """An aiohttp answer, with its errors translated."""
 
     _response: aiohttp.ClientResponse
@@ -164,7 +164,7 @@ class HttpTransport:
     _sockets: WeakSet[socket.socket] = field(default_factory=WeakSet)
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Answer]:
+    async def open(self, request: Request) -> AsyncIterator[HttpResponse]:
         """Send a request and translate whatever goes wrong until the context is left."""
         options = await self._options()
         session = self._open_session(request.what)
@@ -182,7 +182,7 @@ class HttpTransport:
                     **options,
                 ) as response,
             ):
-                yield HttpAnswer(response, request.what, self.limits.body_bytes)
+                yield AiohttpResponse(response, request.what, self.limits.body_bytes)
 
     @asynccontextmanager
     async def connect(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[Socket]:

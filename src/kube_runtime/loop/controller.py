@@ -229,7 +229,7 @@ class Controller:
             self.queue.give_up(key)
             log.warning("%s; waiting for a change", _summary(error))
             return outcome
-        delay = self.queue.retry(key, at_least=retry_after(error))
+        delay = self.queue.retry(key, min_delay=retry_after(error))
         if outcome is Outcome.RETRY:
             log.warning("%s; again in %.3g s", _summary(error), delay)
         else:

@@ -136,7 +136,7 @@ class _ScrapedState(Collector):
                 for labels, value in self.asked.get(each.name, tuple)():
                     family.add_metric(labels, value)
             except Exception:
-                # One odd object must not take every other metric with it.
+                # One bad object must not take every other metric with it.
                 log.exception("metric %s could not be read to its end", each.name)
             yield family
 

@@ -136,13 +136,13 @@ class Queue(Generic[K]):
             self.adds += 1
             self._wish(key, seconds)
 
-    def retry(self, key: K, at_least: float = 0.0) -> float:
+    def retry(self, key: K, min_delay: float = 0.0) -> float:
         """The work on this key failed: it comes again after its backoff, whose length is returned.
 
-        `at_least` is what a server asked for (Retry-After); it counts up to the backoff's limit.
+        `min_delay` is what a server asked for (Retry-After); it counts up to the backoff's limit.
         """
         failures = self._failures.get(key, 0) + 1
-        delay = max(self._backoff.delay(failures, self._random()), min(at_least, self._backoff.limit))
+        delay = max(self._backoff.delay(failures, self._random()), min(min_delay, self._backoff.limit))
         if not self._closed:
             self._failures[key] = failures
             self.retries += 1

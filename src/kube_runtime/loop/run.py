@@ -212,7 +212,7 @@ async def run_until_quiet(
     fingerprint: Callable[[], Hashable] = lambda: None,
     horizon: float = 0.0,
     limit: float = 1800.0,
-    most: int = 100_000,
+    max_reconciles: int = 100_000,
     choose: Callable[[Sequence[Controller]], Controller] = lambda ready: ready[0],
     outside: float = 0.0,
 ) -> Quiet:
@@ -229,7 +229,7 @@ async def run_until_quiet(
         await run_until_idle()
         if (now_seen := fingerprint()) != seen:
             seen, changed = now_seen, clock.monotonic()
-        _check_limits(controllers, changed - started <= limit and reconciles <= most)
+        _check_limits(controllers, changed - started <= limit and reconciles <= max_reconciles)
         if ready := [controller for controller in controllers if len(controller.queue)]:
             reconciles += 1
             await _step(choose(ready), clock, outside)

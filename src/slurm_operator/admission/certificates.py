@@ -103,7 +103,7 @@ def plan(held: Held | None, published: Sequence[Published], hosts: Sequence[str]
     if held.next is not None:
         return _promote(held, held.next, max(trusted, held.since), now)
     if expiry(held.certificate) - now < RENEW_BEFORE:
-        return Hold(Held(held.ca, held.certificate, held.key, now, issue(hosts, now)), "the certificate ends soon")
+        return Hold(Held(held.ca, held.certificate, held.key, now, issue(hosts, now)), "the certificate expires soon")
     return _retire(held, now)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 SMALL_BYTES: Final = 64 * 1024
-# Below the ten seconds that the charts let an API server wait: it hears why, and not that nobody answered.
+# Below the ten seconds that the charts let an API server wait: it is told why, and does not time out.
 TIME_LIMIT_SECONDS: Final = 8.0
 
 
@@ -41,9 +41,9 @@ class Lane:
     """Some threads, and in front of them one queue for each namespace."""
 
     threads: int
-    most_waiting: int
+    max_waiting: int
     # Of one namespace: the rest of the room is for others.
-    most_waiting_each: int
+    max_waiting_per_namespace: int
     time_limit_seconds: float = TIME_LIMIT_SECONDS
     _pool: ThreadPoolExecutor = field(init=False)
     _queues: OrderedDict[str, deque[_Job]] = field(default_factory=OrderedDict)
@@ -60,11 +60,11 @@ class Lane:
     @property
     def is_full(self) -> bool:
         """Whether nobody else may wait."""
-        return self.waiting >= self.most_waiting
+        return self.waiting >= self.max_waiting
 
     async def run(self, namespace: str, work: Callable[[], T]) -> T:
         """The result of `work`, which is called in a thread."""
-        if self.is_full or len(self._queues.get(namespace, ())) >= self.most_waiting_each:
+        if self.is_full or len(self._queues.get(namespace, ())) >= self.max_waiting_per_namespace:
             raise Overloaded
         job = _Job(work, asyncio.get_running_loop().create_future())
         queue = self._queues.setdefault(namespace, deque())

@@ -1,6 +1,6 @@
 """One AdmissionReview answered: allowed, with warnings, or refused with every finding.
 
-In: the body of a request, and a way to see a namespace. Out: an `Answer`, always; nothing in a request can make
+In: the body of a request, and a way to see a namespace. Out: an `ReviewResponse`, always; nothing in a request can make
 it raise. Called by `server.py`. What is not ours is let through: this server is never in the way of anything else.
 """
 
@@ -41,7 +41,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Question(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What an API server asks."""
 
     uid: str
@@ -65,11 +65,11 @@ class Review(msgspec.Struct, frozen=True, rename="camel"):
 
     api_version: str
     kind: str
-    request: Question | None = None
+    request: AdmissionRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """What is said to one question."""
 
     problems: Sequence[FieldProblem] = ()
@@ -83,7 +83,7 @@ class Verdict:
 Result = Literal["allowed", "refused", "malformed", "failed", "overloaded", "timeout"]
 
 
-class Answer(NamedTuple):
+class ReviewResponse(NamedTuple):
     """The HTTP code and body that answer a request, and in one word what was said."""
 
     code: int
@@ -114,18 +114,18 @@ def asked_by(body: bytes) -> Asked:
     return Asked(origin.uid, origin.namespace, envelope.api_version)
 
 
-def refusal(asked: Asked, code: int, reason: str, message: str, result: Result) -> Answer:
+def refusal(asked: Asked, code: int, reason: str, message: str, result: Result) -> ReviewResponse:
     """A question that is not looked at is refused, whatever the API server does with servers that fail."""
     if not asked.uid or asked.version not in VERSIONS:
-        return Answer(503, _text(message), result)
+        return ReviewResponse(503, _text(message), result)
     status = {"code": code, "reason": reason, "message": message, "details": {"retryAfterSeconds": 1}}
     response = {"uid": asked.uid, "allowed": False, "status": status}
-    return Answer(
+    return ReviewResponse(
         200, msgspec.json.encode({"apiVersion": asked.version, "kind": "AdmissionReview", "response": response}), result
     )
 
 
-def answer(body: bytes, refs_of: RefsOf) -> Answer:
+def answer(body: bytes, refs_of: RefsOf) -> ReviewResponse:
     """What is said to a request."""
     if body.count(b"{") + body.count(b"[") > MAX_OBJECTS:
         # Decoding them would hold the interpreter for longer than all the rest, and nobody else could be answered.
@@ -133,36 +133,38 @@ def answer(body: bytes, refs_of: RefsOf) -> Answer:
     try:
         review = msgspec.json.decode(body, type=Review)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return Answer(400, _text(f"not an AdmissionReview: {error}"), "malformed")
+        return ReviewResponse(400, _text(f"not an AdmissionReview: {error}"), "malformed")
     if review.api_version not in VERSIONS or review.kind != "AdmissionReview" or review.request is None:
-        return Answer(400, _text(f"not an AdmissionReview with a request in {' or '.join(VERSIONS)}"), "malformed")
+        return ReviewResponse(
+            400, _text(f"not an AdmissionReview with a request in {' or '.join(VERSIONS)}"), "malformed"
+        )
     try:
-        verdict = judge(review.request, refs_of)
-        result: Result = "allowed" if verdict.allowed else "refused"
+        decision = judge(review.request, refs_of)
+        result: Result = "allowed" if decision.allowed else "refused"
     except Exception:
         # A fault of ours refuses what it was asked about, and says whose fault it is.
         log.exception("the rules failed on %s", review.request.kind.kind)
-        verdict = Verdict([FieldProblem((), "the rules of slurm-operator failed on it; see the log of its webhook")])
+        decision = Decision([FieldProblem((), "the rules of slurm-operator failed on it; see the log of its webhook")])
         result = "failed"
-    return Answer(200, _response(review, review.request.uid, verdict), result)
+    return ReviewResponse(200, _response(review, review.request.uid, decision), result)
 
 
-def judge(asked: Question, refs_of: RefsOf) -> Verdict:
+def judge(asked: AdmissionRequest, refs_of: RefsOf) -> Decision:
     """Whether a change may be made."""
     if asked.operation not in CHECKED or asked.kind.group != GROUP or asked.kind.kind not in BY_NAME:
-        return Verdict()
+        return Decision()
     new, old = asked.object or {}, asked.old_object
     if old is not None and old.get("spec") == new.get("spec"):
         # Labels and finalizers may always change: what is wrong must still be let go.
-        return Verdict()
+        return Decision()
     decoded = decode(_placed(new, asked.namespace), served=True)
     if decoded.resource is None:
-        return Verdict(decoded.problems)
+        return Decision(decoded.problems)
     before = _before(old, asked.namespace)
     if type(before) is not type(decoded.resource):
         before = None
     found = rules.check(decoded.resource, before, refs_of(asked.namespace))
-    return Verdict([*decoded.problems, *found])
+    return Decision([*decoded.problems, *found])
 
 
 def _before(old: Mapping[str, Any] | None, namespace: str) -> Resource | None:
@@ -177,13 +179,13 @@ def _placed(raw: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     return {**raw, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _response(review: Review, uid: str, verdict: Verdict) -> bytes:
-    warnings = [str(each)[:MAX_WARNING_CHARACTERS] for each in verdict.problems if each.severity == "warning"]
-    response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
+def _response(review: Review, uid: str, decision: Decision) -> bytes:
+    warnings = [str(each)[:MAX_WARNING_CHARACTERS] for each in decision.problems if each.severity == "warning"]
+    response: dict[str, Any] = {"uid": uid, "allowed": decision.allowed}
     if warnings:
         response["warnings"] = warnings
-    if not verdict.allowed:
-        response["status"] = _refusal(errors(verdict.problems))
+    if not decision.allowed:
+        response["status"] = _refusal(errors(decision.problems))
     return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 

@@ -4,7 +4,7 @@ In: a way to see a namespace, and whom to tell of each answer. Out: an aiohttp a
 the Go operator has them. Called by `cli/webhook.py`. It holds no state; any number of them may run.
 
 Reviews are answered in threads (`lanes.py`): small ones in a lane of their own, so that they need not wait for large
-ones. Who comes when a lane is full, and whose review takes too long, is refused and told so: the server fails closed.
+ones. A review that finds its lane full, or takes too long, is refused with that reason: the server fails closed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import partial
 from aiohttp import web
 
 from slurm_operator.admission.lanes import SMALL_BYTES, Lane, Overloaded, TookTooLong
-from slurm_operator.admission.review import Answer, RefsOf, answer, asked_by, refusal
+from slurm_operator.admission.review import RefsOf, ReviewResponse, answer, asked_by, refusal
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.api.meta import GROUP, VERSION
 
 MAX_REVIEW_BYTES = 3 * 1024 * 1024
 # Of all bodies that are on their way. Whoever reaches the port may send as slowly as they like.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_HELD_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 5.0
 OVERLOADED = "the admission server of slurm-operator has too many reviews to answer; try again in a moment"
 TOO_LONG = "the admission server of slurm-operator could not answer in time; make the resource smaller, or try again"
@@ -38,12 +38,12 @@ Report = Callable[[str, str, float], None]
 
 
 def _small_lane() -> Lane:
-    return Lane(threads=2, most_waiting=512, most_waiting_each=128)
+    return Lane(threads=2, max_waiting=512, max_waiting_per_namespace=128)
 
 
 def _large_lane() -> Lane:
     # One at a time: each takes up to a third of a second of the one interpreter that there is.
-    return Lane(threads=1, most_waiting=64, most_waiting_each=32)
+    return Lane(threads=1, max_waiting=64, max_waiting_per_namespace=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Lanes:
 class Bodies:
     """The bodies that are on their way, each for a bounded time; what is beyond a small one is bounded in sum."""
 
-    most_bytes: int = MOST_BYTES
+    max_bytes: int = MAX_HELD_BYTES
     seconds: float = READ_SECONDS
     held_bytes: int = 0
 
@@ -83,10 +83,10 @@ class Bodies:
                     large, self.held_bytes = large + grown, self.held_bytes + grown
                     if len(content) > MAX_REVIEW_BYTES:
                         raise web.HTTPRequestEntityTooLarge(max_size=MAX_REVIEW_BYTES, actual_size=len(content))
-                    if grown and self.held_bytes > self.most_bytes:
+                    if grown and self.held_bytes > self.max_bytes:
                         return None
         except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the review did not come within {self.seconds:g} s\n") from None
+            raise web.HTTPRequestTimeout(text=f"the review did not arrive within {self.seconds:g} s\n") from None
         finally:
             self.held_bytes -= large
         return bytes(content)
@@ -114,7 +114,7 @@ def _handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            raise web.HTTPUnsupportedMediaType(text="reviews are sent as application/json\n")
+            raise web.HTTPUnsupportedMediaType(text="reviews must be sent as application/json\n")
         if lanes.of(request.content_length or 0).is_full:
             # Not even read: bodies that wait would fill the memory.
             report(kind, "overloaded", 0.0)
@@ -138,7 +138,7 @@ async def _body(request: web.Request, lanes: Lanes, bodies: Bodies) -> bytes | N
         return await bodies.read(request)
 
 
-async def _answered(body: bytes, refs_of: RefsOf, lanes: Lanes) -> Answer:
+async def _answered(body: bytes, refs_of: RefsOf, lanes: Lanes) -> ReviewResponse:
     asked = asked_by(body)
     try:
         return await lanes.of(len(body)).run(asked.namespace, partial(answer, body, refs_of))

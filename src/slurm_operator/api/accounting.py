@@ -35,7 +35,7 @@ class StorageConfig(Part, frozen=True, kw_only=True):
 
 
 class AccountingSpec(Part, frozen=True, kw_only=True):
-    """What slurmdbd should be."""
+    """Desired state of slurmdbd."""
 
     slurm_key_ref: Annotated[SecretKeySelector | None, doc("The auth/slurm key.", **ATOMIC)] = None
     jwt_hs256_key_ref: Annotated[
@@ -65,11 +65,11 @@ class Accounting(Resource, frozen=True, kw_only=True, tag_field="kind", tag="Acc
     spec: Annotated[
         AccountingSpec,
         doc(
-            "What slurmdbd should be.",
+            "Desired state of slurmdbd.",
             x_kubernetes_validations=[SLURM_KEY_RULE, JWT_KEY_RULE, EXTERNAL_RULE],
         ),
     ] = AccountingSpec()
-    status: Annotated[AccountingStatus, doc("What it is.")] = AccountingStatus()
+    status: Annotated[AccountingStatus, doc("Observed state.")] = AccountingStatus()
 
     @property
     def jwt_key_ref(self) -> SecretKeySelector | None:

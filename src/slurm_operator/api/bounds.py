@@ -15,8 +15,8 @@ from kube_runtime.quantity import MAX_NUMBER_CHARACTERS
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 
-MOST_ITEMS = 4096
-MOST_ENTRIES = 4096
+MAX_ITEMS = 4096
+MAX_ENTRIES = 4096
 MAX_TEXT_CHARACTERS = 65_536
 # The most that Kubernetes lets all annotations of an object have together.
 MAX_ENTRY_CHARACTERS = 262_144
@@ -45,11 +45,11 @@ def _default_bound(schema: Schema) -> Schema:
         return {"maxLength": MAX_NUMBER_CHARACTERS}
     match schema.get("type"):
         case "array":
-            return {"maxItems": MOST_ITEMS}
+            return {"maxItems": MAX_ITEMS}
         case "string" if "enum" not in schema:
             return {"maxLength": MAX_TEXT_CHARACTERS}
         case "object" if "additionalProperties" in schema:
-            return {"maxProperties": MOST_ENTRIES}
+            return {"maxProperties": MAX_ENTRIES}
     return {}
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     MAX_FILE_BYTES,
     PROMETHEUS_DURATION,
     Conditions,
@@ -30,7 +30,7 @@ from slurm_operator.api.meta import (
 )
 
 ConfigMapRefs = Annotated[tuple[LocalObjectReference, ...] | None, Meta(extra_json_schema={"nullable": True})]
-PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION, max_length=LONGEST_DURATION)]
+PromDuration = Annotated[str, Meta(pattern=PROMETHEUS_DURATION, max_length=MAX_DURATION_CHARACTERS)]
 
 SLURM_KEY_RULE = rule("!self.external ? has(self.slurmKeyRef) : true", "slurmKeyRef must be set when external is false")
 JWT_KEY_RULE = rule(
@@ -77,8 +77,8 @@ IntOrString = Annotated[int | str, Meta(extra_json_schema={"x-kubernetes-int-or-
 class VolumeResources(Part, frozen=True, kw_only=True):
     """How much storage a claim asks for."""
 
-    limits: Annotated[dict[str, IntOrString] | None, doc("The most that may be used.")] = None
-    requests: Annotated[dict[str, IntOrString] | None, doc("The least that is needed.")] = None
+    limits: Annotated[dict[str, IntOrString] | None, doc("The maximum that may be used.")] = None
+    requests: Annotated[dict[str, IntOrString] | None, doc("The minimum that is needed.")] = None
 
 
 class SelectorRequirement(Part, frozen=True, kw_only=True):
@@ -102,7 +102,9 @@ class LabelSelector(Part, frozen=True, kw_only=True):
 class Persistence(Part, frozen=True, kw_only=True):
     """Where slurmctld keeps its state."""
 
-    enabled: Annotated[bool, doc("Keep the state on a volume; otherwise it dies with the pod.", x_required=True)] = True
+    enabled: Annotated[bool, doc("Keep the state on a volume; otherwise it is lost with the pod.", x_required=True)] = (
+        True
+    )
     existing_claim: Annotated[str | None, doc("Use this claim instead of making one.")] = None
     access_modes: Annotated[
         tuple[str, ...] | None,
@@ -210,7 +212,7 @@ class DaemonCensus(Part, frozen=True, kw_only=True):
     total: Annotated[Count, doc("How many there are.")]
     current: Annotated[Count, doc("How many run with the configuration in force.")]
     behind: Annotated[Count | None, doc("How many run with another one.")] = None
-    unknown: Annotated[Count | None, doc("Of how many nobody can say.")] = None
+    unknown: Annotated[Count | None, doc("Of how many it is not known.")] = None
     names: Annotated[tuple[str, ...], doc("The first few that are not current.", x_kubernetes_list_type="atomic")] = ()
     why: Annotated[str | None, doc("Why they are not counted as current.")] = None
 
@@ -220,9 +222,9 @@ class ConfigStatus(Part, frozen=True, kw_only=True):
 
     hash: Annotated[str | None, doc("The configuration that slurmctld runs with.")] = None
     candidate: Annotated[str | None, doc("The one that is wanted but not in force.")] = None
-    last_applied: Annotated[str | None, doc("When the one in force came into force.", format="date-time")] = None
-    milliseconds: Annotated[Count | None, doc("How long the sidecar took to bring it into force.")] = None
-    stages: Annotated[ConfigStages | None, doc("The share of each stage.")] = None
+    last_applied: Annotated[str | None, doc("When the one in force took effect.", format="date-time")] = None
+    milliseconds: Annotated[Count | None, doc("How long the sidecar took to put it in force.")] = None
+    stages: Annotated[ConfigStages | None, doc("How long each stage took.")] = None
     lagging: Annotated[
         tuple[LaggingDaemon, ...], doc("Daemons that run with another one.", x_kubernetes_list_type="atomic")
     ] = ()
@@ -232,7 +234,7 @@ class ConfigStatus(Part, frozen=True, kw_only=True):
     daemons: Annotated[
         tuple[DaemonCensus, ...],
         doc(
-            "Who runs with the configuration in force.",
+            "Which daemons run with the configuration in force.",
             x_kubernetes_list_type="map",
             x_kubernetes_list_map_keys=["daemon"],
         ),
@@ -246,7 +248,7 @@ class ControllerStatus(Part, frozen=True, kw_only=True):
     config_hash: Annotated[str | None, doc("Hash of the configuration that is published.")] = None
     replicas: Annotated[Count | None, doc("How many controller pods there are.")] = None
     ready_replicas: Annotated[Count | None, doc("How many of them are ready.")] = None
-    config: Annotated[ConfigStatus | None, doc("The configuration in force and on its way.")] = None
+    config: Annotated[ConfigStatus | None, doc("The configuration in force, and the one being tried.")] = None
     cluster_name: Annotated[
         str | None,
         doc("ClusterName of an external Slurm: spec.clusterName, or that of the first that answered."),
@@ -260,11 +262,11 @@ class Controller(Resource, frozen=True, kw_only=True, tag_field="kind", tag="Con
     spec: Annotated[
         ControllerSpec,
         doc(
-            "What the controller should be.",
+            "Desired state of the controller.",
             x_kubernetes_validations=[SLURM_KEY_RULE, JWT_KEY_RULE, EXTERNAL_RULE, HA_RULE],
         ),
     ] = ControllerSpec()
-    status: Annotated[ControllerStatus, doc("What it is.")] = ControllerStatus()
+    status: Annotated[ControllerStatus, doc("Observed state.")] = ControllerStatus()
 
     @property
     def cluster_name(self) -> str:

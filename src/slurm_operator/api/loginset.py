@@ -26,8 +26,8 @@ from slurm_operator.api.meta import (
 class RollingUpdate(Part, frozen=True, kw_only=True):
     """Bounds of a rolling update of a Deployment."""
 
-    max_surge: Annotated[IntOrString | None, doc("How many pods more than wanted.")] = None
-    max_unavailable: Annotated[IntOrString | None, doc("How many pods less than wanted.")] = None
+    max_surge: Annotated[IntOrString | None, doc("How many pods above the desired number.")] = None
+    max_unavailable: Annotated[IntOrString | None, doc("How many pods below the desired number.")] = None
 
 
 class Strategy(Part, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Strategy(Part, frozen=True, kw_only=True):
 
 
 class LoginSetSpec(Part, frozen=True, kw_only=True):
-    """What the login pods should be."""
+    """Desired state of the login pods."""
 
     controller_ref: Annotated[ControllerRef, doc("The Controller that they belong to.", **ATOMIC)]
     sssd_conf_ref: Annotated[SecretKeySelector, doc("The sssd.conf to use.", **ATOMIC)]
@@ -69,5 +69,5 @@ class LoginSetStatus(Part, frozen=True, kw_only=True):
 class LoginSet(Resource, frozen=True, kw_only=True, tag_field="kind", tag="LoginSet"):
     """Login pods with sshd, sssd and Slurm's commands."""
 
-    spec: Annotated[LoginSetSpec, doc("What the login pods should be.")]
-    status: Annotated[LoginSetStatus, doc("What they are.")] = LoginSetStatus()
+    spec: Annotated[LoginSetSpec, doc("Desired state of the login pods.")]
+    status: Annotated[LoginSetStatus, doc("Observed state.")] = LoginSetStatus()

@@ -15,8 +15,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 INT32_MAX = 2**31 - 1
 # Lines of a configuration file; an object of Kubernetes has room for hardly more.
 MAX_FILE_BYTES = 1_000_000
-LONGEST_DURATION = 64
-MOST_NAMES = 16_384
+MAX_DURATION_CHARACTERS = 64
+MAX_NAMES = 16_384
 PROMETHEUS_DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 
 
@@ -153,12 +153,12 @@ class Condition(Part, frozen=True, kw_only=True):
     reason: Annotated[
         str,
         Meta(min_length=1, max_length=1024, pattern=CONDITION_REASON),
-        doc("A stable CamelCase word for the cause; each has a section in the documentation."),
+        doc("A stable CamelCase name of the cause; each has a section in the documentation."),
     ]
-    message: Annotated[str, Meta(max_length=32768), doc("The cause, for people.")]
+    message: Annotated[str, Meta(max_length=32768), doc("The cause, in a sentence.")]
     last_transition_time: Annotated[Time, doc("When the status last changed.")]
     observed_generation: Annotated[
-        Annotated[int, Meta(ge=0)] | None, doc("The generation that this was judged by.", format="int64")
+        Annotated[int, Meta(ge=0)] | None, doc("The generation that this is based on.", format="int64")
     ] = None
 
 

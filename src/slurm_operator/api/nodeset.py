@@ -10,7 +10,7 @@ from msgspec import Meta
 from slurm_operator.api.controller import IntOrString
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     MAX_FILE_BYTES,
     Claim,
     Conditions,
@@ -75,7 +75,9 @@ class ScheduledUpdate(Part, frozen=True, kw_only=True):
     """A maintenance window, kept free by a Slurm reservation."""
 
     start_time: Annotated[Time | None, doc("When the window opens.")] = None
-    duration: Annotated[str, doc("How long the window is open, such as 30m or 2h.", maxLength=LONGEST_DURATION)] = "30m"
+    duration: Annotated[
+        str, doc("How long the window is open, such as 30m or 2h.", maxLength=MAX_DURATION_CHARACTERS)
+    ] = "30m"
     flags: Annotated[tuple[str, ...] | None, doc("Further flags of the reservation, such as DAILY.", nullable=True)] = (
         None
     )
@@ -100,14 +102,14 @@ Retention = Annotated[str, Meta(extra_json_schema={"enum": [RETAIN, DELETE]})]
 
 
 class ClaimRetention(Part, frozen=True, kw_only=True):
-    """What becomes of the workers' claims."""
+    """What happens to the workers' claims."""
 
     when_deleted: Annotated[Retention, doc("When the NodeSet is deleted.")] = RETAIN
     when_scaled: Annotated[Retention, doc("When a worker is scaled in; never at a cordon or an update.")] = RETAIN
 
 
 class NodeSetSpec(Part, frozen=True, kw_only=True):
-    """What the workers should be."""
+    """Desired state of the workers."""
 
     controller_ref: Annotated[ControllerRef, doc("The Controller that the workers join.", **ATOMIC)]
     replicas: Annotated[Count, doc("How many workers; DaemonSet mode ignores it.")] = 1
@@ -127,14 +129,14 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     extra_conf: Annotated[str | None, doc("Node options for `slurmd --conf`, such as `Weight=10 Gres=gpu:4`.")] = None
     partition: Annotated[NodeSetPartition, doc("The partition of the NodeSet's own name.")] = NodeSetPartition()
     volume_claim_templates: Annotated[
-        tuple[Claim, ...] | None, doc("Claims that each worker gets for itself. Never change.", nullable=True)
+        tuple[Claim, ...] | None, doc("Volume claims that each worker gets. Immutable.", nullable=True)
     ] = None
     update_strategy: Annotated[
         UpdateStrategy,
         doc("How workers are replaced when their template changes.", x_kubernetes_validations=[SCHEDULED_RULE]),
     ] = UpdateStrategy()
     revision_history_limit: Annotated[Count, doc("How many old revisions are kept.")] = 0
-    persistent_volume_claim_retention_policy: Annotated[ClaimRetention, doc("What becomes of the workers' claims.")] = (
+    persistent_volume_claim_retention_policy: Annotated[ClaimRetention, doc("What happens to the workers' claims.")] = (
         ClaimRetention()
     )
     min_ready_seconds: Annotated[Count, doc("How long a worker must be ready before it counts as available.")] = 0
@@ -142,7 +144,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
         int, Meta(ge=0, le=9), doc("Pad ordinals with zeros to this many digits, in StatefulSet mode.")
     ] = 0
     pin_to_node: Annotated[bool, doc("Keep each ordinal on its first Kubernetes node, in StatefulSet mode.")] = False
-    workload_disruption_protection: Annotated[bool, doc("Cover busy workers by a PodDisruptionBudget.")] = True
+    workload_disruption_protection: Annotated[bool, doc("Protect busy workers with a PodDisruptionBudget.")] = True
     prune_slurm_node_records: Annotated[
         str,
         doc(
@@ -162,9 +164,9 @@ class NodeSetStatus(Part, frozen=True, kw_only=True):
     available_replicas: Annotated[Count, doc("How many have been ready for minReadySeconds.")] = 0
     unavailable_replicas: Annotated[Count, doc("How many are missing or not available.")] = 0
     desired: Annotated[Count, doc("How many there should be.")] = 0
-    slurm_idle: Annotated[Count, doc("How many Slurm calls idle.")] = 0
+    slurm_idle: Annotated[Count, doc("How many are idle in Slurm.")] = 0
     slurm_allocated: Annotated[Count, doc("How many run jobs.")] = 0
-    slurm_down: Annotated[Count, doc("How many Slurm calls down.")] = 0
+    slurm_down: Annotated[Count, doc("How many are down in Slurm.")] = 0
     slurm_drain: Annotated[Count, doc("How many are drained or draining.")] = 0
     observed_generation: ObservedGeneration = None
     node_set_hash: Annotated[str, doc("Hash of the newest template.", x_required=True)] = ""
@@ -179,8 +181,8 @@ class NodeSetStatus(Part, frozen=True, kw_only=True):
 class NodeSet(Resource, frozen=True, kw_only=True, tag_field="kind", tag="NodeSet"):
     """Worker pods that run slurmd."""
 
-    spec: Annotated[NodeSetSpec, doc("What the workers should be.")]
-    status: Annotated[NodeSetStatus, doc("What they are.")] = NodeSetStatus()
+    spec: Annotated[NodeSetSpec, doc("Desired state of the workers.")]
+    status: Annotated[NodeSetStatus, doc("Observed state.")] = NodeSetStatus()
 
     @property
     def slurm_name(self) -> str:

@@ -10,8 +10,8 @@ from msgspec import Meta, field
 from slurm_operator.api.meta import (
     ATOMIC,
     INT32_MAX,
-    LONGEST_DURATION,
-    MOST_NAMES,
+    MAX_DURATION_CHARACTERS,
+    MAX_NAMES,
     Conditions,
     ControllerRef,
     Count,
@@ -32,15 +32,15 @@ NODE_COUNT = rf"^([0-9]+|{UNLIMITED})$"
 OVER_SUBSCRIBE = r"^([Nn][Oo]|[Ee][Xx][Cc][Ll][Uu][Ss][Ii][Vv][Ee]|([Ff][Oo][Rr][Cc][Ee]|[Yy][Ee][Ss])(:[0-9]{1,5})?)$"
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=SLURM_NAME)]
-Names = Annotated[tuple[Name, ...], Meta(extra_json_schema={"x-kubernetes-list-type": "set", "maxItems": MOST_NAMES})]
-SlurmTime = Annotated[str, Meta(pattern=SLURM_TIME, max_length=LONGEST_DURATION)]
+Names = Annotated[tuple[Name, ...], Meta(extra_json_schema={"x-kubernetes-list-type": "set", "maxItems": MAX_NAMES})]
+SlurmTime = Annotated[str, Meta(pattern=SLURM_TIME, max_length=MAX_DURATION_CHARACTERS)]
 MegaBytes = Annotated[int, Meta(ge=0, le=2**62)]
 UInt16 = Annotated[int, Meta(ge=0, le=65533)]
 NodeCount = Annotated[int | str, Meta(extra_json_schema={"x-kubernetes-int-or-string": True, "pattern": NODE_COUNT})]
 
 
 class PartitionSpec(Part, frozen=True, kw_only=True):
-    """What the partition should be."""
+    """Desired state of the partition."""
 
     controller_ref: Annotated[ControllerRef, doc("The Controller (Slurm cluster) that it belongs to.", **ATOMIC)]
     partition_name: Annotated[
@@ -51,26 +51,28 @@ class PartitionSpec(Part, frozen=True, kw_only=True):
         doc(
             "The NodeSets whose nodes it holds, by name, or ALL for every node of the cluster.",
             x_kubernetes_list_type="set",
-            maxItems=MOST_NAMES,
+            maxItems=MAX_NAMES,
         ),
     ] = ()
     nodes: Annotated[
         Annotated[str, Meta(max_length=65536)] | None,
         doc("Further nodes as a host list; `+host` adds to and `-host` takes from the NodeSets' nodes."),
     ] = None
-    default: Annotated[bool, doc("Jobs that name no partition come here; at most one per cluster.")] = False
+    default: Annotated[bool, doc("Jobs that name no partition run here; at most one per cluster.")] = False
     state: Annotated[
         str,
         doc(
-            "UP takes and runs jobs; DOWN takes them but starts none; DRAIN takes no new ones; INACTIVE neither.",
+            "UP accepts and starts jobs; DOWN only accepts them; DRAIN starts those it has; INACTIVE does neither.",
             enum=["UP", "DOWN", "DRAIN", "INACTIVE"],
         ),
     ] = "UP"
-    max_time: Annotated[SlurmTime | None, doc("Longest time limit of a job, such as 24:00:00 or UNLIMITED.")] = None
-    default_time: Annotated[SlurmTime | None, doc("Time limit of a job that names none.")] = None
-    max_nodes: Annotated[NodeCount | None, doc("Most nodes of a job, or UNLIMITED.")] = None
-    min_nodes: Annotated[Count | None, doc("Fewest nodes of a job.")] = None
-    priority_tier: Annotated[UInt16 | None, doc("Jobs of a higher tier go first, and may preempt.")] = None
+    max_time: Annotated[SlurmTime | None, doc("Maximum time limit of a job, such as 24:00:00 or UNLIMITED.")] = None
+    default_time: Annotated[SlurmTime | None, doc("Time limit of a job that sets none.")] = None
+    max_nodes: Annotated[NodeCount | None, doc("Maximum number of nodes of a job, or UNLIMITED.")] = None
+    min_nodes: Annotated[Count | None, doc("Minimum number of nodes of a job.")] = None
+    priority_tier: Annotated[
+        UInt16 | None, doc("Jobs of a higher tier are scheduled first, and may preempt others.")
+    ] = None
     priority_job_factor: Annotated[UInt16 | None, doc("Weight of the partition in a job's priority.")] = None
     over_subscribe: Annotated[
         Annotated[
@@ -107,11 +109,11 @@ class PartitionSpec(Part, frozen=True, kw_only=True):
     def_mem_per_cpu: Annotated[MegaBytes | None, doc("Default memory per CPU, in MB.")] = field(
         default=None, name="defMemPerCPU"
     )
-    max_mem_per_cpu: Annotated[MegaBytes | None, doc("Most memory per CPU, in MB; 0 is unlimited.")] = field(
+    max_mem_per_cpu: Annotated[MegaBytes | None, doc("Maximum memory per CPU, in MB; 0 is unlimited.")] = field(
         default=None, name="maxMemPerCPU"
     )
     def_mem_per_node: Annotated[MegaBytes | None, doc("Default memory per node, in MB.")] = None
-    max_mem_per_node: Annotated[MegaBytes | None, doc("Most memory per node, in MB; 0 is unlimited.")] = None
+    max_mem_per_node: Annotated[MegaBytes | None, doc("Maximum memory per node, in MB; 0 is unlimited.")] = None
     config: Annotated[
         Annotated[str, Meta(pattern=r"^[^\n\r]+$", max_length=8192)] | None,
         doc("Further options of the partition line, such as `SelectTypeParameters=CR_Core`."),
@@ -119,7 +121,7 @@ class PartitionSpec(Part, frozen=True, kw_only=True):
     drift_policy: Annotated[
         str,
         doc(
-            "What happens when somebody changes the partition by scontrol: Revert it, Report it, or Keep it.",
+            "What happens when somebody changes the partition with scontrol: Revert, Report or Keep the change.",
             enum=["Revert", "Report", "Keep"],
         ),
     ] = "Revert"
@@ -129,7 +131,7 @@ class LastApply(Part, frozen=True, kw_only=True):
     """How and how fast the partition last took effect."""
 
     way: Annotated[str, doc("Live or Reconfigure.", enum=["Live", "Reconfigure"])]
-    milliseconds: Annotated[int, Meta(ge=0), doc("From the change seen to Slurm's own answer.")]
+    milliseconds: Annotated[int, Meta(ge=0), doc("From seeing the change to Slurm's confirmation.")]
     time: Annotated[Time, doc("When.")]
     line: Annotated[str | None, doc("The hash of its line in slurm.conf that took effect then.")] = None
 
@@ -156,7 +158,7 @@ class PartitionStatus(Part, frozen=True, kw_only=True):
     drift: Annotated[
         tuple[Drift, ...],
         doc(
-            "What is different in Slurm though nobody changed it here.",
+            "What somebody changed in Slurm, and not here.",
             x_kubernetes_list_type="map",
             x_kubernetes_list_map_keys=["field"],
         ),
@@ -166,8 +168,8 @@ class PartitionStatus(Part, frozen=True, kw_only=True):
 class Partition(Resource, frozen=True, kw_only=True, tag_field="kind", tag="Partition"):
     """A Slurm partition over any NodeSets."""
 
-    spec: Annotated[PartitionSpec, doc("What the partition should be.")]
-    status: Annotated[PartitionStatus, doc("What it is.")] = PartitionStatus()
+    spec: Annotated[PartitionSpec, doc("Desired state of the partition.")]
+    status: Annotated[PartitionStatus, doc("Observed state.")] = PartitionStatus()
 
     @property
     def slurm_name(self) -> str:

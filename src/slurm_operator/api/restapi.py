@@ -21,7 +21,7 @@ from slurm_operator.api.meta import (
 
 
 class RestApiSpec(Part, frozen=True, kw_only=True):
-    """What slurmrestd should be."""
+    """Desired state of slurmrestd."""
 
     controller_ref: Annotated[ControllerRef, doc("The Controller that it serves.", **ATOMIC)]
     replicas: Annotated[Count, doc("How many pods.")] = 1
@@ -42,5 +42,5 @@ class RestApiStatus(Part, frozen=True, kw_only=True):
 class RestApi(Resource, frozen=True, kw_only=True, tag_field="kind", tag="RestApi"):
     """Slurm's REST API: slurmrestd."""
 
-    spec: Annotated[RestApiSpec, doc("What slurmrestd should be.")]
-    status: Annotated[RestApiStatus, doc("What it is.")] = RestApiStatus()
+    spec: Annotated[RestApiSpec, doc("Desired state of slurmrestd.")]
+    status: Annotated[RestApiStatus, doc("Observed state.")] = RestApiStatus()

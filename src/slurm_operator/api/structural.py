@@ -91,7 +91,7 @@ def _object(
         elif isinstance(additional, Mapping):
             yield from structural(item, dict(additional), (*path, str(name)), types)
         elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
-            # Directives such as $patch belong into overlays, which are told by the types that they are held against.
+            # Directives such as $patch belong in overlays, which are recognized by their types.
             unknown += 1
             hint = did_you_mean(str(name), properties) if unknown <= MAX_PROBLEMS else ""
             yield FieldProblem((*path, str(name)), f"{UNKNOWN}{hint}")
@@ -119,7 +119,7 @@ def _duplicates(value: list[Any] | tuple[Any, ...], schema: Schema, path: Path) 
     for index, item in enumerate(value):
         identity = repr([item.get(key) for key in keys]) if kind == "map" and isinstance(item, Mapping) else repr(item)
         if identity in seen:
-            yield FieldProblem((*path, index), f"is there twice: {shown(item)}")
+            yield FieldProblem((*path, index), f"is listed twice: {shown(item)}")
         seen.add(identity)
 
 
@@ -159,9 +159,9 @@ _RFC3339 = re.compile(
 
 def _number(value: float, schema: Schema, path: Path) -> Iterator[FieldProblem]:
     if value < schema.get("minimum", value):
-        yield FieldProblem(path, f"{shown(value)} is too small; the least is {schema['minimum']}")
+        yield FieldProblem(path, f"{shown(value)} is too small; the minimum is {schema['minimum']}")
     bound = _INTEGERS.get(str(schema.get("format")))
     if bound is not None and not -bound <= value < bound:
         yield FieldProblem(path, f"{shown(value)} does not fit into {schema['format']}")
     if value > schema.get("maximum", value):
-        yield FieldProblem(path, f"{shown(value)} is too large; the most is {schema['maximum']}")
+        yield FieldProblem(path, f"{shown(value)} is too large; the maximum is {schema['maximum']}")

@@ -16,7 +16,7 @@ from slurm_operator.api.problem import shown
 
 MAX_VALUE_CHARACTERS = 8192
 MAX_TEXT_CHARACTERS = MAX_FILE_BYTES
-MOST_LINES = 25_000
+MAX_LINES = 25_000
 MAX_CLUSTER_NAME_CHARACTERS = 40
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
@@ -35,18 +35,18 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
-def one_line(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str | None:
+def one_line(text: str, max_characters: int = MAX_VALUE_CHARACTERS) -> str | None:
     """A text that must stay on its line, without comment, continuation or control signs."""
     if _LINE_BREAK.search(text):
         return "must be one line; a line break would start a line of its own"
     if _CONTROL.search(text) or _ODD_SPACE.search(text):
-        return f"has a control character or a space of another kind: {shown(text)}"
+        return f"has a control character or an unusual space: {shown(text)}"
     if "#" in text:
-        return "must not hold '#', which starts a comment"
+        return "must not contain '#', which starts a comment"
     if "\\" in text:
-        return "must not hold a backslash, which hides what follows it or joins the next line"
-    if len(text) > longest:
-        return f"is {len(text)} characters long; at most {longest} are allowed"
+        return "must not contain a backslash, which hides what follows it or joins the next line"
+    if len(text) > max_characters:
+        return f"is {len(text)} characters long; at most {max_characters} are allowed"
     return None
 
 
@@ -58,7 +58,7 @@ def config_value(text: str) -> str | None:
     if not text:
         return "must not be empty"
     if any(sign in text for sign in " \"'"):
-        return f"must hold neither spaces nor quotes: {shown(text)}"
+        return f"must contain neither spaces nor quotes: {shown(text)}"
     return None
 
 
@@ -71,8 +71,8 @@ def config_text(text: str) -> str | None:
         return "must not end in a backslash, which would join the operator's next line"
     if len(text) > MAX_TEXT_CHARACTERS:
         return f"is {len(text)} characters long; at most {MAX_TEXT_CHARACTERS} are allowed"
-    if text.count("\n") > MOST_LINES:
-        return f"has {text.count(chr(10))} lines; at most {MOST_LINES} are allowed"
+    if text.count("\n") > MAX_LINES:
+        return f"has {text.count(chr(10))} lines; at most {MAX_LINES} are allowed"
     return None
 
 
@@ -82,7 +82,7 @@ def shell_quoted(text: str) -> str | None:
     if problem:
         return problem
     found = _SHELL.search(text)
-    return f"must not hold {shown(found[0])}, which a shell would act on" if found else None
+    return f"must not contain {shown(found[0])}, which a shell would act on" if found else None
 
 
 def options(text: str) -> Iterator[tuple[str, str] | str]:
@@ -92,7 +92,7 @@ def options(text: str) -> Iterator[tuple[str, str] | str]:
         if not sign or not value:
             yield f"{shown(option)} is not of the form Key=Value"
         elif not _OPTION.fullmatch(key):
-            yield f"{shown(key)} is no option name"
+            yield f"{shown(key)} is not an option name"
         elif '"' in value and not _QUOTED.fullmatch(value):
             yield f"{shown(option)} has a quote that does not enclose the whole value"
         else:
@@ -146,12 +146,12 @@ def host(text: str) -> str | None:
 def file_name(text: str) -> str | None:
     """A key of a ConfigMap that becomes a file and stands in slurm.conf."""
     if not _FILE.fullmatch(text) or len(text) > 253:
-        return f"{shown(text)} is no plain file name: letters, digits, dots, dashes, underscores and plus signs"
+        return f"{shown(text)} is not a plain file name: letters, digits, dots, dashes, underscores and plus signs"
     return None
 
 
 def user_name(text: str) -> str | None:
     """A user that a token speaks for."""
     if not _USER.fullmatch(text) or len(text) > 256:
-        return f"{shown(text)} is no user name"
+        return f"{shown(text)} is not a user name"
     return None

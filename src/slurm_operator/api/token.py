@@ -7,7 +7,7 @@ from typing import Annotated
 
 from slurm_operator.api.meta import (
     ATOMIC,
-    LONGEST_DURATION,
+    MAX_DURATION_CHARACTERS,
     Conditions,
     ObservedGeneration,
     Part,
@@ -24,17 +24,20 @@ DEFAULT_KEY = "SLURM_JWT"
 
 
 class TokenSpec(Part, frozen=True, kw_only=True):
-    """Whose token, for how long, and where to."""
+    """Desired token: for whom, for how long, and in which Secret."""
 
-    username: Annotated[str, doc("The user that the token speaks for.")]
+    username: Annotated[str, doc("The user that the token authenticates as.")]
     jwt_hs256_key_ref: Annotated[
         SecretKeySelector | None, doc("Older name of jwtKeyRef, which wins when both are set.", **ATOMIC)
     ] = None
     jwt_key_ref: Annotated[SecretKeySelector | None, doc("The auth/jwt HS256 key to sign with.", **ATOMIC)] = None
     lifetime: Annotated[
-        str | None, doc("How long a token lives, such as 15m or 1h30m; 15m by default.", maxLength=LONGEST_DURATION)
+        str | None,
+        doc("How long a token lives, such as 15m or 1h30m; 15m by default.", maxLength=MAX_DURATION_CHARACTERS),
     ] = None
-    refresh: Annotated[bool, doc("Renew the token before it ends; false makes one, in an immutable Secret.")] = True
+    refresh: Annotated[
+        bool, doc("Renew the token before it expires; false creates it once, in an immutable Secret.")
+    ] = True
     secret_ref: Annotated[
         SecretKeySelector | None,
         doc("Where to write the token; `<token>-jwt-<username>`, key SLURM_JWT, by default.", **ATOMIC),
@@ -46,15 +49,18 @@ class TokenStatus(Part, frozen=True, kw_only=True):
 
     observed_generation: ObservedGeneration = None
     issued_at: Annotated[Time | None, doc("When the token in the Secret was issued.")] = None
-    expires_at: Annotated[Time | None, doc("When the token in the Secret ends.")] = None
+    expires_at: Annotated[Time | None, doc("When the token in the Secret expires.")] = None
     conditions: Conditions = ()
 
 
 class Token(Resource, frozen=True, kw_only=True, tag_field="kind", tag="Token"):
     """A Slurm JWT for one user, in a Secret."""
 
-    spec: Annotated[TokenSpec, doc("Whose token, for how long, and where to.", x_kubernetes_validations=[JWT_RULE])]
-    status: Annotated[TokenStatus, doc("What it is.")] = TokenStatus()
+    spec: Annotated[
+        TokenSpec,
+        doc("Desired token: for whom, for how long, and in which Secret.", x_kubernetes_validations=[JWT_RULE]),
+    ]
+    status: Annotated[TokenStatus, doc("Observed state.")] = TokenStatus()
 
     @property
     def jwt_key_ref(self) -> SecretKeySelector | None:

@@ -74,7 +74,7 @@ def _problems(kind: str, raw: Mapping[str, Any], written: Mapping[str, Any], *, 
 def _newer(problem: FieldProblem) -> FieldProblem:
     if not problem.message.startswith(UNKNOWN):
         return problem
-    return replace(problem, message="is newer than this operator, which passes it over", severity="warning")
+    return replace(problem, message="is newer than this operator, which ignores it", severity="warning")
 
 
 def _unconvertible(message: str) -> FieldProblem:

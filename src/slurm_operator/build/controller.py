@@ -36,10 +36,10 @@ CANDIDATE_VOLUME, CANDIDATE_DIR = "slurm-config-candidate", f"{CONFIG_DIR}/candi
 KEYS_VOLUME, KEYS_DIR = "slurm-keys", f"{CONFIG_DIR}/keys"
 # What the sidecar understands; it stands on its pod.
 PROTOCOL = "1"
-# A key that no file of Slurm has: what the sidecar is told beside the files.
+# A key that no file of Slurm has: the note to the sidecar, beside the files.
 NOTE = ".candidate"
 # etcd takes no more than this in one object, and the object is more than its files.
-MOST_BYTES = 1_000_000
+MAX_FILES_BYTES = 1_000_000
 # The files in /etc/slurm: slurmctld's group may read and run them (prolog scripts), nobody else may.
 ETC_MODE = 0o610
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
@@ -115,8 +115,8 @@ def _whole(cr: Controller, refs: Refs, data: dict[str, str]) -> dict[str, str]:
     for name in extra_names(cr):
         data = {**data, **{key: text for key, text in refs.config_maps.get(name, {}).items() if key != FILE}}
     size = sum(len(key) + len(text.encode()) for key, text in data.items())
-    if size > MOST_BYTES:
-        message = f"the files hold {size} bytes together; {MOST_BYTES} fit into the ConfigMap that hands them over"
+    if size > MAX_FILES_BYTES:
+        message = f"the files hold {size} bytes together; {MAX_FILES_BYTES} fit into the ConfigMap that hands them over"
         raise InvalidSpec(("spec", "configFileRefs"), message)
     return data
 

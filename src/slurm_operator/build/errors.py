@@ -43,7 +43,7 @@ class UnreadableReference(BuildError, Retryable):
     reason = "ReferenceUnreadable"
 
     def __init__(self, path: Path, kind: str, name: str) -> None:
-        super().__init__(path, f"{kind} {name!r} exists but cannot be read; nothing made from it changes meanwhile")
+        super().__init__(path, f"{kind} {name!r} exists but cannot be read; nothing built from it changes until it can")
 
 
 class InvalidSpec(BuildError, Terminal):

@@ -36,7 +36,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 SLURM_KEY_HASH = f"{GROUP}/slurm-key-hash"
 JWT_KEY_HASH = f"{GROUP}/jwt-key-hash"
 CONFIG_HASH = f"{GROUP}/slurm-config-hash"
-# On slurmctld pods: how their sidecar speaks with the operator; and which candidate they were told to look at.
+# On slurmctld pods: the protocol of their sidecar; and which candidate they were last nudged to read.
 CONFIG_PROTOCOL = f"{GROUP}/config-protocol"
 CONFIG_CANDIDATE = f"{GROUP}/config-candidate"
 # On a Controller: "off" lets a configuration in without a trial.

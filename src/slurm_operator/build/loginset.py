@@ -80,7 +80,7 @@ def _check_host_keys(cr: LoginSet, keys: Collection[str]) -> None:
     if missing:
         # A pod that mounts a key which is not there never starts.
         name = names.ssh_host_keys(cr)
-        message = f"Secret {name!r} lacks {', '.join(missing)}; add them, or delete it to have new ones drawn"
+        message = f"Secret {name!r} lacks {', '.join(missing)}; add them, or delete it to have new ones generated"
         raise MissingReference(("metadata", "name"), "Secret key", missing[0], message)
 
 

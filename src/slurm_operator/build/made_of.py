@@ -2,7 +2,7 @@
 
 In: a resource. Out: its parts, their hash, and metadata that hold the hash. What ran once may run on after the
 operator's rules have become stricter, but only exactly that. Written by the builders of every workload, read by
-`plan/ran.py`, compared by `admission/rules/reach.py`.
+`plan/pod_origin.py`, compared by `admission/rules/reach.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTES = frozenset({labels.PODS_HASH, labels.PRIVILEGED_PODS_HASH})
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PodOrigin:
     """What pods of a resource were made of, by one object that they were made by."""
 
     # The hash of all that the resource said of them, as this operator noted it; empty on what others have made.

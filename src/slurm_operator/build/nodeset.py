@@ -61,7 +61,7 @@ _DAEMON_TAINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerIdentity:
     """Which worker: an ordinal, or the Kubernetes node that it runs on."""
 
     ordinal: int | None = None
@@ -85,10 +85,10 @@ class Worker:
         return f"{cr.name}-{sha256(str(self.node).encode()).hexdigest()[:8]}"
 
 
-def objects(cr: NodeSet, refs: Refs, nodes: Iterable[Worker] = ()) -> list[Object]:
+def objects(cr: NodeSet, refs: Refs, nodes: Iterable[WorkerIdentity] = ()) -> list[Object]:
     """Every object of a NodeSet as if nothing were there yet; `nodes` are the workers of DaemonSet mode."""
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
-    workers = list(nodes) if cr.is_daemon else [Worker(ordinal=number) for number in range(cr.spec.replicas)]
+    workers = list(nodes) if cr.is_daemon else [WorkerIdentity(ordinal=number) for number in range(cr.spec.replicas)]
     privileged = made_of.hash_of(cr) if is_privileged(cr, refs) else ""
     result = [controller_revision(cr, 1, hash_of(cr), privileged=privileged)]
     if cr.spec.ssh.enabled:
@@ -197,7 +197,7 @@ def content_hashes(cr: NodeSet, refs: Refs) -> dict[str, str]:
     }
 
 
-def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str | None = None) -> Object:
+def pod(cr: NodeSet, template: Mapping[str, Any], worker: WorkerIdentity, pinned_to: str | None = None) -> Object:
     """One worker pod; `pinned_to` keeps an ordinal on its first Kubernetes node."""
     hostname = worker.hostname(cr)
     problem = text.dns_label(hostname)
@@ -231,7 +231,7 @@ def pod(cr: NodeSet, template: Mapping[str, Any], worker: Worker, pinned_to: str
     }
 
 
-def _assigned(worker: Worker) -> dict[str, str]:
+def _assigned(worker: WorkerIdentity) -> dict[str, str]:
     return {labels.ASSIGNED_NODE: worker.node} if worker.node else {}
 
 
@@ -301,7 +301,7 @@ def security_context() -> Object:
 
 
 def is_privileged(cr: NodeSet, refs: Refs) -> bool:
-    """Whether slurmd has rights over its node; where that cannot be told, it counts as if it had."""
+    """Whether slurmd has rights over its node; where that is not known, it counts as if it had."""
     controller = refs.controllers.get(cr.spec.controller_ref.name)
     if controller is not None and not manages_cgroups(controller, refs):
         return False

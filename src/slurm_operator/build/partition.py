@@ -1,8 +1,8 @@
 """Partition lines of slurm.conf, from NodeSets that ask for one and from Partition objects.
 
-In: a cluster's NodeSets and Partitions, and what its extraConf already claims. Out: one verdict for each: the line, or
-why it is left out. A partition that cannot be written is left out, since one bad line would stop slurmctld. Called by
-`build/slurm_conf.py`; `status/partition.py` turns the verdicts into conditions.
+In: a cluster's NodeSets and Partitions, and what its extraConf already claims. Out: one `Acceptance` for each: the
+line, or why it is left out. A partition that cannot be written is left out, since one bad line would stop slurmctld.
+Called by `build/slurm_conf.py`; `status/partition.py` turns them into conditions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _VALUES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Acceptance:
     """What became of one wish for a partition."""
 
     kind: str
@@ -101,8 +101,8 @@ class _Ledger:
     default: str | None = None
 
 
-def verdicts(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], claimed: Claimed) -> Iterator[Verdict]:
-    """A verdict for each NodeSet that wants a partition, then for each Partition."""
+def acceptances(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], claimed: Claimed) -> Iterator[Acceptance]:
+    """An acceptance for each NodeSet that wants a partition, then for each Partition."""
     ledger = _Ledger(dict.fromkeys(claimed.partitions, "extraConf"), claimed.default)
     by_name = {nodeset.name: nodeset for nodeset in nodesets}
     for nodeset in by_name.values():
@@ -112,47 +112,49 @@ def verdicts(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], claim
         yield _of_partition(partition, by_name, claimed, ledger)
 
 
-def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Verdict:
+def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Acceptance:
     name, config = nodeset.slurm_name, nodeset.spec.partition.config or ""
     path: Path = ("spec", "partition", "config")
     problem = config_problem(config)
     if problem:
-        return Verdict("NodeSet", nodeset.name, name, INVALID, problem, path=path)
+        return Acceptance("NodeSet", nodeset.name, name, INVALID, problem, path=path)
     taken = _take(ledger, name, f"NodeSet {nodeset.name!r}")
     if taken:
-        return Verdict("NodeSet", nodeset.name, name, NAME_TAKEN, taken, path=("spec", "partition"))
+        return Acceptance("NodeSet", nodeset.name, name, NAME_TAKEN, taken, path=("spec", "partition"))
     second = _take_default(ledger, name) if is_default(config) else None
     if second:
         # Left out, its jobs would be killed; so it stays, as a partition like others.
         line = f"PartitionName={name} Nodes={name} {without_default(config)}"
-        return Verdict("NodeSet", nodeset.name, name, SECOND_DEFAULT, second, line, path=path)
+        return Acceptance("NodeSet", nodeset.name, name, SECOND_DEFAULT, second, line, path=path)
     line = f"PartitionName={name} Nodes={name} {config}"
-    return Verdict("NodeSet", nodeset.name, name, ACCEPTED, IN_FORCE, line)
+    return Acceptance("NodeSet", nodeset.name, name, ACCEPTED, IN_FORCE, line)
 
 
-def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claimed, ledger: _Ledger) -> Verdict:
+def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claimed, ledger: _Ledger) -> Acceptance:
     name = cr.slurm_name
     if cr.metadata.deletion_timestamp:
-        message = "it is being deleted: it goes when its jobs have ended"
-        return Verdict("Partition", cr.name, name, DELETING, message)
+        message = "it is being deleted, and is removed when its jobs have ended"
+        return Acceptance("Partition", cr.name, name, DELETING, message)
     invalid = spec_problem(cr)
     if invalid:
-        return Verdict("Partition", cr.name, name, INVALID, invalid[1], path=invalid[0])
+        return Acceptance("Partition", cr.name, name, INVALID, invalid[1], path=invalid[0])
     missing = [each for each in cr.spec.node_sets if each != ALL and each not in nodesets]
     if missing:
         message = f"there is no NodeSet {', '.join(map(repr, missing))} in this cluster; the partition is left out"
         path: Path = ("spec", "nodeSets", cr.spec.node_sets.index(missing[0]))
-        return Verdict("Partition", cr.name, name, NODESET_NOT_FOUND, message, path=path)
+        return Acceptance("Partition", cr.name, name, NODESET_NOT_FOUND, message, path=path)
     nodes = _nodes(cr.spec, nodesets, claimed)
     if not nodes.configured:
         message = "no node is left for slurm.conf: name a NodeSet, or nodes that extraConf declares"
-        return Verdict("Partition", cr.name, name, NO_NODES, message, path=("spec", "nodeSets"), live_nodes=nodes.live)
+        return Acceptance(
+            "Partition", cr.name, name, NO_NODES, message, path=("spec", "nodeSets"), live_nodes=nodes.live
+        )
     taken = _take(ledger, name, f"Partition {cr.name!r}")
     if taken:
-        return Verdict("Partition", cr.name, name, NAME_TAKEN, taken, path=("spec", "partitionName"))
+        return Acceptance("Partition", cr.name, name, NAME_TAKEN, taken, path=("spec", "partitionName"))
     wants_default = cr.spec.default or is_default(cr.spec.config or "")
     second = _take_default(ledger, name) if wants_default else None
-    return Verdict(
+    return Acceptance(
         "Partition",
         cr.name,
         name,
@@ -270,7 +272,7 @@ def spec_problem(cr: Partition) -> tuple[Path, str] | None:
 
 def nodes_problem(nodes: str | None) -> tuple[Path, str] | None:
     """What is wrong with a host list."""
-    problem = text.one_line(nodes or "", longest=65536)
+    problem = text.one_line(nodes or "", max_characters=65536)
     if problem:
         return ("spec", "nodes"), problem
     try:
@@ -301,6 +303,6 @@ def _take(ledger: _Ledger, name: str, owner: str) -> str | None:
 
 def _take_default(ledger: _Ledger, name: str) -> str | None:
     if ledger.default is not None:
-        return f"{ledger.default!r} is already the default partition of this cluster; Slurm takes one"
+        return f"{ledger.default!r} is already the default partition of this cluster; Slurm allows one"
     ledger.default = name
     return None

@@ -17,7 +17,7 @@ from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import Path
 from slurm_operator.build import images
 from slurm_operator.build.errors import InvalidSpec, MissingReference, UnreadableReference
-from slurm_operator.build.made_of import Ran
+from slurm_operator.build.made_of import PodOrigin
 
 # The kinds whose resources stand in slurm.conf, or change what stands there.
 MEMBERS = ("NodeSet", "Partition", "RestApi")
@@ -51,7 +51,7 @@ class Refs:
     # The images that a privileged worker may run: repositories, or all below one that ends in `/`.
     worker_images: tuple[str, ...] = images.TRUSTED
     # By the uid of a resource, what pods of it were made of before.
-    ran: Mapping[str, tuple[Ran, ...]] = field(default_factory=dict)
+    pod_origins: Mapping[str, tuple[PodOrigin, ...]] = field(default_factory=dict)
 
     def controller(self, namespace: str, ref: ControllerRef) -> Controller:
         """The Controller that a resource belongs to."""

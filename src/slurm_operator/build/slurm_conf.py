@@ -1,6 +1,6 @@
 """slurm.conf: its only writer.
 
-In: a Controller and `Refs`. Out: the text, section by section in a fixed order, and the verdicts on partitions. Called
+In: a Controller and `Refs`. Out: the text, section by section in a fixed order, and which partitions it accepts. Called
 by `build/controller.py` and by `slurm-operator render --slurm-conf`. Every value is checked on its way in; lines are
 sorted, so the same world always gives the same bytes.
 """
@@ -19,7 +19,7 @@ from slurm_operator.api.problem import Path
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import images, names, partition
 from slurm_operator.build.errors import InvalidSpec
-from slurm_operator.build.partition import Claimed, Verdict
+from slurm_operator.build.partition import Acceptance, Claimed
 from slurm_operator.build.refs import Refs
 from slurm_operator.slurm import conf, hostlist
 
@@ -32,8 +32,8 @@ ETC = "/etc/slurm"
 LIVE_PARTITIONS = (26, 5)
 EXTRA_HEADER = "### EXTRA CONFIG ###"
 
-FEWEST_NODES = 1024
-MOST_NODES = 65533
+MIN_NODES = 1024
+MAX_NODES = 65533
 NODE_GROWTH_FACTOR = 2
 
 AUTH_ALT = "AuthAltParameters"
@@ -65,7 +65,7 @@ class SlurmConf:
     """The text of slurm.conf and what became of each wish for a partition."""
 
     text: str
-    partitions: tuple[Verdict, ...] = ()
+    partitions: tuple[Acceptance, ...] = ()
     # The text where slurmrestd changes partitions, and where it does not; `text` is the one that the images promise.
     with_live_partitions: str = ""
     without_live_partitions: str = ""
@@ -86,7 +86,7 @@ def slurm_conf(cr: Controller, refs: Refs) -> SlurmConf:
     document = conf.parse(extra)
     nodesets = refs.nodesets_of(cr)
     partitions = refs.partitions_of(cr)
-    found = tuple(partition.verdicts(nodesets, partitions, claimed(document, with_nodes=bool(partitions))))
+    found = tuple(partition.acceptances(nodesets, partitions, claimed(document, with_nodes=bool(partitions))))
     before: list[Section] = [("GENERAL", _general(cr, nodesets, refs, document)), ("LOGGING", _logging())]
     after: list[Section] = [
         ("ACCOUNTING", accounting_lines(refs.accounting_of(cr))),
@@ -194,10 +194,10 @@ def controller_hosts(cr: Controller) -> Iterator[str]:
 def max_node_count(nodesets: Iterable[NodeSet], kubernetes_nodes: int) -> int:
     """Room for twice the nodes that are asked for, in powers of two so that it seldom changes."""
     wanted = sum(kubernetes_nodes if each.is_daemon else each.spec.replicas for each in nodesets)
-    room = FEWEST_NODES
+    room = MIN_NODES
     while room < wanted * NODE_GROWTH_FACTOR:
         room *= 2
-    return min(room, MOST_NODES)
+    return min(room, MAX_NODES)
 
 
 def _logging() -> list[Line]:
@@ -220,7 +220,7 @@ def managed(cr: Controller, *, live_partitions: bool) -> dict[str, tuple[str, ..
 
 
 def takes_partitions_live(cr: Controller, refs: Refs) -> bool:
-    """Whether partitions are changed through slurmrestd, by what can be told without asking it."""
+    """Whether partitions are changed through slurmrestd, as far as is known without asking it."""
     version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
     return cr.name in refs.served and version is not None and version >= LIVE_PARTITIONS
 
@@ -306,8 +306,10 @@ def script_files(wanted: tuple[LocalObjectReference, ...] | None, field: str, re
     return sorted(files)
 
 
-def _nodes_and_partitions(nodesets: tuple[NodeSet, ...], found: tuple[Verdict, ...]) -> Iterator[Line]:
-    lines = {verdict.resource: verdict.line for verdict in found if verdict.kind == "NodeSet" and verdict.line}
+def _nodes_and_partitions(nodesets: tuple[NodeSet, ...], found: tuple[Acceptance, ...]) -> Iterator[Line]:
+    lines = {
+        acceptance.resource: acceptance.line for acceptance in found if acceptance.kind == "NodeSet" and acceptance.line
+    }
     written: set[str] = set()
     for nodeset in nodesets:
         name = nodeset.slurm_name
@@ -319,7 +321,7 @@ def _nodes_and_partitions(nodesets: tuple[NodeSet, ...], found: tuple[Verdict, .
         written.add(name)
         if nodeset.name in lines:
             yield lines[nodeset.name]
-    yield from (verdict.line for verdict in found if verdict.kind == "Partition" and verdict.line)
+    yield from (acceptance.line for acceptance in found if acceptance.kind == "Partition" and acceptance.line)
 
 
 def merged(document: conf.Document, own: dict[str, tuple[str, ...]]) -> Iterator[Line]:

@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 
 from slurm_operator.api import text
-from slurm_operator.api.meta import LONGEST_DURATION
+from slurm_operator.api.meta import MAX_DURATION_CHARACTERS
 from slurm_operator.api.token import DEFAULT_KEY, DEFAULT_LIFETIME, Token
 from slurm_operator.build import metadata, names
 from slurm_operator.build.errors import InvalidSpec
@@ -58,13 +58,13 @@ def lifetime(cr: Token) -> float:
     """How long the token lives, in seconds."""
     seconds = duration(cr.spec.lifetime or DEFAULT_LIFETIME)
     if seconds is None:
-        raise InvalidSpec(("spec", "lifetime"), f"{cr.spec.lifetime!r} is no duration such as 15m or 1h30m")
+        raise InvalidSpec(("spec", "lifetime"), f"{cr.spec.lifetime!r} is not a duration such as 15m or 1h30m")
     return min(seconds, MAX_LIFETIME_SECONDS)
 
 
 def duration(written: str) -> float | None:
     """A duration such as 1h30m in seconds, or None when it is none."""
-    if len(written) > LONGEST_DURATION:
+    if len(written) > MAX_DURATION_CHARACTERS:
         # The search below starts anew at every digit.
         return None
     parts = _DURATION.findall(written)

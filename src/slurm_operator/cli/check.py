@@ -137,7 +137,7 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     except BuildError:
         return
     origins = _Origins(cr, conf, here)
-    yield from _verdicts(conf, here)
+    yield from _refused_partitions(conf, here)
     files, owners = _files(cr, here, conf.text)
     slurm_version = version or _version(cr)
     for finding in conf_lint.lint(files, version=slurm_version, known_nodes=()):
@@ -156,11 +156,11 @@ def _version(cr: Controller) -> str | None:
     return f"{version[0]}.{version[1]:02}" if version else None
 
 
-def _verdicts(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
-    for verdict in conf.partitions:
-        if verdict.reason != ACCEPTED:
-            manifest = here.resources[verdict.kind, verdict.resource].manifest
-            yield findings.of_field(manifest, FieldProblem(verdict.path, verdict.message), verdict.reason)
+def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
+    for acceptance in conf.partitions:
+        if acceptance.reason != ACCEPTED:
+            manifest = here.resources[acceptance.kind, acceptance.resource].manifest
+            yield findings.of_field(manifest, FieldProblem(acceptance.path, acceptance.message), acceptance.reason)
 
 
 def _files(cr: Controller, here: Namespace, text: str) -> tuple[dict[str, str], dict[str, Manifest]]:
@@ -191,14 +191,14 @@ class _Origins:
         self.controller = here.resources["Controller", cr.name].manifest
         self.first_extra = 0
         self.lines = {}
-        by_line = {verdict.line: verdict for verdict in conf.partitions if verdict.line}
+        by_line = {acceptance.line: acceptance for acceptance in conf.partitions if acceptance.line}
         for number, line in enumerate(conf.text.split("\n"), start=1):
             if line == EXTRA_HEADER and not self.first_extra:
                 self.first_extra = number + 1
             elif line in by_line and not self.first_extra:
-                verdict = by_line[line]
-                path: Path = ("spec", "partition", "config") if verdict.kind == "NodeSet" else ("spec",)
-                self.lines[number] = (here.resources[verdict.kind, verdict.resource].manifest, path)
+                acceptance = by_line[line]
+                path: Path = ("spec", "partition", "config") if acceptance.kind == "NodeSet" else ("spec",)
+                self.lines[number] = (here.resources[acceptance.kind, acceptance.resource].manifest, path)
             elif line.partition("=")[0] in ASKED_FOR and not self.first_extra:
                 self.lines[number] = (self.controller, ASKED_FOR[line.partition("=")[0]])
 

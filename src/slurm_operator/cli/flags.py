@@ -66,8 +66,8 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             "--health-addr", default=health, show_default=True, help="Address of /healthz and /readyz; 0 turns it off."
         ),
         click.option("--metrics-addr", default=metrics, show_default=True, help="Address of /metrics; 0 turns it off."),
-        switch("--metrics-secure", help="Serve /metrics over TLS, to those whom Kubernetes lets read it."),
-        switch("--enable-http2", help="Accepted for the Go operator's sake; these servers speak HTTP/1.1."),
+        switch("--metrics-secure", help="Serve /metrics over TLS, only to clients that Kubernetes authorizes."),
+        switch("--enable-http2", help="Accepted for compatibility with the Go operator; these servers speak HTTP/1.1."),
         click.option(
             "--allow-pod-features",
             default="",
@@ -81,7 +81,7 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             metavar="A,B",
             help="Images that a privileged worker may run: repositories, or all below one that ends in a slash.",
         ),
-        switch("--leader-elect", help="Let only one of several write."),
+        switch("--leader-elect", help="Elect a leader: of several replicas only one writes."),
         click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),
         click.option("--log-level", "--zap-log-level", "log_level", default="info", show_default=True),
         click.option(
@@ -207,7 +207,7 @@ def level(text: str) -> str:
 def slurm_version(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """A version of Slurm as people write it."""
     if text is not None and parse_version(text) is None:
-        raise click.BadParameter(f"{text!r} is no version of Slurm such as 25.11", context, parameter)
+        raise click.BadParameter(f"{text!r} is not a Slurm version such as 25.11", context, parameter)
     return text
 
 

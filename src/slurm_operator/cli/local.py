@@ -33,7 +33,7 @@ PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False, "
 
 def of_cluster(command: F) -> F:
     """Which cluster is meant."""
-    command = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")(command)
+    command = click.option("--data", type=click.Path(path_type=Path), help="Data folder of the cluster.")(command)
     return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")(command)
 
 
@@ -50,7 +50,7 @@ def for_people(command: F) -> F:
             click.secho(f"Error: {error}", fg="red", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("stopped waiting; what was started goes on", err=True)
+            click.echo("stopped waiting; what was started keeps running", err=True)
             sys.exit(130)
 
     return wrapped  # type: ignore[return-value]  # same signature
@@ -80,9 +80,13 @@ def local() -> None:
 )
 @click.option("--slurm", metavar="VERSION", help="Slurm version, such as 24.11 or 26.05.")
 @click.option("--nodes", type=click.IntRange(1, 256), help="How many (virtual) Kubernetes nodes.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server; any by default.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server; any free one by default."
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until everything is ready.")
-@click.option("--timeout", type=click.IntRange(1), default=300, show_default=True, help="Seconds to wait at most.")
+@click.option(
+    "--timeout", type=click.IntRange(1), default=300, show_default=True, help="Maximum number of seconds to wait."
+)
 @of_cluster
 @for_people
 def up(
@@ -95,7 +99,7 @@ def up(
     name: str,
     data: Path | None,
 ) -> None:
-    """Start the cluster, apply manifests and wait until all is ready. Doing it again changes nothing."""
+    """Start the cluster, apply manifests and wait until everything is ready. Doing it again changes nothing."""
     import asyncio
 
     from slurm_operator.local import cluster
@@ -119,7 +123,7 @@ def up(
     if wait:
         with _watched() as seen:
             asyncio.run(cluster.wait_until_ready(home, seen, timeout))
-    click.echo(f"The cluster {name!r} is up. Go on with: {_next_steps(name, data)}", err=True)
+    click.echo(f"The cluster {name!r} is up. Next: {_next_steps(name, data)}", err=True)
 
 
 def _next_steps(name: str, data: Path | None) -> str:
@@ -178,7 +182,7 @@ def down(name: str, data: Path | None) -> None:
 
     with show() as progress:
         ran = cluster.down(_home(name, data), progress)
-    click.echo(f"The cluster {name!r} {'is stopped' if ran else 'did not run'}; its data stay.", err=True)
+    click.echo(f"The cluster {name!r} {'is stopped' if ran else 'did not run'}; its data is kept.", err=True)
 
 
 @local.command()
@@ -199,7 +203,7 @@ def reset(name: str, data: Path | None) -> None:
 @of_cluster
 @for_people
 def status(output: str, name: str, data: Path | None) -> None:
-    """Show how the cluster is; exit code 1 when something is not well."""
+    """Show the state of the cluster; exit code 1 when it is not healthy."""
     import asyncio
 
     from slurm_operator.cli import local_view
@@ -212,12 +216,12 @@ def status(output: str, name: str, data: Path | None) -> None:
 
 @local.command()
 @click.argument("part", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log.")
 @click.option("--tail", type=click.IntRange(0), default=50, show_default=True, help="Lines from the end.")
 @of_cluster
 @for_people
 def logs(part: str | None, follow: bool, tail: int, name: str, data: Path | None) -> None:
-    """Show what a part printed: apiserver, node, controllers, operator or supervisor; all by default."""
+    """Show the log of a part: apiserver, node, controllers, operator or supervisor; all by default."""
     from slurm_operator.local import cluster
     from slurm_operator.local.home import LocalError
 
@@ -266,7 +270,7 @@ def _kubectl(home: Home) -> tuple[str, dict[str, str]]:
 
 
 @local.command()
-@click.option("--user", default="alice", show_default=True, help="Who to be: alice, bob or root.")
+@click.option("--user", default="alice", show_default=True, help="User to log in as: alice, bob or root.")
 @click.option("-n", "--namespace", help="Namespace of the login pod, where there are several.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @of_cluster

@@ -35,8 +35,8 @@ def as_json(health: Health) -> str:
 
 def as_text(health: Health) -> str:
     """Health for people."""
-    lines = [f"cluster {health.name}: {'healthy' if health.healthy else 'not well'}   data: {health.data}"]
-    pid = f"pid {health.supervisor}" if health.supervisor else "does not run: slurm-operator local up starts it"
+    lines = [f"cluster {health.name}: {'healthy' if health.healthy else 'not healthy'}   data: {health.data}"]
+    pid = f"pid {health.supervisor}" if health.supervisor else "not running: slurm-operator local up starts it"
     lines.append(f"  {'supervisor':12} {pid}")
     lines += [f"  {record.name:12} {_part(record)}" for record in health.parts]
     lines += [f"  {'API':12} {'answers' if health.answers else 'does not answer'}"]

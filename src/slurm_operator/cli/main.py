@@ -78,14 +78,14 @@ def _print_slurm_confs(confs: dict[str, str]) -> None:
     "version",
     metavar="VERSION",
     callback=flags.slurm_version,
-    help="Slurm version, such as 25.11; told from images by default.",
+    help="Slurm version, such as 25.11; taken from the images by default.",
 )
 @click.option(
     "--allow-pod-features",
     "features",
     default="",
     metavar="A,B|all",
-    help="What your operator allows templates; the rest is warned of.",
+    help="Pod features that your operator allows; others get a warning.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def check(paths: tuple[str, ...], strict: bool, version: str | None, features: str, output: str) -> None:
@@ -136,18 +136,20 @@ def _print_data(data: object, output: str) -> None:
     "--propagated-node-conditions",
     default="",
     metavar="A,B",
-    help="Conditions of Kubernetes nodes that become the reason of a drain.",
+    help="Kubernetes node conditions to use as drain reasons.",
 )
 @flags.switch("--profile", help="Serve stacks and profiles, to this machine only.")
 @click.option("--profile-addr", default="localhost:6060", show_default=True, help="Address of /debug.")
 @click.option(
-    "--slurmclient-workers", default=2, help="Accepted for the Go operator's sake; Slurm is asked once per cluster."
+    "--slurmclient-workers",
+    default=2,
+    help="Accepted for compatibility with the Go operator; Slurm is asked once per cluster.",
 )
 @click.option(
     "--restapi-address",
     default="http://{service}.{namespace}:{port}",
     show_default=True,
-    help="How slurmrestd is reached.",
+    help="How to reach slurmrestd.",
 )
 def run(**given: Any) -> None:
     """Run the operator.
@@ -187,15 +189,20 @@ def run(**given: Any) -> None:
     metavar="DIR",
     help="Serve the tls.crt and tls.key in this folder, such as a mounted Secret of cert-manager, and follow it.",
 )
-@click.option("--cert-secret", default="slurm-operator-webhook-ca", show_default=True, help="Secret of our own.")
+@click.option(
+    "--cert-secret",
+    default="slurm-operator-webhook-ca",
+    show_default=True,
+    help="Secret for the certificate that the server makes itself.",
+)
 @click.option("--cert-namespace", default="", help="Namespace of that Secret and of the Service; our own by default.")
-@click.option("--cert-hosts", default="", metavar="A,B", help="Further names and addresses of the server.")
+@click.option("--cert-hosts", default="", metavar="A,B", help="Additional host names and addresses of the server.")
 @click.option("--service", default="slurm-operator-webhook", show_default=True, help="Service that API servers call.")
 @click.option(
     "--webhook-configuration",
     default="slurm-operator-webhook",
     show_default=True,
-    help="ValidatingWebhookConfiguration that is told whom to trust.",
+    help="ValidatingWebhookConfiguration to write the CA into.",
 )
 def webhook(**given: Any) -> None:
     """Run the admission server.

@@ -162,7 +162,7 @@ def _documents(text: str, source: str) -> Iterator[Manifest | Problem]:
         end = _json_end(text, start) if start else len(text)
         budget -= end - start
         if budget < 0:
-            yield _problem_at(source, text[:start], "too many broken documents: mend the ones above first")
+            yield _problem_at(source, text[:start], "too many broken documents: fix the ones above first")
             return
         chunk = _Chunk(text, start, end, source, number, lines)
         yield from chunk.results()

@@ -93,7 +93,7 @@ def _one(result: Rendered, loaded: Loaded, refs: Refs, world: World) -> None:
 def _notes(loaded: Loaded, world: World) -> Iterator[str]:
     resource = loaded.resource
     if isinstance(resource, LoginSet):
-        yield f"Secret {names.ssh_host_keys(resource)}: ssh host keys, drawn once by the operator"
+        yield f"Secret {names.ssh_host_keys(resource)}: ssh host keys, generated once by the operator"
     elif isinstance(resource, Token):
         yield f"Secret {names.token_secret(resource)}: a token, signed and renewed by the operator"
     elif isinstance(resource, NodeSet) and resource.is_daemon and not world.nodes:

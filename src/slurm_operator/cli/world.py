@@ -23,7 +23,7 @@ from slurm_operator.api.problem import FieldProblem, shown
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import decode
 from slurm_operator.build import labels
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
 from slurm_operator.cli import findings
@@ -57,7 +57,7 @@ class World:
     """Everything that was read."""
 
     namespaces: dict[str, Namespace] = field(default_factory=dict)
-    nodes: list[Worker] = field(default_factory=list)
+    nodes: list[WorkerIdentity] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     documents: int = 0
     broken: set[tuple[str, str, str]] = field(default_factory=set)
@@ -159,7 +159,7 @@ def _add_data(world: World, manifest: Manifest) -> None:
 
 def _report_twin(world: World, manifest: Manifest, first: Manifest) -> None:
     where = f"{first.source}:{first.places.line(('metadata', 'name'))}"
-    problem = FieldProblem(("metadata", "name"), f"{findings.title(manifest.value)} is there twice; first in {where}")
+    problem = FieldProblem(("metadata", "name"), f"{findings.title(manifest.value)} is defined twice; first in {where}")
     world.findings.append(findings.of_field(manifest, problem, "Duplicate"))
 
 
@@ -218,13 +218,13 @@ def _data_problems(value: Mapping[str, Any]) -> Iterator[FieldProblem]:
             if not isinstance(text, str):
                 yield FieldProblem((name, str(key)), "must be a string; put it in quotes")
             elif value["kind"] == "Secret" and name == "data" and _decoded(text) is None:
-                yield FieldProblem((name, str(key)), "is not base64; plain text belongs into stringData")
+                yield FieldProblem((name, str(key)), "is not base64; plain text belongs in stringData")
 
 
-def _worker(value: Mapping[str, Any]) -> Worker:
+def _worker(value: Mapping[str, Any]) -> WorkerIdentity:
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     annotations = metadata.get("annotations")
     annotations = annotations if isinstance(annotations, Mapping) else {}
     override = annotations.get(labels.HOSTNAME_OVERRIDE)
-    return Worker(node=str(metadata.get("name")), hostname_override=str(override) if override else None)
+    return WorkerIdentity(node=str(metadata.get("name")), hostname_override=str(override) if override else None)

@@ -16,9 +16,9 @@ from yaml import events as parsed
 from slurm_operator.cli.places import Place, Problem
 from slurm_operator.cli.yaml_scalars import CORE_TAG, resolved, tagged, type_name
 
-MAX_DEPTH: Final = 100
-MAX_NODES: Final = 1_000_000
-MAX_ALIASED_NODES: Final = 200_000
+MAX_DEPTH_LEVELS: Final = 100
+MAX_YAML_VALUES: Final = 1_000_000
+MAX_ALIASED_VALUES: Final = 200_000
 MAX_PROBLEMS_PER_DOCUMENT: Final = 20
 
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
@@ -89,8 +89,8 @@ class Document:
             return
         place = Place(self._lines_before + event.start_mark.line + 1, event.start_mark.column + 1)
         self._nodes += 1
-        if self._nodes > MAX_NODES:
-            self._give_up(place, f"more than {MAX_NODES} values in one document: split it")
+        if self._nodes > MAX_YAML_VALUES:
+            self._give_up(place, f"more than {MAX_YAML_VALUES} values in one document: split it")
         elif isinstance(event, parsed.ScalarEvent):
             self._scalar(event, place)
         elif isinstance(event, parsed.AliasEvent):
@@ -102,8 +102,8 @@ class Document:
         is_map = isinstance(event, parsed.MappingStartEvent)
         if event.tag not in (None, "!", CORE_TAG + ("map" if is_map else "seq")):
             self._refuse_tag(event.tag, place)
-        if len(self._open) >= MAX_DEPTH:
-            self._give_up(place, f"nested deeper than {MAX_DEPTH} levels")
+        if len(self._open) >= MAX_DEPTH_LEVELS:
+            self._give_up(place, f"nested deeper than {MAX_DEPTH_LEVELS} levels")
             return
         if event.anchor:
             self._anchors[event.anchor] = _UNFINISHED
@@ -149,10 +149,10 @@ class Document:
             self._give_up(place, f"alias *{name} stands inside &{name} itself: this would never end")
             return
         self._aliased += node.size
-        if self._aliased > MAX_ALIASED_NODES:
-            self._give_up(place, f"aliases repeat more than {MAX_ALIASED_NODES} values: write them out or split it")
-        elif len(self._open) + node.height > MAX_DEPTH:
-            self._give_up(place, f"nested deeper than {MAX_DEPTH} levels by alias *{name}")
+        if self._aliased > MAX_ALIASED_VALUES:
+            self._give_up(place, f"aliases repeat more than {MAX_ALIASED_VALUES} values: write them out or split it")
+        elif len(self._open) + node.height > MAX_DEPTH_LEVELS:
+            self._give_up(place, f"nested deeper than {MAX_DEPTH_LEVELS} levels by alias *{name}")
         else:
             self._add(Node(_copy(node.value), node.place, node.size, node.height), None)
 

@@ -41,4 +41,4 @@ class Unseen:
     command: str
 
 
-Answer = Cause | Fine | Unseen
+Diagnosis = Cause | Fine | Unseen

@@ -1,4 +1,4 @@
-"""What is known when a cause is looked for: one namespace of Kubernetes, and Slurm's own word, at one moment.
+"""What is known when a cause is looked for: one namespace of Kubernetes, and what Slurm reports, at one moment.
 
 Made by `cli/kubectl/gather.py`, with Slurm's part by `scontrol.py`, and by tests by hand. Kubernetes objects stay
 dictionaries: what a walk looks at is spread over many kinds, and all of it may be missing.

@@ -113,7 +113,7 @@ def _conf_effect(cr: Controller, old: str, new: str) -> Effect:
     lines = len(set(new.splitlines()) ^ set(old.splitlines()))
     title, text = f"slurm.conf of {cr.name}", counted(lines, "line changes", "lines change")
     if not cr.spec.inplace_reconfigure:
-        return Effect(title, "restart", f"{text}, and slurmctld restarts; jobs run on")
+        return Effect(title, "restart", f"{text}, and slurmctld restarts; jobs keep running")
     if _without_partitions(old) == _without_partitions(new):
         of_partitions = counted(lines, "partition line changes", "partition lines change")
         return Effect(title, "live", f"{of_partitions}, in effect at once")
@@ -153,7 +153,10 @@ def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs
         return
     was, becomes = _templates(BUILDERS[kind](old, before)), _templates(BUILDERS[kind](new, after))
     if was != becomes:
-        effects = {"Controller": "; jobs run on, and submissions wait for some seconds", "LoginSet": "; sessions end"}
+        effects = {
+            "Controller": "; jobs keep running, and submissions wait a few seconds",
+            "LoginSet": "; sessions end",
+        }
         yield Effect(title, "restart", f"its pods are replaced{effects.get(kind, '')}")
 
 
@@ -203,4 +206,4 @@ def _last(jobs: Iterable[SlurmJob]) -> str:
     ends = [job.wants.get("EndTime", "Unknown") for job in jobs]
     if not ends:
         return ""
-    return "their own end: some have no time limit" if "Unknown" in ends else max(ends)
+    return "unknown: some have no time limit" if "Unknown" in ends else max(ends)

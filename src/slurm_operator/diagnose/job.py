@@ -12,7 +12,7 @@ from kube_runtime.text import whole_number
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmJob, shown_hosts
 
 # Slurm's reason: what it means.
@@ -20,16 +20,16 @@ MEANINGS = {
     "Priority": "jobs of higher priority wait for the same nodes",
     "Dependency": "it waits for another job: {Dependency}",
     "DependencyNeverSatisfied": "it waits for a job that failed, and so will never start",
-    "BeginTime": "it is not to start before {StartTime}",
-    "JobHeldUser": "its owner holds it",
-    "JobHeldAdmin": "an administrator holds it",
+    "BeginTime": "it must not start before {StartTime}",
+    "JobHeldUser": "its owner put it on hold",
+    "JobHeldAdmin": "an administrator put it on hold",
     "PartitionTimeLimit": "it asks for {TimeLimit}, which is more than its partition allows",
     "PartitionNodeLimit": "it asks for {NumNodes} nodes, which is more, or fewer, than its partition allows",
     "PartitionConfig": "what it asks for does not fit its partition",
     "BadConstraints": "no node has what it asks for: {Features}",
     "Licenses": "it waits for licenses: {Licenses}",
-    "Reservation": "its reservation has not begun",
-    "ReqNodeNotAvail": "a node that it asks for, or needs, is not there",
+    "Reservation": "its reservation has not started",
+    "ReqNodeNotAvail": "a node that it needs is not available",
     "InvalidAccount": "its account {Account} does not exist",
     "InvalidQOS": "its QOS {QOS} does not exist",
     "NodeDown": "a node that it needs is down",
@@ -42,7 +42,7 @@ COMMANDS = {
     "DependencyNeverSatisfied": "scancel {id}",
 }
 ENDINGS = {
-    "NODE_FAIL": "a node failed under it",
+    "NODE_FAIL": "a node that it ran on failed",
     "OUT_OF_MEMORY": "it used more memory than it had asked for",
     "TIMEOUT": "it ran longer than its time limit {TimeLimit}",
     "CANCELLED": "it was cancelled",
@@ -53,7 +53,7 @@ _NAMED = re.compile(r"\{(\w+)\}")
 PARTITION_REASONS = frozenset({"PartitionDown", "PartitionInactive"})
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a job does not run."""
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm) and name in slurm.jobs:
@@ -64,12 +64,12 @@ def why(facts: Facts, name: str) -> Answer:
     if not facts.slurm:
         return nodes.silent(facts, "", Silence("there is none"))
     return Unseen(
-        f"Slurm does not remember a job {name}; accounting may",
+        f"Slurm no longer has job {name}; accounting may",
         f"kubectl slurm -n {facts.namespace} shell -- sacct -j {name}",
     )
 
 
-def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
     if job.state == "PENDING":
         return _pending(facts, job, slurm)
     if job.state in ENDINGS:
@@ -81,7 +81,7 @@ def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
     return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {shown_hosts(job.nodes)}" if job.nodes else ""))
 
 
-def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Answer:
+def _pending(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
     step = f"job {job.id} waits, and Slurm says {job.reason}"
     reason = job.reason.partition(",")[0].strip()
     if reason in PARTITION_REASONS:

@@ -9,7 +9,7 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -28,7 +28,7 @@ from slurm_operator.slurm import policy
 WORKER = labels.WORKER.daemon
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a node takes no jobs."""
     pod = _pod(facts, name)
     host = host_of(pod) if pod is not None else name
@@ -81,7 +81,7 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
     )
 
 
-def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
+def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     if pod is None:
         return Unseen(
             f"neither Kubernetes nor Slurm knows a node {host!r} in namespace {facts.namespace}",
@@ -98,7 +98,7 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Answer:
     )
 
 
-def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Answer:
+def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
     if "INVALID_REG" in node.states:
         # slurmctld drains such a node by itself; a resume would not last.
         return Cause(
@@ -118,7 +118,7 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     if pod is None:
         return Cause(
             "PodGone",
-            f"node {node.name} is {state} since it has no pod any more; its record is left over",
+            f"node {node.name} is {state} because it no longer has a pod; its record is left over",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={node.name}",
         )
     command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
@@ -127,7 +127,7 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
         return Cause(known[0], known[1], command, (f"node {node.name} is {state}",))
     reason = f" ({node.reason})" if node.reason else ""
     return Cause(
-        "NotResponding", f"node {node.name} is {state}{reason}: slurmctld does not hear from its slurmd", command
+        "NotResponding", f"node {node.name} is {state}{reason}: its slurmd does not respond to slurmctld", command
     )
 
 
@@ -135,21 +135,21 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     if not policy.drain_is_ours(node.reason):
         return Cause(
             "DrainedBySomebody",
-            f"somebody has drained {node.name}: {node.reason or 'no reason was given'}",
+            f"somebody drained {node.name}: {node.reason or 'no reason was given'}",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume",
         )
     machine = facts.get("Node", str(spec_of(pod).get("nodeName", ""))) if pod is not None else None
     if machine is not None and spec_of(machine).get("unschedulable"):
         return Cause(
             "KubernetesNodeCordoned",
-            f"{node.name} is drained since its Kubernetes node {name_of(machine)} is cordoned",
+            f"{node.name} is drained because its Kubernetes node {name_of(machine)} is cordoned",
             f"kubectl uncordon {name_of(machine)}",
             (f"the drain's reason: {node.reason}",),
         )
     if pod is not None and _cordoned(pod):
         return Cause(
             "PodCordoned",
-            f"{node.name} is drained since its pod {name_of(pod)} is cordoned by annotation",
+            f"{node.name} is drained because its pod {name_of(pod)} is cordoned by annotation",
             f"kubectl slurm -n {facts.namespace} undrain {node.name}",
         )
     return Cause(

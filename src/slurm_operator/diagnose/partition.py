@@ -8,7 +8,7 @@ from __future__ import annotations
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -22,7 +22,7 @@ from slurm_operator.diagnose.facts import (
 ALL = "ALL"
 
 
-def why(facts: Facts, name: str) -> Answer:
+def why(facts: Facts, name: str) -> Diagnosis:
     """Why a partition runs no jobs."""
     mine = _resource(facts, name)
     if mine is not None:
@@ -58,7 +58,7 @@ def _cluster(facts: Facts, name: str, mine: Object | None) -> str:
     return next(iter(facts.slurm), "")
 
 
-def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Answer:
+def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Diagnosis:
     if mine is None:
         return Unseen(
             f"there is no partition {title!r} in namespace {facts.namespace}",
@@ -74,7 +74,7 @@ def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Ans
     )
 
 
-def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slurm) -> Answer:
+def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slurm) -> Diagnosis:
     if found.state != "UP":
         return _not_up(facts, found, mine)
     if not found.nodes:
@@ -84,7 +84,7 @@ def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slur
         first = next(iter(found.nodes))
         answer = nodes.why(facts, first)
         if isinstance(answer, Cause):
-            return answer.under(f"no node of partition {found.name} takes jobs, {first} neither")
+            return answer.under(f"no node of partition {found.name} takes jobs, not even {first}")
     takes = counted(len(usable), "takes", "take")
     return Fine(f"partition {found.name} is up, and of {counted(len(found.nodes), 'node')} {takes} jobs")
 
@@ -101,7 +101,9 @@ def _not_up(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
             f"kubectl slurm -n {facts.namespace} partition up {name_of(mine)}",
             chosen=True,
         )
-    by_hand = "somebody has set it by scontrol" if mine is not None else "its line in slurm.conf or somebody says so"
+    by_hand = (
+        "somebody set it with scontrol" if mine is not None else "its line in slurm.conf says so, or somebody set it"
+    )
     command = f"kubectl slurm -n {facts.namespace} " + (
         "drift" if mine is not None else f"shell -- scontrol update partitionname={found.name} state=up"
     )

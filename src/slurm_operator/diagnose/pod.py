@@ -30,7 +30,7 @@ LOG_PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = (
             r"(?i)auth(entication)? (error|fail)|decode failed|invalid (auth )?credential|bad signature|jwt.*fail"
         ),
         "KeyMismatch",
-        "its key is not the cluster's: {pod} was started with another slurm.key than slurmctld",
+        "its key is not the cluster's: {pod} was started with a different slurm.key than slurmctld",
     ),
     (
         re.compile(r"(?i)unable to resolve|could not resolve|name or service not known|getaddrinfo"),
@@ -47,14 +47,14 @@ LOG_PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = (
             r"(?i)unable to contact slurm controller|unable to establish.*controller|connection refused|timed out"
         ),
         "ControllerUnreachable",
-        "{pod} does not reach slurmctld: {line}",
+        "{pod} cannot reach slurmctld: {line}",
     ),
     (
         re.compile(
             r"(?i)access denied for user|can't connect to .*mysql|unknown mysql server|mysql_real_connect failed"
         ),
         "DatabaseUnreachable",
-        "slurmdbd does not get into its database: {line}",
+        "slurmdbd cannot connect to its database: {line}",
     ),
     (re.compile(r"(?i)no space left on device"), "DiskFull", "a disk is full: {line}"),
 )
@@ -97,13 +97,13 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
     if scheduled is None or scheduled.get("status") == "True":
         return Cause(
             "NotScheduledYet",
-            f"no scheduler has looked at pod {name_of(pod)} yet",
+            f"the scheduler has not handled pod {name_of(pod)} yet",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     code, text = scheduling.reading(facts, pod, message)
     return Cause(
         code,
-        f"no node takes pod {name_of(pod)}: {text}",
+        f"no node can run pod {name_of(pod)}: {text}",
         _kubectl(facts, f"describe pod {name_of(pod)}"),
         (f"the scheduler says: {message}",),
     )
@@ -201,19 +201,19 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     if reason in IMAGE_REASONS:
         return Cause(
             "ImageNotPulled",
-            f"the image {status.get('image')} of container {name} cannot be had: {message or reason}",
+            f"the image {status.get('image')} of container {name} cannot be pulled: {message or reason}",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     if reason in ("CreateContainerConfigError", "CreateContainerError"):
         return _missing(facts, pod, message) or Cause(
             "ContainerNotMade",
-            f"container {name} cannot be made: {message or reason}",
+            f"container {name} cannot be created: {message or reason}",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
     starved = ended.get("reason") == OUT_OF_MEMORY
     failed = ended and (int(ended.get("exitCode") or 0) != 0 or starved)
-    # One that was started anew may do better this time, but not with the same limit.
+    # One that was restarted may do better this time, but not with the same limit.
     if failed and not status.get("ready") and (starved or not state.get("running")):
         return _ended(facts, pod, name, ended, int(status.get("restartCount") or 0))
     return None
@@ -235,10 +235,10 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
     lines = facts.logs.get((name_of(pod), container), ())
     known = log_cause(pod, container, lines)
     if known is not None:
-        return Cause(known[0], known[1], command, (f"container {container} has ended {counted(restarts, 'time')}",))
+        return Cause(known[0], known[1], command, (f"container {container} has exited {counted(restarts, 'time')}",))
     last = _last_fault(lines)
     start_error = f": {last}" if last else f" with code {ended.get('exitCode')}"
-    return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps ending{start_error}", command)
+    return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps exiting{start_error}", command)
 
 
 def _start_error(message: str) -> str:
@@ -286,5 +286,5 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
         return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command)
     message = str(probes[-1].get("message", "")).strip().rstrip(":")
     if NO_ANSWER.search(message):
-        return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and leaves its probe waiting", command)
+        return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)
     return Cause("ProbeFails", f"{runs}: {message}", command)

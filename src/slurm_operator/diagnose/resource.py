@@ -10,7 +10,7 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Answer, Cause, Fine, Unseen
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -43,7 +43,7 @@ OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
 
 
-def why(facts: Facts, kind: str, name: str) -> Answer:
+def why(facts: Facts, kind: str, name: str) -> Diagnosis:
     """Why a resource is not ready."""
     resource = facts.get(kind, name)
     if resource is None:
@@ -92,10 +92,10 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
     if ago is not None and ago < OPERATOR_SECONDS:
         return Cause(
             "JustChanged",
-            f"{kind} {name_of(resource)} was changed {max(ago, 0):.0f} s ago, and the operator has not looked yet",
+            f"{kind} {name_of(resource)} changed {max(ago, 0):.0f} s ago, and the operator has not reconciled it yet",
             _describe(facts, kind, name_of(resource)),
         )
-    state = "has never looked at it" if seen is None else "has not looked at its last change"
+    state = "has never reconciled it" if seen is None else "has not reconciled its last change"
     return Cause(
         "OperatorAbsent",
         f"the operator {state}: it does not run, or does not watch namespace {facts.namespace}",
@@ -135,7 +135,7 @@ def _no_pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
     if spec.get("replicas") == 0:
         return Cause(
             "ScaledToZero",
-            f"{kind} {name_of(resource)} has no pods, since its replicas are 0",
+            f"{kind} {name_of(resource)} has no pods, because its replicas are 0",
             f"kubectl -n {facts.namespace} patch {kind.lower()} {name_of(resource)} --type=merge "
             """-p '{"spec":{"replicas":1}}'""",
             chosen=kind in ("NodeSet", "LoginSet"),

@@ -17,9 +17,9 @@ from slurm_operator.diagnose.facts import Facts, Object, spec_of
 from slurm_operator.plan import placement
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
-NO_LABELS = ("NoNodeFits", "none has the labels that its nodeSelector or affinity asks for")
-CORDONED = ("NodesCordoned", "every node that it may go to is cordoned: {names}")
-TAINTED = ("Tainted", "every node that it may go to has a taint that it does not tolerate: {names}")
+NO_LABELS = ("NoNodeFits", "no node has the labels that its nodeSelector or affinity requires")
+CORDONED = ("NodesCordoned", "every node that it may run on is cordoned: {names}")
+TAINTED = ("Tainted", "every node that it may run on has a taint that it does not tolerate: {names}")
 
 
 def reading(facts: Facts, pod: Object, message: str) -> tuple[str, str]:
@@ -50,9 +50,9 @@ def _is_only_cordoned(node: Node) -> bool:
 def _by_message(message: str) -> tuple[str, str]:
     lower = message.lower()
     for part, code, text in (
-        ("insufficient", "NotEnoughRoom", "none has enough free " + _lacking(message)),
-        ("volume node affinity", "VolumeElsewhere", "a volume of it is bound to a node that does not take it"),
-        ("anti-affinity", "NodesTaken", "each node already has such a pod, and there is one per node"),
+        ("insufficient", "NotEnoughRoom", "no node has enough free " + _lacking(message)),
+        ("volume node affinity", "VolumeElsewhere", "one of its volumes is bound to a node that cannot run it"),
+        ("anti-affinity", "NodesTaken", "each node already has such a pod, and only one per node is allowed"),
         ("taint", "Tainted", "the nodes have taints that the pod does not tolerate"),
         ("unschedulable", "NodesCordoned", "the nodes are cordoned"),
         ("node affinity", *NO_LABELS),

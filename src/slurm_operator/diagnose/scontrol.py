@@ -37,7 +37,7 @@ class _Exit(lenient.Item, frozen=True):
 
 
 class _Job(lenient.Item, frozen=True):
-    """A job without its id is unreadable; anything else may be odd, and the job is shown all the same."""
+    """A job without its id is unreadable; anything else may be bad, and the job is shown all the same."""
 
     job_id: shapes.Count
     job_state: list[shapes.State] = []
@@ -65,7 +65,7 @@ def arguments(name: str) -> tuple[str, ...]:
 
 
 def slurm_facts(nodes: bytes, jobs: bytes, partitions: bytes) -> Slurm:
-    """Slurm's word out of its three lists; raises a SlurmError where one is not whole."""
+    """What Slurm reports in its three lists; raises a SlurmError where one is not whole."""
     stream = wire.Streamed("jobs", _job)
     _whole(wire.jobs(_reply("jobs", jobs, stream), _call("jobs")), "jobs")
     return Slurm(
@@ -95,7 +95,7 @@ def _reply(name: str, body: bytes, stream: wire.Streamed | None = None) -> wire.
     return wire.Reply(200, JSON, reader.close(_call(name)), streamed=reader)
 
 
-def _whole(answer: model.Answer[wire.T], name: str) -> model.Answer[wire.T]:
+def _whole(answer: model.SlurmList[wire.T], name: str) -> model.SlurmList[wire.T]:
     """A list that misses a record would say that there is none."""
     if not answer.last_update:
         # scontrol prints an empty list of jobs, and ends with 0, when slurmctld is down.

@@ -1,7 +1,7 @@
 """One local cluster as a whole: up, down, reset, apply, and how it is.
 
 In: a `Home` and choices. Out: a running cluster, objects in its API, `Health`. Called by `slurm-operator local`, by the
-demo and by tests. Nothing here prints: progress is told to a function.
+demo and by tests. Nothing here prints: progress is reported to a function.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ async def start(home: Home, progress: Report, seconds: float = START_SECONDS) ->
     deadline = time.monotonic() + seconds
     while not (await _agent_answers(home) and await answers(home)):
         if time.monotonic() > deadline:
-            raise LocalError(f"the cluster does not start within {seconds:g} s: {_why_not(home)}")
+            raise LocalError(f"the cluster did not start within {seconds:g} s: {_why_not(home)}")
         await asyncio.sleep(LOOK_SECONDS / 5)
 
 
 def _why_not(home: Home) -> str:
-    """The last word of a part that ended, or of the supervisor."""
+    """The last line of a part that ended, or of the supervisor."""
     for part, record in supervisor.read_parts(home).items():
         if record.restarts or not record.is_running:
             return f"{part} says: {last_line(home.log(part))} (whole log: slurm-operator local logs {part})"
@@ -343,7 +343,7 @@ async def login_pod(home: Home, namespace: str | None = None) -> LoginPod:
     """A ready login pod; the controller's where there is no login set."""
     home.require()
     if not await answers(home):
-        raise LocalError("the cluster does not run: slurm-operator local up")
+        raise LocalError("the cluster is not running: start it with slurm-operator local up")
     async with client_of(home) as client:
         pods = [pod.content() for pod in (await client.list(PODS.raw(), namespace or "")).items]
     for component in (labels.LOGIN, labels.CONTROLLER):
@@ -394,7 +394,7 @@ def require_ours(home: Home) -> None:
     known = {home.choices_file.name, home.lock_file.name, home.parts_file.name, Paths.of(home.data).network.name}
     names = {entry.name for entry in home.data.iterdir()}
     if names and not names & known:
-        raise LocalError(f"{home.data} is no folder of a local cluster: nothing was removed")
+        raise LocalError(f"{home.data} is not the folder of a local cluster: nothing was removed")
 
 
 def part_names() -> tuple[str, ...]:

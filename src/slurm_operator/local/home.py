@@ -49,7 +49,7 @@ class Home:
     def of(cls, name: str, data: Path | None) -> "Home":
         """The folder that was given, or the one of that name."""
         if not _NAME.fullmatch(name):
-            raise LocalError(f"{name!r} is no name for a cluster: use lower case letters, digits and dashes")
+            raise LocalError(f"{name!r} is not a valid cluster name: use lower case letters, digits and dashes")
         return cls((data or default_folder(name)).resolve())
 
     @property
@@ -103,7 +103,7 @@ class Home:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            raise LocalError(f"{self.choices_file} cannot be read ({error}): mend it, or reset the cluster") from error
+            raise LocalError(f"{self.choices_file} cannot be read ({error}): fix it, or reset the cluster") from error
 
     def keep(self, choices: Choices) -> None:
         """Remember the choices."""

@@ -1,6 +1,6 @@
 """What this machine must have for a local cluster, and a kubectl for it.
 
-In: the cache folder and a function that hears about progress. Out: nothing, or a sentence that says what to do. Called
+In: the cache folder and a function to report progress to. Out: nothing, or a sentence that says what to do. Called
 by `cluster.py` before anything is made.
 """
 
@@ -29,7 +29,7 @@ PROGRAMS = {
 }
 MIN_FREE_BYTES = 500_000_000
 # From here on kubectl speaks websockets, as this API server does.
-OLDEST_KUBECTL = (1, 31)
+MIN_KUBECTL_VERSION = (1, 31)
 KUBECTL_SUITES = ("sid", "forky", "trixie")
 KUBECTL_PACKAGE = "kubectl"
 
@@ -68,7 +68,7 @@ def _require_room(data: Path) -> None:
     if free < MIN_FREE_BYTES:
         raise LocalError(
             f"{free / 1e6:.0f} MB are free in {there}, and a cluster needs {MIN_FREE_BYTES / 1e6:.0f} MB: "
-            "make room, or choose another disk with --data"
+            "free some space, or choose another disk with --data"
         )
 
 
@@ -101,7 +101,7 @@ def kubectl(cache: Path, progress: Report) -> str:
     """A kubectl that this API server can speak with: of the machine, of the cache, or fetched from Debian."""
     cached = sorted(cache.glob("kubectl-*"), reverse=True)
     for path in (which("kubectl"), *(str(each) for each in cached)):
-        if path and os.access(path, os.X_OK) and version_of(path) >= OLDEST_KUBECTL:
+        if path and os.access(path, os.X_OK) and version_of(path) >= MIN_KUBECTL_VERSION:
             return path
     return fetch_kubectl(cache, progress)
 
@@ -131,12 +131,12 @@ def fetch_kubectl(cache: Path, progress: Report) -> str:
         except (OSError, subprocess.SubprocessError) as error:
             why.append(f"{name}: {error}")
             continue
-        if version_of(str(path)) >= OLDEST_KUBECTL:
+        if version_of(str(path)) >= MIN_KUBECTL_VERSION:
             return str(path)
         why.append(f"{name}: its kubectl does not run here")
         path.unlink(missing_ok=True)
-    needed = ".".join(map(str, OLDEST_KUBECTL))
-    raise LocalError(f"no kubectl {needed} or newer can be had ({'; '.join(why)}): put one on the PATH")
+    needed = ".".join(map(str, MIN_KUBECTL_VERSION))
+    raise LocalError(f"no kubectl {needed} or newer is available ({'; '.join(why)}): put one on the PATH")
 
 
 def _unpacked(suite: apt.Suite, cache: Path) -> Path:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.05
 # Shorter than a kubelet's 10 s to 300 s, as newer ones can be told to be: people wait in front of this machine.
-CRASH_PAUSES = (1.0, 60.0)
+CRASH_PAUSE_SECONDS = (1.0, 60.0)
 NAME_SERVICE = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
 
 
@@ -73,7 +73,7 @@ async def node(home: Home, choices: Choices) -> None:
 
     async with await connected(home) as client:
         await forget_stopped(client, home)
-        await run(client, NodeSettings(home.data, _images(home, choices), choices.nodes, backoff=CRASH_PAUSES))
+        await run(client, NodeSettings(home.data, _images(home, choices), choices.nodes, backoff=CRASH_PAUSE_SECONDS))
 
 
 def operator(home: Home, _: Choices) -> None:

@@ -102,7 +102,7 @@ def _pod(item: Json) -> tuple[bool, str]:
     if (item.get("metadata") or {}).get("deletionTimestamp"):
         return False, "it is ending"
     if status.get("phase") == "Succeeded":
-        return True, "it has ended well"
+        return True, "it has completed"
     conditions = {one.get("type"): one for one in status.get("conditions") or ()}
     if conditions.get("Ready", {}).get("status") == "True":
         return True, "it runs"
@@ -142,7 +142,7 @@ def _pod_problems(pod: Json) -> Iterator[str]:
             ended = f"cannot start ({last.get('message') or 'no reason given'})"
             hint = "its image lacks that program: change its command, or what its image stands for in images.yaml"
         elif reason == "CrashLoopBackOff":
-            ended = f"ends again and again (exit code {last.get('exitCode')}, {one.get('restartCount')} restarts)"
+            ended = f"keeps exiting (exit code {last.get('exitCode')}, {one.get('restartCount')} restarts)"
             hint = f"see why: slurm-operator local kubectl logs {where} -c {name} --previous"
         else:
             ended = f"cannot start ({reason}: {waiting.get('message') or 'no reason given'})"

@@ -2,7 +2,7 @@
 
 In: a data folder. Out: one process per part, started again with growing pauses when it ends; `parts.json` says how they
 are. SIGTERM ends the parts in order and then the supervisor. When the supervisor itself is killed the parts go on, and
-the next supervisor takes them over. Containers are nobody's children here: they outlive every part.
+the next supervisor takes them over. Containers are not child processes here: they outlive every part.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Supervisor:
         try:
             write_whole(self.home.parts_file, msgspec.json.encode(list(self.records.values())))
         except OSError as error:
-            # A part that runs unrecorded is better than one that nobody starts again; the next change is tried anew.
+            # A part that runs unrecorded is better than one that nobody starts again; the next change is tried again.
             log.warning("%s cannot be written: %s", self.home.parts_file, error.strerror)
 
     async def _trim_logs(self) -> None:
@@ -222,7 +222,7 @@ def stop(home: Home, seconds: float = 60.0) -> bool:
             os.kill(pid, signal.SIGTERM)
     while supervisor_pid(home):
         if time.monotonic() > deadline:
-            raise LocalError(f"the supervisor (pid {pid}) does not end: see {home.log(SUPERVISOR)}, then kill it")
+            raise LocalError(f"the supervisor (pid {pid}) does not stop: see {home.log(SUPERVISOR)}, then kill it")
         time.sleep(0.05)
     # Parts of a supervisor that was killed.
     for record in reversed(read_parts(home).values()):

@@ -1,7 +1,8 @@
-"""Which workers of a NodeSet go, and why: by scale-in, placement, a new key, an update or a deletion.
+"""Which workers of a NodeSet are removed, and why: by scale-in, placement, a new key, an update or a deletion.
 
-In: one frozen `NodeSetWorld`. Out: who stays and who goes. A choice that was made is kept, and none is made without
-Slurm's word. Pure; asked for as `NodeSetWorld.choice`, which `plan/nodeset.py` acts on and `status/nodeset.py` reports.
+In: one frozen `NodeSetWorld`. Out: which workers stay and which are removed. A choice that was made is kept, and none
+is made while Slurm cannot be asked. Pure; asked for as `NodeSetWorld.choice`, which `plan/nodeset.py` acts on and
+`status/nodeset.py` reports.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which workers stay and which go, and why."""
+    """Which workers stay and which are removed, and why."""
 
     staying: tuple[Worker, ...]
     # By name of the pod.
     leaving: Mapping[str, tuple[Worker, str]]
 
     def why(self, worker: Worker) -> str:
-        """Why a worker goes; empty when it stays."""
+        """Why a worker is removed; empty when it stays."""
         return self.leaving[worker.name][1] if worker.name in self.leaving else ""
 
 
 def choose(world: NodeSetWorld) -> Choice:
-    """Choose the workers that go; a choice that was made is kept, and none is made without Slurm's word."""
+    """Choose the workers to remove; a choice that was made is kept, and none is made while Slurm cannot be asked."""
     present = [worker for worker in world.workers if not worker.is_terminating and not worker.is_over]
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})

@@ -1,8 +1,8 @@
 """One plan for a cluster: live partitions first, then what may be published of its configuration and objects.
 
 In: a `ClusterWorld`. Out: `plan_cluster` gives the live changes, each with what slurm.conf holds if Slurm refuses it;
-`release` gives, of plan and outcomes, the files, objects and nudges that follow, and what the next reconcile and each
-Partition are told. Called by `reconcile/controller.py`. Pure.
+`release` gives, from plan and outcomes, the files, objects and nudges that follow, what the next reconcile remembers,
+and the outcome of each Partition. Called by `reconcile/controller.py`. Pure.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from slurm_operator.plan.config_history import InForce, plan_history
 from slurm_operator.plan.owned import plan_owned
 from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
 from slurm_operator.plan.partition_fields import Line, line_hash
-from slurm_operator.plan.partition_memory import Lines, PartitionMemory, learned
+from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.slurm.model import Answer, Partition, Unknown
+from slurm_operator.slurm.model import Partition, SlurmList, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ def partition_world(world: ClusterWorld) -> PartitionWorld:
         _policies(world),
         sets_in_force=frozenset(world.in_force.sets),
         unreverted=frozenset(memory.given_up) | memory.just_reverted(world.now),
-        on_the_way=_on_the_way(world),
+        on_trial=_partitions_on_trial(world),
     )
 
 
-def planned_on(world: ClusterWorld) -> Answer[Partition] | Unknown:
+def planned_on(world: ClusterWorld) -> SlurmList[Partition] | Unknown:
     """The list that partitions are planned on: one in which a missing partition, or host, is one that Slurm lacks."""
     partitions, nodes = world.slurm.partitions, world.slurm.nodes
     if isinstance(partitions, Unknown) or not partitions.complete:
@@ -140,11 +140,11 @@ def has_edits(conf: SlurmConf) -> bool:
     return any(each.live_nodes or each.removed_nodes for each in conf.partitions)
 
 
-def _lines(world: ClusterWorld) -> Lines:
+def _lines(world: ClusterWorld) -> PartitionLines:
     """The wanted lines, and the same with the hosts that Partitions add or take away."""
     wanted, nodes = world.wanted, world.slurm.nodes
     if not world.slurm.supports_live_partitions or isinstance(nodes, Unknown) or not has_edits(world.built.conf):
-        return Lines(wanted.lines, wanted.lines)
+        return PartitionLines(wanted.lines, wanted.lines)
     # The operator's NodeSets are features; "" are all.
     members = {name: frozenset(node.name for node in nodes.items if name in node.features) for name in wanted.sets}
     members[""] = frozenset(node.name for node in nodes.items)
@@ -153,13 +153,13 @@ def _lines(world: ClusterWorld) -> Lines:
         for each in world.built.conf.partitions
         if (each.live_nodes or each.removed_nodes) and each.partition in wanted.lines
     }
-    return Lines(wanted.lines, {**wanted.lines, **changed})
+    return PartitionLines(wanted.lines, {**wanted.lines, **changed})
 
 
 def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
-    """The lines that Slurm follows, so that all else is somebody's hand: those it was told live, else the file's.
+    """The lines that Slurm follows, so that every other difference is drift: those sent live, else the file's.
 
-    A line can be in the file while Slurm has never heard of it: it changed while slurmrestd was away.
+    A line can be in the file while Slurm has never read it: it changed while slurmrestd was away.
     """
     known, sent = dict(world.in_force.lines), world.memory.partitions.sent
     seen = dict(_seen_lines(world.refs.partitions_of(world.cr)))
@@ -180,7 +180,7 @@ def _seen_lines(partitions: Iterable[PartitionResource]) -> Iterator[tuple[str, 
             yield each.slurm_name, last.line if last else None
 
 
-def _on_the_way(world: ClusterWorld) -> frozenset[str]:
+def _partitions_on_trial(world: ClusterWorld) -> frozenset[str]:
     """The partitions of a candidate that a sidecar is trying."""
     if world.memory.poll is None or (world.poll is not None and world.poll.is_decided):
         return frozenset()
@@ -199,7 +199,7 @@ def _remembered(world: ClusterWorld) -> PartitionMemory:
 
 
 def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
-    """What is published, what follows, and what is told, once Slurm has answered to the live changes."""
+    """What is published, what follows, and the outcomes, once Slurm has answered the live changes."""
     planned = partition_world(world)
     is_answered = not isinstance(planned.slurm, Unknown)
     partitions = _partitions_after(world, plan, outcomes) if is_answered else world.memory.partitions

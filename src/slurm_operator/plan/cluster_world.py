@@ -21,16 +21,16 @@ from slurm_operator.plan.partition import Declared, declared, with_lines
 from slurm_operator.plan.partition_memory import PartitionMemory
 from slurm_operator.plan.verdict_poll import VerdictPoll
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmSnapshot:
+class PartitionSnapshot:
     """What Slurm answered in this reconcile."""
 
-    partitions: Answer[Partition] | Unknown
+    partitions: SlurmList[Partition] | Unknown
     jobs: tuple[Job, ...] | Unknown
-    nodes: Answer[Node] | Unknown
+    nodes: SlurmList[Node] | Unknown
     supports_live_partitions: bool = False
     # Whether there is a slurmrestd to ask at all.
     has_restapi: bool = True
@@ -38,7 +38,7 @@ class SlurmSnapshot:
     known_nodes: tuple[Node, ...] | None = None
 
     @classmethod
-    def without(cls, why: Unknown, *, has_restapi: bool = True) -> SlurmSnapshot:
+    def without(cls, why: Unknown, *, has_restapi: bool = True) -> PartitionSnapshot:
         """A snapshot of a Slurm that could not be asked."""
         return cls(why, why, why, has_restapi=has_restapi)
 
@@ -97,7 +97,7 @@ class ClusterWorld:
     built: Built
     objects: OwnedWorld
     maps: ConfigMaps
-    slurm: SlurmSnapshot
+    slurm: PartitionSnapshot
     # slurm.conf for what slurmrestd offers, what it declares, and what the one that Slurm may have read declares.
     conf_text: str
     wanted: Declared

@@ -31,7 +31,7 @@ from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 Files = Mapping[str, str]
 
 # What a sidecar prints is text of an image that anybody may have made: numbers and reasons are bounded.
-LONGEST_STAGE_MILLISECONDS = 2**31 - 1
+MAX_STAGE_MILLISECONDS = 2**31 - 1
 MAX_REASON_CHARACTERS = 1500
 MAX_DIGITS = 18
 _SPLIT = re.compile(r"[\W_]+")
@@ -51,19 +51,19 @@ class Stage(Enum):
 
     INVALID = "the linter refuses it"
     FIRST = "published untried: there is no slurmctld yet"
-    DIRECT = "published untried: the sidecar does not speak"
-    WAITING = "no sidecar is there to try it"
+    DIRECT = "published untried: the sidecar reports nothing"
+    WAITING = "there is no sidecar to try it"
     TRYING = "handed over"
     UNREADABLE = "a sidecar's verdict is not understood"
     REFUSED = "Slurm refuses it"
-    ROLLED_BACK = "slurmctld did not live with it"
+    ROLLED_BACK = "slurmctld failed with it"
     APPLIED = "in force"
-    HELD = "a new key goes round: no daemon may read its files again"
+    HELD = "a new key is being rolled out: no daemon may read its files again"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The last word of a sidecar."""
+    """The last verdict of a sidecar."""
 
     hash: str
     stage: str
@@ -82,8 +82,8 @@ class ControllerPod:
 
     name: str
     uid: str
-    speaks: bool
-    # Which candidate it was last told to look at, and how often.
+    reports_verdicts: bool
+    # Which candidate it was last nudged to read, and how often.
     nudged: str = ""
     times: int = 1
     verdict: Verdict | None = None
@@ -104,7 +104,7 @@ class ConfigWorld:
     in_place: bool = True
     # Whether a reconfigure would take a key that others do not have yet.
     frozen: bool = False
-    # How often a pod whose sidecar has said nothing should have been told by now.
+    # How often a pod whose sidecar has reported nothing should have been nudged by now.
     nudges: int = 1
 
 
@@ -147,7 +147,7 @@ def reconfigure_hash(files: Files, *, live_partitions: bool) -> str:
 
 
 def note(files: Files, *, live_partitions: bool, check: bool) -> str:
-    """What the sidecar is told beside the files."""
+    """The note to the sidecar, beside the files."""
     written = reconfigure_hash(files, live_partitions=live_partitions)
     return f"reconfigure={written}\ncheck={'on' if check else 'off'}\n"
 
@@ -182,7 +182,7 @@ def last_verdict(lines: Iterable[str]) -> Verdict | None:
 def _verdict(values: Mapping[str, str]) -> Verdict:
     reason = printable(values["reason"].replace('\\"', '"').replace("\\\\", "\\"), MAX_REASON_CHARACTERS)
     times = (values[name] for name in ("ms", "parse", "trial", "reconfigure"))
-    ms, parse, trial, reconfigure = (min(_bounded(each), LONGEST_STAGE_MILLISECONDS) for each in times)
+    ms, parse, trial, reconfigure = (min(_bounded(each), MAX_STAGE_MILLISECONDS) for each in times)
     at = _bounded(values.get("at", "0"))
     at = at if at <= MAX_EPOCH_SECONDS else 0
     return Verdict(values["hash"], values["stage"], ms, parse, trial, reconfigure, reason, at)
@@ -206,7 +206,7 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
         )
     if world.frozen and before and before != hash_:
         return ConfigDecision(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
-    if world.good is None or not world.in_place or any(not pod.speaks for pod in world.pods):
+    if world.good is None or not world.in_place or any(not pod.reports_verdicts for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
         return ConfigDecision(stage, hash_, wanted, wanted, note, good_hash=hash_)
     return _tried(wanted, note, world, hash_, before)
@@ -236,16 +236,16 @@ def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str
 
 
 def notified_of(hash_: str, pod: ControllerPod) -> ControllerPod:
-    """A pod that was told of a candidate, for the first time or once more."""
+    """A pod that was nudged to read a candidate, for the first time or once more."""
     return replace(pod, nudged=hash_, times=pod.times + 1 if pod.nudged == hash_ else 1)
 
 
 def _needs_nudge(pod: ControllerPod, world: ConfigWorld, wanted: Files, hash_: str, before: str) -> bool:
     if world.candidate != wanted:
-        # Also where it was told of this one before: it may have seen another one since.
+        # Even if it was nudged for this one before: it may have seen another one since.
         return True
     if pod.nudged != hash_:
-        # One that has started with it, and was never told of any, knows it.
+        # One that has started with it, and was never nudged, knows it.
         return before != hash_ or bool(pod.nudged)
     # A kubelet that looked a moment too early shows the old one for another minute or more.
     silent = pod.verdict is None or pod.verdict.hash != hash_

@@ -1,4 +1,4 @@
-"""The history of a Controller's configuration: what is kept, how it is told, and what goes.
+"""The history of a Controller's configuration: what is kept, how it is shown, and what is dropped.
 
 In: a configuration that has been in force for a while, and the ControllerRevisions that are there. Out: the action that
 keeps it, and those that take the oldest away; and, for readers, each `Revision`. A world in which nothing changed costs
@@ -24,7 +24,7 @@ from slurm_operator.plan.actions import Action, Create, Delete
 KEY = ("apps/v1", "ControllerRevision")
 # So many are kept, as long as they are not larger than this together; the newest always is.
 MAX_REVISIONS = 10
-MOST_BYTES = 4 * 1024 * 1024
+MAX_HISTORY_BYTES = 4 * 1024 * 1024
 # Seconds in force after which a configuration is kept: of a burst of changes, the last one counts.
 KEPT_AFTER_SECONDS = 5.0
 MAX_CHANGE_CHARACTERS = 240
@@ -107,7 +107,7 @@ def plan_history(
         "by": ", ".join(sorted({managers[key] for key in changed if managers.get(key)})) if before is not None else "",
     }
     made = controller_revision(cr, number, in_force.hash, in_force.files, in_force.inputs, annotations)
-    room = MOST_BYTES - sum(len(text.encode()) for text in in_force.files.values())
+    room = MAX_HISTORY_BYTES - sum(len(text.encode()) for text in in_force.files.values())
     return (Create(made), *_surplus(present, room))
 
 
@@ -135,9 +135,9 @@ def changes(before: Inputs, now: Inputs) -> dict[str, tuple[str, ...]]:
 def summary(before: Revision | None, now: InForce, changed: Mapping[str, tuple[str, ...]]) -> str:
     """What changed, in one line."""
     if before is None:
-        return "the first that was kept"
+        return "the first revision that was kept"
     changes = [_change_text(key, fields, is_new=key in now.inputs) for key, fields in changed.items()]
-    text = "; ".join(changes) or "no resource's own text: the operator, Accounting, or how many nodes there are"
+    text = "; ".join(changes) or "no resource changed: it was the operator, Accounting or the number of nodes"
     more, less = counted(before.files, now.files)
     shown = text if len(text) <= MAX_CHANGE_CHARACTERS else f"{text[:MAX_CHANGE_CHARACTERS]} …"
     return f"{shown} (+{more} -{less} lines)"

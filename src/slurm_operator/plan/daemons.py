@@ -1,7 +1,7 @@
 """Which daemons run with the configuration in force, as far as it can be known without a command in their pods.
 
 In: Slurm's node records, the pods of slurmrestd and of logins, and when slurmctld last read its files. Out: one
-`Census` for each kind of daemon. A slurmd starts anew at each reconfigure that reaches it (24.11 and 26.05 alike), so
+`Census` for each kind of daemon. A slurmd restarts at each reconfigure that reaches it (24.11 and 26.05 alike), so
 one whose record has an older start has missed it. slurmrestd reads slurm.conf when it starts; sackd of a login pod is
 sent each new configuration, and nobody records whether it came. Pure; called by `status/cluster.py`.
 """
@@ -19,7 +19,7 @@ from slurm_operator.slurm.model import Node
 CLOCK_SLACK_SECONDS = 2.0
 NO_SLURMD = frozenset({"DOWN", "NOT_RESPONDING", "FUTURE", "UNKNOWN", "POWERED_DOWN"})
 AT_START = "reads slurm.conf when it starts, and started before it changed"
-SENT = "sackd is sent each new configuration, and nobody records whether it came"
+SENT = "sackd is sent each new configuration; whether it arrived is not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:
         if node.slurmd_start_time < read_at - CLOCK_SLACK_SECONDS and node.name not in silent
     )
     behind = tuple(old)
-    why = "has not started anew since slurmctld read its files" if behind else "does not answer" if silent else ""
+    why = "has not restarted since slurmctld read its files" if behind else "does not answer" if silent else ""
     return Census("slurmd", len(known), behind, silent, why)
 
 

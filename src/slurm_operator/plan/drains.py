@@ -16,7 +16,7 @@ from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Node
 
-# slurmctld's own words for a node that it does not hear from; nobody's drain.
+# slurmctld's own reason for a node that does not respond; it is not a drain of anybody's.
 NOT_RESPONDING = "Not responding"
 
 

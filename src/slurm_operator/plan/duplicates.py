@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import SlurmSnapshot, Worker
-from slurm_operator.slurm.model import Answer, Node
+from slurm_operator.plan.workers import NodeSnapshot, Worker
+from slurm_operator.slurm.model import Node, SlurmList
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Rival:
 
 
 def taken(
-    cr: NodeSet, names: frozenset[str], held: frozenset[str], rivals: Iterable[Rival], slurm: SlurmSnapshot
+    cr: NodeSet, names: frozenset[str], held: frozenset[str], rivals: Iterable[Rival], slurm: NodeSnapshot
 ) -> dict[str, str]:
     """By host name: the other NodeSet that it belongs to. `held` are those of the NodeSet's own pods."""
     claimants: dict[str, list[Rival]] = {}
@@ -66,14 +66,14 @@ def _rank(rival: Rival, name: str, recorded: str) -> tuple[bool, bool, str, str]
     return (meta.uid != recorded, name not in rival.held, meta.creation_timestamp or "", meta.uid)
 
 
-def _recorded(slurm: SlurmSnapshot, names: Iterable[str]) -> dict[str, str]:
+def _recorded(slurm: NodeSnapshot, names: Iterable[str]) -> dict[str, str]:
     """The NodeSets that these node records name, by uid."""
     wanted = set(names)
-    nodes = slurm.nodes.items if isinstance(slurm.nodes, Answer) else ()
+    nodes = slurm.nodes.items if isinstance(slurm.nodes, SlurmList) else ()
     return {node.name: str(read_pod_info(node.comment).get("nodeSetUID")) for node in nodes if node.name in wanted}
 
 
-def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmSnapshot) -> dict[tuple[str, str, str], frozenset[str]]:
+def named_owners(cr: NodeSet, held: frozenset[str], slurm: NodeSnapshot) -> dict[tuple[str, str, str], frozenset[str]]:
     """By namespace, name and uid: other NodeSets that records of this one's host names name, and these names."""
     found: dict[tuple[str, str, str], frozenset[str]] = {}
     for node in _of_our_names(cr, held, slurm):
@@ -85,9 +85,9 @@ def named_owners(cr: NodeSet, held: frozenset[str], slurm: SlurmSnapshot) -> dic
     return found
 
 
-def _of_our_names(cr: NodeSet, held: frozenset[str], slurm: SlurmSnapshot) -> Iterator[Node]:
+def _of_our_names(cr: NodeSet, held: frozenset[str], slurm: NodeSnapshot) -> Iterator[Node]:
     prefix = hostnames.prefix(cr)
-    for node in slurm.nodes.items if isinstance(slurm.nodes, Answer) else ():
+    for node in slurm.nodes.items if isinstance(slurm.nodes, SlurmList) else ():
         if node.name in held or (node.name.startswith(prefix) and hostnames.has_number(cr, node.name)):
             yield node
 

@@ -3,7 +3,7 @@
 In: a Controller, its key Secret, slurmctld's StatefulSet and the worker pods of the cluster. Out: which workers are of
 an old key, and why daemons keep theirs for now. Old and new keys do not understand each other, and the steps of a
 running job keep the key that they began with. So the workers are drained first; when Slurm itself has said of each that
-no job holds it, slurmctld, slurmdbd and the login pods get the new key, and then the workers are made anew. What
+no job holds it, slurmctld, slurmdbd and the login pods get the new key, and then the workers are recreated. What
 leads from one step to the next is data that every reconcile sees: annotations of pods and of slurmctld's pod template.
 Pure; used by `plan/nodeset.py`, `plan/owned.py`, `reconcile/nodeset.py` and `reconcile/owned.py`.
 """
@@ -102,14 +102,14 @@ def waits_for(cr: Controller, key: KeyState, pods: Iterable[Pod]) -> str:
     if ref is None or not (key.is_changing or key.is_missing):
         return ""
     if key.is_missing:
-        return f"Secret {ref.name!r} with the auth/slurm key has gone; the daemons keep the key that they have"
+        return f"Secret {ref.name!r} with the auth/slurm key is missing; the daemons keep the key that they have"
     old = [pod for pod in pods if key.is_old(pod) and pod.status.phase not in ("Failed", "Succeeded")]
     busy = sorted(pod.metadata.name for pod in old if not is_released(pod, key))
     if not busy or key.forced:
         return ""
     return (
         f"the key in Secret {ref.name!r} has changed; workers are drained before slurmctld gets it: "
-        f"{share(len(old) - len(busy), len(old), 'worker')} free, {busy[0]} is not; to lose their jobs and go on, "
+        f"{share(len(old) - len(busy), len(old), 'worker')} free, {busy[0]} is not; to go on now and lose their jobs, "
         f"annotate Controller {cr.name} with {labels.FORCE_KEY_ROTATION}={short_hash(key.current)}"
     )
 

@@ -1,8 +1,8 @@
-"""Who may go now, and who should come: the plan of a NodeSet.
+"""The plan of a NodeSet: which workers are created, drained and removed.
 
 In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
-workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the workers that may go. A worker
-leaves only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
+workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the removal of workers. A worker is
+removed only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from slurm_operator.plan.actions import (
 )
 from slurm_operator.plan.choice import is_taken_over
 from slurm_operator.plan.drains import drains
-from slurm_operator.plan.nodeset_world import NodeSetWorld, unmade
+from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import controller_of, is_claim_of, is_controlled_by
 from slurm_operator.plan.workers import (
     KEY,
-    REGISTRATION_GRACE,
+    REGISTRATION_GRACE_SECONDS,
     SCALE_IN,
     Worker,
     jobs_by_node,
@@ -62,16 +62,16 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_left_by_others(world)),
         tuple(_objects(world)),
         *_creations(world, new),
-        tuple(_over(world)),
+        tuple(_finished_workers(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
-        tuple(_metadata(world)),
+        tuple(_pod_marks(world)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
-        tuple(_places(world, staying)),
+        tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world)),
-        tuple(_departures(world)),
+        tuple(_worker_deletions(world)),
         tuple(_unregistered(world)),
         tuple(_leftovers(world, new)),
     ]
@@ -97,7 +97,7 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 
 
 def _is_waiting(world: NodeSetWorld) -> bool:
-    # Without any word of Slurm nobody is waited for in particular.
+    # While Slurm cannot be asked, no worker in particular is waited for.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
     return bool(world.choice.leaving) or unknown or (world.deleting and bool(world.workers))
 
@@ -161,7 +161,7 @@ def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
         yield PatchSpec(*key[:2], found.metadata, {"maxUnavailable": None, "minAvailable": wanted})
 
 
-def _leftovers(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
+def _leftovers(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -> Iterator[Action]:
     """What nobody needs any more: node records, revisions, the configuration of an ssh that was turned off."""
     hostnames = {*(worker.hostname for worker in world.workers), *(worker.hostname(world.cr) for worker in new)}
     pods = {pod.metadata.name for pod in world.pods}
@@ -181,31 +181,31 @@ def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
         yield Delete(*key[:2], found.metadata, "ssh is turned off")
 
 
-def new_workers(world: NodeSetWorld) -> list[nodeset.Worker]:
+def new_workers(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
     """The workers to make now: none with a host name that another worker has."""
     wanted = _missing(world)
-    held = unmade(world, wanted)
+    held = held_back(world, wanted)
     return [worker for worker in wanted if worker.name(world.cr) not in held]
 
 
 def same_hostnames(world: NodeSetWorld) -> list[tuple[str, str]]:
     """Every host name of a worker, made or not, that another has; and who that is."""
     wanted = _missing(world)
-    held = unmade(world, wanted)
+    held = held_back(world, wanted)
     made = [(worker.hostname, worker.rival) for worker in world.workers if worker.rival]
     named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
     return sorted({*made, *((named[name], rival) for name, rival in held.items())})
 
 
-def _missing(world: NodeSetWorld) -> list[nodeset.Worker]:
+def _missing(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
     if world.deleting:
         return []
     if world.cr.is_daemon:
         return _missing_daemons(world)
-    return [nodeset.Worker(ordinal=number) for number in _missing_ordinals(world)]
+    return [nodeset.WorkerIdentity(ordinal=number) for number in _missing_ordinals(world)]
 
 
-def _creations(world: NodeSetWorld, new: list[nodeset.Worker]) -> list[tuple[Action, ...]]:
+def _creations(world: NodeSetWorld, new: list[nodeset.WorkerIdentity]) -> list[tuple[Action, ...]]:
     if not new:
         return []
     template = world.template
@@ -239,7 +239,7 @@ def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     return result
 
 
-def _missing_daemons(world: NodeSetWorld) -> list[nodeset.Worker]:
+def _missing_daemons(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
     """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
     taken = {worker.name for worker in world.workers}
     held = {worker.pod.spec.node_name for worker in world.workers}
@@ -267,7 +267,7 @@ def _fits(world: NodeSetWorld, name: str) -> bool:
     return node is not None and placement.may_stay(world.template["spec"], node)
 
 
-def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterator[Action]:
+def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -> Iterator[Action]:
     # Slurm keeps a record's old features and memory when another slurmd registers under its name.
     hostnames = [worker.hostname(world.cr) for worker in new]
     on_nodes = jobs_by_node(world.slurm.jobs, frozenset(hostnames))
@@ -277,10 +277,10 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.Worker]) -> Iterat
             continue
         held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
         if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
-            yield DeleteNode(hostname, "its pod is made anew")
+            yield DeleteNode(hostname, "its pod is recreated")
 
 
-def _over(world: NodeSetWorld) -> Iterator[Action]:
+def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:
     # Its containers have ended, but only Slurm knows whether its jobs have been dealt with.
     for worker in world.workers:
         if worker.is_over and not worker.is_terminating and _is_free(world, worker):
@@ -303,7 +303,7 @@ def _delete(worker: Worker, why: str) -> Delete:
 # Marks on pods
 
 
-def _metadata(world: NodeSetWorld) -> Iterator[Action]:
+def _pod_marks(world: NodeSetWorld) -> Iterator[Action]:
     for worker in world.workers:
         if worker.is_terminating:
             continue
@@ -330,8 +330,8 @@ def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
-    # Only on Slurm's word of this reconcile, and only once the choice is written down.
-    free = worker.condemned == condemned == KEY and isinstance(worker.may_go, policy.Yes)
+    # Only on what Slurm reported in this reconcile, and only once the choice is written down.
+    free = worker.condemned == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
     released = world.key.current if free else None
     if annotations.get(labels.RELEASED_FOR_KEY) != released:
         yield labels.RELEASED_FOR_KEY, released
@@ -360,8 +360,8 @@ def _labels(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | No
 # Places, and workers that Slurm has lost
 
 
-def _places(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
-    """The pod's own note of its place in the topology: made once Slurm has been told."""
+def _topology_notes(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
+    """The pod's own note of its place in the topology: written once Slurm has it."""
     for worker in staying:
         wanted = registration.topology_of(world.nodes.get(worker.pod.spec.node_name))
         noted = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
@@ -375,7 +375,7 @@ def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
         since = worker.unregistered_since(world.now)
         if since is None or worker.absence_doubt:
             continue
-        grace = max(REGISTRATION_GRACE, float(world.cr.spec.min_ready_seconds))
+        grace = max(REGISTRATION_GRACE_SECONDS, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:
             yield _delete(worker, "it is ready, but Slurm has no record of its node, and no job names it")
 
@@ -383,12 +383,12 @@ def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
 # Leaving
 
 
-def _departures(world: NodeSetWorld) -> Iterator[Action]:
+def _worker_deletions(world: NodeSetWorld) -> Iterator[Action]:
     for worker, why in world.choice.leaving.values():
         if why == KEY and (world.key.is_changing or not world.key.rolled_out):
             # Its successor would have the new key, and slurmctld has not.
             continue
-        if isinstance(worker.may_go, policy.Yes):
+        if isinstance(worker.may_remove, policy.Yes):
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
 
 
@@ -397,22 +397,22 @@ def _claim_owners(world: NodeSetWorld) -> Iterator[Action]:
     for worker in world.workers:
         if worker.is_terminating:
             continue
-        leaves = world.choice.why(worker) == SCALE_IN and isinstance(worker.may_go, policy.Yes)
+        leaves = world.choice.why(worker) == SCALE_IN and isinstance(worker.may_remove, policy.Yes)
         pod: Object = {"metadata": {"name": worker.name, "uid": worker.pod.metadata.uid}}
         wanted = claims.owners(world.cr, pod, scaled_in=leaves)
         for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):
             found = world.live.get(identity(claim))
             # A claim that was not made for this worker is somebody's data, though the worker may use it.
             if found is not None and is_claim_of(world.cr.name, found.metadata):
-                yield from _own(world.cr, worker, identity(claim), found, wanted)
+                yield from _set_owners(world.cr, worker, identity(claim), found, wanted)
 
 
 def claim_identity(cr: NodeSet, worker: Worker) -> str:
     """What a worker's claims are named for."""
-    return nodeset.Worker(worker.ordinal).identity(cr) if worker.ordinal is not None else worker.hostname
+    return nodeset.WorkerIdentity(worker.ordinal).identity(cr) if worker.ordinal is not None else worker.hostname
 
 
-def _own(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
+def _set_owners(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
     """Make these the claim's owners, beside those that are not of ours."""
     present = found.metadata.owner_references
     names_of_ours = (("NodeSet", cr.name), ("Pod", worker.name))
@@ -424,18 +424,18 @@ def _own(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: l
     yield PatchMetadata(*key[:2], found.metadata, owners=(*others, *wanted))
 
 
-def release(world: NodeSetWorld) -> PatchMetadata | None:
+def finalizer_removal(world: NodeSetWorld) -> PatchMetadata | None:
     """Let a NodeSet that is being deleted go, when nothing of it is left in Slurm, or its owner forces it."""
     cr, ours = world.cr, {labels.DRAIN_FINALIZER}
     if is_forced(cr):
         ours.add(labels.RESERVATION_FINALIZER)
-    elif labels.RESERVATION_FINALIZER in cr.metadata.finalizers or world.pods or still_named(world):
+    elif labels.RESERVATION_FINALIZER in cr.metadata.finalizers or world.pods or kept_by_slurm(world):
         return None
     left = tuple(each for each in cr.metadata.finalizers if each not in ours)
     return _patch_cr(cr, left) if left != tuple(cr.metadata.finalizers) else None
 
 
-def still_named(world: NodeSetWorld) -> str | None:
+def kept_by_slurm(world: NodeSetWorld) -> str | None:
     """Why Slurm still needs the NodeSet's lines: a job record names its partition, or nobody can say."""
     if is_forced(world.cr):
         return None
@@ -445,7 +445,7 @@ def still_named(world: NodeSetWorld) -> str | None:
         name = world.cr.slurm_name
         holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
         if holders:
-            return f"jobs name the partition {name}: {', '.join(map(str, holders[:5]))}"
+            return f"jobs are in partition {name}: {', '.join(map(str, holders[:5]))}"
     return _still_held(world)
 
 

@@ -23,7 +23,7 @@ from slurm_operator.plan import duplicates, placement, revisions
 from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.workers import SlurmSnapshot, Worker, workers
+from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
 
@@ -35,7 +35,7 @@ class NodeSetWorld:
     controller: Controller
     refs: Refs
     pods: tuple[Pod, ...]
-    slurm: SlurmSnapshot
+    slurm: NodeSnapshot
     now: datetime
     nodes: Mapping[str, Node] = field(default_factory=dict)
     # Kubernetes nodes that are there but cannot be read.
@@ -96,7 +96,7 @@ def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
     }
 
 
-def unmade(world: NodeSetWorld, wanted: list[nodeset.Worker]) -> dict[str, str]:
+def held_back(world: NodeSetWorld, wanted: list[nodeset.WorkerIdentity]) -> dict[str, str]:
     """By name of a pod that is not made: who has its host name; the first of several has it."""
     first = {worker.hostname: f"pod {worker.name}" for worker in world.workers}
     held = frozenset(first)

@@ -1,7 +1,7 @@
 """What is whose: the one rule for every write to an object in Kubernetes.
 
 In: the resource on whose behalf something is written, and the object that has the name now, if there is one. Out: the
-right to write to it (`Right`), or who else has it (`Foreign`). Everything that is not ours is left alone, also when
+right to write to it (`WriteRight`), or who else has it (`Foreign`). Everything else is left alone, even when
 nobody controls it: an owner reference of ours would delete it one day. Pure; `reconcile/execute.py` asks before every
 write, the reconciles of the kinds ask where they would otherwise read somebody else's object as their own.
 
@@ -38,7 +38,7 @@ from slurm_operator.build import labels
 from slurm_operator.program import FIELD_MANAGER
 
 # When a name that was taken is looked at again: nobody tells us that it is free.
-LOOK_AGAIN_SECONDS = 10.0
+NAME_TAKEN_REQUEUE_SECONDS = 10.0
 CLAIM = "PersistentVolumeClaim"
 SHARED_KINDS = frozenset({"Service", "PodDisruptionBudget"})
 # Who makes objects with labels, and which.
@@ -53,7 +53,7 @@ _JWT = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 _HASH = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]+")
 
 
-class Right(Enum):
+class WriteRight(Enum):
     """Why an object may be written to."""
 
     NEW = "nobody has the name"
@@ -90,51 +90,51 @@ class NameTaken(Retryable):
     reason = "NameTaken"
 
 
-def judge(claimant: Claimant, kind: str, seen: Metadata | None) -> Right | Foreign:
+def judge(claimant: Claimant, kind: str, seen: Metadata | None) -> WriteRight | Foreign:
     """By what right an object may be written to, as far as its metadata says."""
     if seen is None:
-        return Right.NEW
+        return WriteRight.NEW
     if seen.namespace != claimant.namespace:
         return Foreign(f"namespace {seen.namespace}")
     if seen.uid == claimant.uid and kind == claimant.kind:
-        return Right.ITSELF
+        return WriteRight.ITSELF
     controller = controller_of(seen)
     if controller is not None:
         if controller.uid == claimant.uid:
-            return Right.OURS
+            return WriteRight.OURS
         if controller.uid in claimant.stand_ins:
-            return Right.STOOD_FOR
+            return WriteRight.STOOD_FOR
         return Foreign(f"{controller.kind} {controller.name}")
     return _uncontrolled(claimant, kind, seen)
 
 
-def _uncontrolled(claimant: Claimant, kind: str, seen: Metadata) -> Right | Foreign:
+def _uncontrolled(claimant: Claimant, kind: str, seen: Metadata) -> WriteRight | Foreign:
     if claimant.kind == "NodeSet":
         if kind in SHARED_KINDS and any(_is_nodeset(owner) for owner in seen.owner_references):
-            return Right.SHARED
+            return WriteRight.SHARED
         if kind == CLAIM and is_claim_of(claimant.name, seen):
-            return Right.CLAIM
+            return WriteRight.CLAIM
         if is_orphan(claimant.name, kind, seen):
-            return Right.ORPHAN
-    return Foreign("nobody that this operator knows")
+            return WriteRight.ORPHAN
+    return Foreign("an owner that this operator does not know")
 
 
-def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> Right | Foreign:
+def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> WriteRight | Foreign:
     """The same of a whole object, which also says who has written its fields."""
     found = judge(claimant, kind, live.metadata if live is not None else None)
     if not isinstance(found, Foreign) or live is None or live.metadata.namespace != claimant.namespace:
         return found
     left_alone = controller_of(live.metadata) is None and _has_no_other_manager(live.content())
-    return Right.ORPHAN if left_alone and _is_made_for(claimant, kind, live) else found
+    return WriteRight.ORPHAN if left_alone and _is_made_for(claimant, kind, live) else found
 
 
-def demand(claimant: Claimant, kind: str, name: str, found: Right | Foreign, *, deletes: bool = False) -> None:
+def demand(claimant: Claimant, kind: str, name: str, found: WriteRight | Foreign, *, deletes: bool = False) -> None:
     """Raise `NameTaken` unless there is a right; what is deleted must be controlled by the resource itself."""
     if isinstance(found, Foreign):
         raise NameTaken(taken(claimant, kind, name, found))
-    if deletes and found is not Right.OURS:
+    if deletes and found is not WriteRight.OURS:
         owner = f"{claimant.kind} {claimant.name}"
-        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it itself")
+        raise NameTaken(f"{kind} {claimant.namespace}/{name} is not deleted: {owner} does not control it")
 
 
 def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:

@@ -36,7 +36,7 @@ from slurm_operator.plan.partition_fields import (
     unsettable,
 )
 from slurm_operator.slurm import conf
-from slurm_operator.slurm.model import Answer, Job, Partition, Unknown
+from slurm_operator.slurm.model import Job, Partition, SlurmList, Unknown
 from slurm_operator.slurm.policy import is_over
 from slurm_operator.slurm.requests import is_read_as_name
 
@@ -44,7 +44,7 @@ FILE = "slurm.conf"
 REVERT = "Revert"
 DRAIN = "DRAIN"
 PRESENCE = "Partition"
-GONE = Difference(PRESENCE, "present", "absent")
+MISSING_PARTITION = Difference(PRESENCE, "present", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PartitionWorld:
     wanted: Mapping[str, Line]
     # The lines that Slurm follows as far as is known.
     in_force: Mapping[str, Line]
-    slurm: Answer[Partition] | Unknown
+    slurm: SlurmList[Partition] | Unknown
     jobs: tuple[Job, ...] | Unknown = ()
     # Whether slurmrestd changes partitions (REST v0.0.45).
     supports_live_partitions: bool = True
@@ -73,7 +73,7 @@ class PartitionWorld:
     # Partitions whose drift is not reverted now, whatever their policy.
     unreverted: frozenset[str] = frozenset()
     # Those of a candidate that a sidecar is trying, which Slurm may have in a moment.
-    on_the_way: frozenset[str] = frozenset()
+    on_trial: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _changed(line: Line, before: Line | None, found: Set[str]) -> frozenset[str]
 
 def _absent(line: Line, before: Line | None, world: PartitionWorld) -> _Part:
     """A wanted partition that Slurm does not have."""
-    gone = (GONE,) if before is not None else ()
+    gone = (MISSING_PARTITION,) if before is not None else ()
     by_file = bool(unsettable(line)) or not _is_known(line, world)
     if not world.supports_live_partitions or (before is None and by_file):
         # The reconfigure that follows the file makes it.
@@ -224,7 +224,7 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part
     before = world.in_force[name]
     if live is None:
         # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
-        return _Part(kept=before if name in world.on_the_way else None)
+        return _Part(kept=before if name in world.on_trial else None)
     if isinstance(world.jobs, Unknown):
         return _Part(kept=before, waits=())
     drained = before.with_option(STATE, DRAIN)
@@ -232,13 +232,15 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part
     blocking = blocking_jobs(name, world.jobs, finished_too=not world.supports_live_partitions)
     if blocking:
         must_drain = world.supports_live_partitions and "UP" in live.states
-        action = SetPartition(change(drained, {STATE}), "it is to go when its jobs have ended") if must_drain else None
+        action = (
+            SetPartition(change(drained, {STATE}), "it is removed when its jobs have ended") if must_drain else None
+        )
         return _Part(action, kept=drained, waits=blocking)
     if not world.supports_live_partitions:
         return _Part()
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
-    return _Part(DeletePartition(name, "nothing asks for it any more"), kept=drained)
+    return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
 
 
 def blocking_jobs(name: str, jobs: Iterable[Job], *, finished_too: bool) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ class PartitionMemory:
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     # Wanted options that a live change cannot set.
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # The line that Slurm was last told of live.
+    # The line that was last sent to Slurm live.
     sent: Mapping[str, Line] = field(default_factory=dict)
     # What differs, and since when.
     drifting: Mapping[str, tuple[object, float]] = field(default_factory=dict)
@@ -105,14 +105,16 @@ class PartitionMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class PartitionLines:
     """The lines of one reconcile: as the file declares them, and with the hosts that only a live change names."""
 
     declared: Mapping[str, Line]
     edited: Mapping[str, Line]
 
 
-def learned(memory: PartitionMemory, lines: Lines, plan: Plan, outcomes: Outcomes, now: float) -> PartitionMemory:
+def learned(
+    memory: PartitionMemory, lines: PartitionLines, plan: Plan, outcomes: Outcomes, now: float
+) -> PartitionMemory:
     """What is known after a plan was carried out; accepted is enough, since whoever insists may be faster."""
     refused = {
         name: Refusal(each.why, lines.declared.get(name), each.is_answer)

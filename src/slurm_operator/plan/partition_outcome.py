@@ -1,6 +1,6 @@
 """What became of one Partition in the reconcile of its Controller: all that its own reconcile reports.
 
-In: the builder's verdict, the lines, Slurm's answer, and what was refused. Out: a frozen `PartitionOutcome`, left by
+In: the builder's `Acceptance`, the lines, Slurm's list, and what was refused. Out: a frozen `PartitionOutcome`, left by
 the Controller's reconcile for `reconcile/partition.py` and turned into conditions by `status/partition.py`.
 Pure.
 """
@@ -11,11 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slurm_operator.api.partition import Partition as PartitionResource
-from slurm_operator.build.partition import DELETING, Verdict
-from slurm_operator.plan.partition import GONE, REVERT, Declared, PartitionWorld, blocking_jobs, split_differences
+from slurm_operator.build.partition import DELETING, Acceptance
+from slurm_operator.plan.partition import (
+    MISSING_PARTITION,
+    REVERT,
+    Declared,
+    PartitionWorld,
+    blocking_jobs,
+    split_differences,
+)
 from slurm_operator.plan.partition_fields import Difference, line_hash
 from slurm_operator.plan.partition_memory import PartitionMemory
-from slurm_operator.slurm.model import Answer, Job, Node, Partition, Unknown
+from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 from slurm_operator.slurm.policy import is_over
 
 INCOMPLETE = Unknown("Slurm's list of partitions is incomplete")
@@ -25,7 +32,7 @@ INCOMPLETE = Unknown("Slurm's list of partitions is incomplete")
 class PartitionOutcome:
     """What is known of a partition after its Controller's reconcile."""
 
-    verdict: Verdict
+    acceptance: Acceptance
     # None: Slurm does not have it.
     found: Partition | Unknown | None
     # Fields that are on their way, and fields that somebody changed by hand.
@@ -56,45 +63,45 @@ class PartitionOutcome:
     @property
     def is_leaving(self) -> bool:
         """Whether its object is being deleted."""
-        return self.verdict.reason == DELETING
+        return self.acceptance.reason == DELETING
 
     @property
     def is_awaited(self) -> bool:
         """Whether it may become as asked without anybody's doing: not where drift is left as it is."""
         if self.drift and (self.given_up or self.policy != REVERT):
             return False
-        return self.verdict.accepted and (bool(self.drift) or not self.is_in_force)
+        return self.acceptance.accepted and (bool(self.drift) or not self.is_in_force)
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeWorld:
     """What the outcomes of a cluster's partitions are made of."""
 
-    verdicts: Sequence[Verdict]
+    acceptances: Sequence[Acceptance]
     # As slurm.conf declares them, wanted and in force.
     wanted: Declared
     in_force: Declared
     # As they were planned.
     planned: PartitionWorld
     # The list as it came, also an incomplete one.
-    listed: Answer[Partition] | Unknown
-    nodes: Answer[Node] | Unknown
+    listed: SlurmList[Partition] | Unknown
+    nodes: SlurmList[Node] | Unknown
     # What is remembered after the plan was carried out.
     memory: PartitionMemory
 
 
 def partition_outcomes(world: OutcomeWorld, resources: Iterable[PartitionResource]) -> dict[str, PartitionOutcome]:
     """The outcome of each Partition, by the name of the resource."""
-    verdicts = {each.resource: each for each in world.verdicts if each.kind == "Partition"}
-    return {each.name: _outcome(world, each, verdicts[each.name]) for each in resources if each.name in verdicts}
+    acceptances = {each.resource: each for each in world.acceptances if each.kind == "Partition"}
+    return {each.name: _outcome(world, each, acceptances[each.name]) for each in resources if each.name in acceptances}
 
 
-def _outcome(world: OutcomeWorld, resource: PartitionResource, verdict: Verdict) -> PartitionOutcome:
+def _outcome(world: OutcomeWorld, resource: PartitionResource, acceptance: Acceptance) -> PartitionOutcome:
     name, found = resource.slurm_name, _found(world, resource.slurm_name)
     jobs = world.planned.jobs
     line = world.wanted.lines.get(name)
     outcome = PartitionOutcome(
-        verdict,
+        acceptance,
         found,
         policy=str(resource.spec.drift_policy),
         supports_live_partitions=world.planned.supports_live_partitions and not isinstance(found, Unknown),
@@ -105,15 +112,15 @@ def _outcome(world: OutcomeWorld, resource: PartitionResource, verdict: Verdict)
     )
     if resource.metadata.deletion_timestamp:
         return _leaving(world, outcome, resource)
-    if isinstance(found, Unknown) or not verdict.accepted or line is None:
+    if isinstance(found, Unknown) or not acceptance.accepted or line is None:
         return outcome
     return _judged(world, outcome, name)
 
 
 def _judged(world: OutcomeWorld, outcome: PartitionOutcome, name: str) -> PartitionOutcome:
     """With what differs in Slurm, and why."""
-    planned, found, verdict = world.planned, outcome.found, outcome.verdict
-    is_edited = bool(verdict.live_nodes or verdict.removed_nodes)
+    planned, found, acceptance = world.planned, outcome.found, outcome.acceptance
+    is_edited = bool(acceptance.live_nodes or acceptance.removed_nodes)
     if planned.supports_live_partitions and is_edited and isinstance(world.nodes, Unknown):
         # Which hosts it should have depends on those that Slurm has.
         return replace(outcome, found=world.nodes)
@@ -136,7 +143,7 @@ def _differences(
         return split_differences(line, before, found, supports_live_partitions=planned.supports_live_partitions)
     # Without live changes one that is not there may still be on its way.
     gone = before is not None and planned.supports_live_partitions
-    return ((GONE,) if gone else ()), ()
+    return ((MISSING_PARTITION,) if gone else ()), ()
 
 
 def _leaving(world: OutcomeWorld, outcome: PartitionOutcome, resource: PartitionResource) -> PartitionOutcome:
@@ -161,7 +168,7 @@ def _found(world: OutcomeWorld, name: str) -> Partition | Unknown | None:
 
 
 def counts(
-    found: Partition | Unknown | None, nodes: Answer[Node] | Unknown, jobs: Iterable[Job] | Unknown
+    found: Partition | Unknown | None, nodes: SlurmList[Node] | Unknown, jobs: Iterable[Job] | Unknown
 ) -> dict[str, int]:
     """How large and how full it is; what Slurm cannot be asked for is left out, not 0."""
     if found is None or isinstance(found, Unknown):

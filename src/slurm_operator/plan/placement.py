@@ -16,10 +16,10 @@ from slurm_operator.build import labels, nodeset
 BLOCKING = ("NoSchedule", "NoExecute")
 
 
-def daemon_worker(node: Node) -> nodeset.Worker:
+def daemon_worker(node: Node) -> nodeset.WorkerIdentity:
     """The worker that a Kubernetes node gets in DaemonSet mode."""
     override = node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
-    return nodeset.Worker(node=node.metadata.name, hostname_override=override)
+    return nodeset.WorkerIdentity(node=node.metadata.name, hostname_override=override)
 
 
 def should_run(spec: Mapping[str, Any], node: Node) -> bool:

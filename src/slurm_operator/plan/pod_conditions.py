@@ -1,4 +1,4 @@
-"""Slurm's word on a worker's node as conditions of its pod, for `kubectl get pod` and for disruption tools.
+"""What Slurm reports on a worker's node, as conditions of its pod, for `kubectl get pod` and for disruption tools.
 
 In: a worker that Slurm described, or said that it does not have. Out: conditions. What Slurm did not say changes
 nothing. Pure; used by `plan/nodeset.py`.

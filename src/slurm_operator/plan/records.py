@@ -11,21 +11,21 @@ from collections.abc import Collection, Iterator
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.plan.actions import Action, DeleteNode
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import SlurmSnapshot
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Answer, Node, Unknown
+from slurm_operator.slurm.model import Node, SlurmList, Unknown
 
 NODE_NOT_FOUND = "NodeNotFound"
 
 
 def defunct(
-    cr: NodeSet, slurm: SlurmSnapshot, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
+    cr: NodeSet, slurm: NodeSnapshot, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
 ) -> Iterator[Action]:
     """Every record to delete; `pods` and `hostnames` are of all pods, also of those that are going.
 
     `nodes` are the names of the Kubernetes nodes that there are.
     """
-    if not isinstance(slurm.nodes, Answer) or isinstance(slurm.jobs, Unknown):
+    if not isinstance(slurm.nodes, SlurmList) or isinstance(slurm.jobs, Unknown):
         return
     if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND:
         return

@@ -94,7 +94,7 @@ def topology_of(kube: KubeNode | None) -> str:
 
 
 def _topology(worker: Worker, kube: KubeNode | None, offers: frozenset[Feature]) -> dict[str, object]:
-    # The pod notes what Slurm was told last: Slurm shows a place in its own words, which cannot be compared.
+    # The pod notes what was last sent to Slurm: Slurm shows a place in its own words, which cannot be compared.
     wanted = topology_of(kube)
     sent = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
     if wanted == sent or not wanted.isprintable() or Feature.TOPOLOGY not in offers:

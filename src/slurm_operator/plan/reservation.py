@@ -15,8 +15,8 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, names
 from slurm_operator.build.token import duration
 from slurm_operator.plan.actions import Action, DeleteReservation, SetReservation
-from slurm_operator.plan.workers import SlurmSnapshot, Worker
-from slurm_operator.slurm.model import Answer, Reservation
+from slurm_operator.plan.workers import NodeSnapshot, Worker
+from slurm_operator.slurm.model import Reservation, SlurmList
 from slurm_operator.slurm.requests import Feature, ReservationChange
 
 SCHEDULED = "ScheduledUpdate"
@@ -26,12 +26,12 @@ RECURRING = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKEND", "WEEKDAY"})
 IMPLIED = frozenset({"SPEC_NODES"})
 USER = "slurm"
 # Slurm counts a duration in 32 bits.
-LONGEST_MINUTES = 2**31 - 1
+MAX_WINDOW_MINUTES = 2**31 - 1
 
 
-def found(cr: NodeSet, slurm: SlurmSnapshot) -> Reservation | None:
+def found(cr: NodeSet, slurm: NodeSnapshot) -> Reservation | None:
     """The reservation of this NodeSet, as Slurm shows it."""
-    items = slurm.reservations.items if isinstance(slurm.reservations, Answer) else ()
+    items = slurm.reservations.items if isinstance(slurm.reservations, SlurmList) else ()
     return next((each for each in items if each.name == names.reservation(cr)), None)
 
 
@@ -40,9 +40,9 @@ def is_asked_for(cr: NodeSet) -> bool:
     return cr.spec.update_strategy.type == SCHEDULED or labels.RESERVATION_FINALIZER in cr.metadata.finalizers
 
 
-def is_reserved(slurm: SlurmSnapshot) -> bool:
-    """Whether Slurm's own word on its reservations is complete."""
-    return isinstance(slurm.reservations, Answer) and slurm.reservations.complete
+def is_reserved(slurm: NodeSnapshot) -> bool:
+    """Whether Slurm's list of reservations is complete."""
+    return isinstance(slurm.reservations, SlurmList) and slurm.reservations.complete
 
 
 def wanted(cr: NodeSet, some: Iterable[Worker], *, deleting: bool) -> ReservationChange | None:
@@ -59,12 +59,12 @@ def wanted(cr: NodeSet, some: Iterable[Worker], *, deleting: bool) -> Reservatio
         users=(USER,),
         flags=tuple(sorted(flags)),
         start_time=int(start.timestamp()),
-        duration=min(int(duration(window.duration) or 0) // 60, LONGEST_MINUTES),
+        duration=min(int(duration(window.duration) or 0) // 60, MAX_WINDOW_MINUTES),
     )
 
 
 def changes(
-    cr: NodeSet, some: Iterable[Worker], slurm: SlurmSnapshot, now: datetime, deleting: bool
+    cr: NodeSet, some: Iterable[Worker], slurm: NodeSnapshot, now: datetime, deleting: bool
 ) -> Iterator[Action]:
     """What to do about the reservation now."""
     if not is_reserved(slurm) or Feature.RESERVATIONS not in slurm.offers:

@@ -1,8 +1,8 @@
 """The history of a NodeSet: which revision is the newest, what it is called, and which old ones may go.
 
 In: the NodeSet and the ControllerRevisions that are there. Out: the newest hash, and actions. Two templates with one
-hash are told apart by a count of collisions, found anew each time from what is there. A revision that another program
-wrote in other bytes, but that means the same, is the newest one too: its workers are not made anew. Pure; used by
+hash are distinguished by a count of collisions, computed each time from what is there. A revision that another program
+wrote in other bytes, but that means the same, is the newest one too: its workers are not recreated. Pure; used by
 `plan/nodeset.py` and `reconcile/nodeset.py`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from kube_runtime.client.objects import RawObject
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, made_of, metadata, names, revision
-from slurm_operator.plan import ran
+from slurm_operator.plan import pod_origin
 from slurm_operator.plan.actions import Action, Apply, Delete, PatchMetadata
 from slurm_operator.plan.ownership import is_controlled_by, is_orphan
 
@@ -70,7 +70,7 @@ def applied(cr: NodeSet, present: Iterable[RawObject], hash_: str, *, privileged
     number = own if own > highest else highest + 1
     # What a revision holds never changes, not even into other bytes of the same meaning.
     held = _data(found) if found is not None and found.body else None
-    noted = ran.of_revision(found).privileged if found is not None and found.body else ""
+    noted = pod_origin.of_revision(found).privileged if found is not None and found.body else ""
     note = made_of.hash_of(cr) if privileged else noted
     return Apply(revision.controller_revision(cr, number, hash_, held, privileged=note), found)
 

@@ -1,4 +1,4 @@
-"""When a token is made, and when it is made anew.
+"""When a token is created, and when it is renewed.
 
 In: a Token, its key, what its Secret holds, the time. Out: what to do and when to look again. Pure.
 """
@@ -63,10 +63,10 @@ def renewal(held: Held | None, *, user: str, refresh: bool, exists: bool, now: f
     if held is None:
         if exists and not refresh:
             return Renewal(False, "its Secret is immutable, and the key has changed since", None)
-        return Renewal(True, "there is no token of the present key", None)
+        return Renewal(True, "there is no token signed with the current key", None)
     if not refresh:
         return Renewal(False, "it is made once", None)
     due = held.issued + (held.ends - held.issued) * RENEW_AT_LIFETIME_SHARE
     if held.user != user or now >= due or now < held.issued:
-        return Renewal(True, "it is due" if held.user == user else "it speaks for another user", None)
+        return Renewal(True, "it is due" if held.user == user else "it is for another user", None)
     return Renewal(False, "it is fresh", max(due - now, MIN_WAIT_SECONDS))

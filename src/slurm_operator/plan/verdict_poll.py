@@ -61,7 +61,7 @@ class VerdictPoll:
 
 def reporting(pods: Iterable[ControllerPod]) -> tuple[str, ...]:
     """The uids of the pods whose sidecar reports."""
-    return tuple(pod.uid for pod in pods if pod.speaks)
+    return tuple(pod.uid for pod in pods if pod.reports_verdicts)
 
 
 def poll_of(hash_: str, pods: tuple[str, ...], before: VerdictPoll | None, now: float) -> VerdictPoll:

@@ -1,7 +1,7 @@
-"""Worker pods as the planners see them: identity, health, age, and the order in which they would go.
+"""Worker pods as the planners see them: identity, health, age, and the order in which they would be removed.
 
-In: pods and Slurm's word on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a NodeSet, its
-reconcile and its status.
+In: pods and what Slurm reports on their nodes. Out: `Worker` values and sorts. Pure; used by every planner of a
+NodeSet, its reconcile and its status.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Absent, Answer, Job, Known, Limit, Node, NodeView, Reservation, Unknown, view
+from slurm_operator.slurm.model import Absent, Job, Known, Limit, Node, NodeView, Reservation, SlurmList, Unknown, view
 from slurm_operator.slurm.requests import Feature
 from slurm_operator.slurm.vanished import DOUBT_SECONDS, is_plausible
 
@@ -38,19 +38,19 @@ REGISTERED = "SlurmNodeRegistered"
 NO_LONGER_REGISTERED = "Slurm no longer has a record of its node"
 # How long a ready worker may be unknown to Slurm. A slurmctld that was killed may have forgotten a node that it had not
 # written down yet, although the slurmd lives and works: such a worker is given time.
-REGISTRATION_GRACE = 30.0
+REGISTRATION_GRACE_SECONDS = 30.0
 
 
 NOT_ASKED = Unknown("Slurm was not asked")
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmSnapshot:
-    """Slurm's word in this reconcile, or why there is none."""
+class NodeSnapshot:
+    """What Slurm reports on nodes and jobs in this reconcile, or why it does not."""
 
-    nodes: Answer[Node] | Unknown
+    nodes: SlurmList[Node] | Unknown
     jobs: tuple[Job, ...] | Unknown
-    reservations: Answer[Reservation] | Unknown = NOT_ASKED
+    reservations: SlurmList[Reservation] | Unknown = NOT_ASKED
     offers: frozenset[Feature] = frozenset()
     # Nodes that the list lacks and whose absence Slurm confirmed when asked by name; None: the list alone counts.
     absent: frozenset[str] | None = None
@@ -63,8 +63,8 @@ class SlurmSnapshot:
         """What Slurm says about one node."""
         return view(name, self.nodes)
 
-    def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> SlurmSnapshot:
-        """The same word with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
+    def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
+        """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
 
 
@@ -76,7 +76,7 @@ class Worker:
     ordinal: int | None
     hostname: str
     view: NodeView
-    may_go: policy.Yes | policy.No
+    may_remove: policy.Yes | policy.No
     deadline: Limit
     # Why a node that Slurm's list lacks may still be at work; empty when it is not, or when the list has it.
     absence_doubt: str = ""
@@ -167,9 +167,9 @@ class Worker:
         return int(written) if _COST.fullmatch(written) and abs(int(written)) < 2**31 else 0
 
 
-def workers(cr: NodeSet, pods: Iterable[Pod], slurm: SlurmSnapshot, now: datetime) -> list[Worker]:
+def workers(cr: NodeSet, pods: Iterable[Pod], slurm: NodeSnapshot, now: datetime) -> list[Worker]:
     """The workers of a NodeSet, by name."""
-    by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, Answer) else {}
+    by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, SlurmList) else {}
     known = list(pods)
     hostnames = {hostname_of(cr, pod) for pod in known}
     on_nodes = jobs_by_node(slurm.jobs, hostnames)
@@ -186,7 +186,7 @@ def jobs_by_node(jobs: Sequence[Job] | Unknown, names: Set[str]) -> dict[str, li
 
 
 def _worker(
-    cr: NodeSet, pod: Pod, slurm: SlurmSnapshot, by_name: Mapping[str, Node], ends: Mapping[str, Limit]
+    cr: NodeSet, pod: Pod, slurm: NodeSnapshot, by_name: Mapping[str, Node], ends: Mapping[str, Limit]
 ) -> Worker:
     hostname = hostname_of(cr, pod)
     seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
@@ -197,20 +197,20 @@ def _worker(
     return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
 
 
-def _judged(worker: Worker, slurm: SlurmSnapshot, in_bulk: Set[str], now: datetime) -> Worker:
+def _judged(worker: Worker, slurm: NodeSnapshot, in_bulk: Set[str], now: datetime) -> Worker:
     if isinstance(worker.view, Absent):
         worker = replace(worker, absence_doubt=absence_in_doubt(worker.hostname, slurm, in_bulk))
-    return replace(worker, may_go=_may_go(worker, slurm, now))
+    return replace(worker, may_remove=_may_remove(worker, slurm, now))
 
 
-def _may_go(worker: Worker, slurm: SlurmSnapshot, now: datetime) -> policy.Yes | policy.No:
+def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Yes | policy.No:
     if not isinstance(worker.view, Absent):
         return policy.may_remove(worker.view, slurm.jobs)
     if worker.absence_doubt:
         return policy.No(worker.absence_doubt)
     lost = worker.unregistered_since(now)
-    if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE:
-        return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may be about to be")
+    if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE_SECONDS:
+        return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may still register")
     return policy.Yes()
 
 
@@ -221,10 +221,10 @@ def lost_in_bulk(some: Iterable[Worker], now: datetime) -> frozenset[str]:
     return frozenset() if is_plausible(len(lost), len(registered)) else frozenset(lost)
 
 
-def absence_in_doubt(hostname: str, slurm: SlurmSnapshot, in_bulk: Set[str] = frozenset()) -> str:
+def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = frozenset()) -> str:
     """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
     if hostname in in_bulk:
-        return f"Slurm has lost node {hostname} and many others at once; that is believed after {DOUBT_SECONDS:g} s"
+        return f"Slurm has lost node {hostname} and many others at once; this is believed after {DOUBT_SECONDS:g} s"
     if isinstance(slurm.jobs, Unknown):
         return f"Slurm's list of jobs is not available: {slurm.jobs.why}"
     if slurm.absent is not None and hostname not in slurm.absent:

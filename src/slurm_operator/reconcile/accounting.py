@@ -8,7 +8,7 @@ from slurm_operator.build import accounting, names
 from slurm_operator.plan.actions import Outcomes
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import OwnedObjects, Report, World
+from slurm_operator.reconcile.owned import OwnedObjects, Report, ResourceWorld
 from slurm_operator.status import workload
 
 
@@ -17,7 +17,7 @@ def reconcile(observer: Observer, executor: Executor, clock: Clock) -> OwnedObje
     return OwnedObjects(Accounting, observer, executor, clock, accounting.objects, _report)
 
 
-def _report(world: World[Accounting], outcomes: Outcomes) -> Report:
+def _report(world: ResourceWorld[Accounting], outcomes: Outcomes) -> Report:
     cr = world.cr
     if cr.spec.external:
         return Report(workload.elsewhere("slurmdbd"), {})

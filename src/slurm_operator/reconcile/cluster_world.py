@@ -28,7 +28,7 @@ from slurm_operator.plan.cluster_world import (
     ClusterWorld,
     ConfigMaps,
     HistoryWorld,
-    SlurmSnapshot,
+    PartitionSnapshot,
     config_files,
     declared_in_force,
 )
@@ -37,12 +37,12 @@ from slurm_operator.plan.daemons import AT_START, SENT
 from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import Declared, declared
 from slurm_operator.plan.workers import NOT_ASKED
-from slurm_operator.reconcile.clusters import PARTITION_SECONDS, Cluster, Clusters
+from slurm_operator.reconcile.clusters import PARTITIONS_MAX_AGE_SECONDS, Cluster, Clusters
 from slurm_operator.reconcile.config import Logs, controller_pod, is_running, open_poll, sidecar_verdicts
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import World
-from slurm_operator.slurm.model import Answer, Unknown
-from slurm_operator.slurm.shared import NEW_SECONDS
+from slurm_operator.reconcile.owned import ResourceWorld
+from slurm_operator.slurm.model import SlurmList, Unknown
+from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class ClusterReader:
     clock: Clock
     logs: Logs
 
-    async def find(self, world: World[Controller], maps: ConfigMaps) -> Cluster | Unknown:
+    async def find(self, world: ResourceWorld[Controller], maps: ConfigMaps) -> Cluster | Unknown:
         """The way to a cluster's Slurm, or why there is none."""
         if maps.good is None:
             return Unknown("not started yet")
@@ -72,7 +72,7 @@ class ClusterReader:
         return None if found is None else dict(found.content().get("data") or {})
 
     async def observe(
-        self, world: World[Controller], built: Built, objects: OwnedWorld, memory: ClusterMemory
+        self, world: ResourceWorld[Controller], built: Built, objects: OwnedWorld, memory: ClusterMemory
     ) -> tuple[ClusterWorld, Cluster | Unknown]:
         """One look at everything, and the way to the Slurm that was asked."""
         cr, maps, now = world.cr, self.config_maps(world.cr), self.clock.monotonic()
@@ -108,13 +108,13 @@ class ClusterReader:
         )
 
     async def _offers_live_partitions(
-        self, world: World[Controller], cluster: Cluster | Unknown, maps: ConfigMaps
+        self, world: ResourceWorld[Controller], cluster: Cluster | Unknown, maps: ConfigMaps
     ) -> bool | None:
         """Whether slurmrestd changes partitions; while it cannot be asked, what was said last."""
         if world.cr.name not in world.refs.served or maps.good is None:
             return None
         if not isinstance(cluster, Unknown):
-            found = await cluster.partitions(_asker(world.cr), patience=PARTITION_SECONDS)
+            found = await cluster.partitions(_caller(world.cr), max_age=PARTITIONS_MAX_AGE_SECONDS)
             if not isinstance(found, Unknown):
                 return cluster.supports_live_partitions
         return keeps_partitions(maps.good.get(FILE, ""))
@@ -130,7 +130,7 @@ class ClusterReader:
         there = self.observer.resources(kind, cr.namespace)
         return frozenset(each.name for each in there if each.spec.controller_ref.name == cr.name)
 
-    def _history(self, world: World[Controller]) -> HistoryWorld:
+    def _history(self, world: ResourceWorld[Controller]) -> HistoryWorld:
         """The revisions of what has been in force for a while and is not kept yet; nothing else is looked at."""
         status = world.cr.status.config
         since, now = parse_seconds(status.last_applied if status else None), self.clock.now().timestamp()
@@ -142,7 +142,7 @@ class ClusterReader:
         highest = max((number_of(item) for item in named if item.metadata.name.startswith(prefix)), default=0)
         return HistoryWorld(highest, dict(self._managers(world)), present, is_due=True)
 
-    def _managers(self, world: World[Controller]) -> Iterator[tuple[str, str]]:
+    def _managers(self, world: ResourceWorld[Controller]) -> Iterator[tuple[str, str]]:
         for key in inputs(world.cr, world.refs):
             kind, _, name = key.partition("/")
             found = self.observer.get(kind, world.cr.namespace, name)
@@ -150,34 +150,34 @@ class ClusterReader:
                 yield key, manager_of(found.content())
 
 
-def _asker(cr: Controller) -> tuple[str, Key]:
+def _caller(cr: Controller) -> tuple[str, Key]:
     return ("Controller", Key(cr.namespace, cr.name))
 
 
 async def fetch_snapshot(
-    world: World[Controller], built: Built, cluster: Cluster | Unknown, wanted: Declared, in_force: Declared
-) -> SlurmSnapshot:
+    world: ResourceWorld[Controller], built: Built, cluster: Cluster | Unknown, wanted: Declared, in_force: Declared
+) -> PartitionSnapshot:
     """What Slurm answers; something is decided by it where the lines differ, and then no shared answer will do."""
     if isinstance(cluster, Unknown):
-        return SlurmSnapshot.without(cluster, has_restapi=False)
-    who, resources = _asker(world.cr), world.refs.partitions_of(world.cr)
+        return PartitionSnapshot.without(cluster, has_restapi=False)
+    caller, resources = _caller(world.cr), world.refs.partitions_of(world.cr)
     is_decided = wanted.lines != in_force.lines or any(each.metadata.deletion_timestamp for each in resources)
-    patience = NEW_SECONDS if resources else PARTITION_SECONDS
-    partitions = await cluster.partitions(who, fresh=is_decided, patience=patience)
+    max_age = SEEN_MAX_AGE_SECONDS if resources else PARTITIONS_MAX_AGE_SECONDS
+    partitions = await cluster.partitions(caller, fresh=is_decided, max_age=max_age)
     is_leaving = bool(in_force.lines.keys() - wanted.lines.keys())
-    snapshot = SlurmSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
+    snapshot = PartitionSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif is_leaving or resources or has_edits(built.conf):
-        look = await cluster.world(who=who, fresh=is_leaving)
+        look = await cluster.node_snapshot(caller=caller, fresh=is_leaving)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
     if cluster.nodes is None:
         # Who runs with the configuration is asked once; others' looks serve ever after.
-        await cluster.world(who=who)
+        await cluster.node_snapshot(caller=caller)
     return replace(snapshot, known_nodes=cluster.nodes.items if cluster.nodes is not None else None)
 
 
-def complete(answer: Answer[T] | Unknown, what: str) -> Answer[T] | Unknown:
+def complete(answer: SlurmList[T] | Unknown, what: str) -> SlurmList[T] | Unknown:
     """A list in which a missing item means that Slurm has none; any other list is Unknown."""
     if isinstance(answer, Unknown) or answer.complete:
         return answer

@@ -1,8 +1,9 @@
 """The way to each cluster's Slurm: which slurmrestd, with which key, and its snapshot in this reconcile.
 
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
-and a `SlurmWorld`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide nothing
-share one answer; what changed in it wakes the resources that it concerns (`changed`, wired by `operator.py`).
+and a `NodeSnapshot`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide
+nothing share one response; what changed in it wakes the resources that it concerns (`changed`, wired by
+`operator.py`).
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
-from slurm_operator.plan.workers import NOT_ASKED, SlurmSnapshot
+from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
-from slurm_operator.slurm.model import Absent, Answer, Job, Node, Partition, Reservation, Unchanged, Unknown
+from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
-from slurm_operator.slurm.shared import NEW_SECONDS, Shared
+from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.vanished import VanishedJobs
 
-ASKED_ONCE = Unknown("Slurm is asked twice before a partition goes")
+ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
-WHOLE_SECONDS = 60.0
+FULL_LIST_SECONDS = 60.0
 # How old an answer about partitions may be for a reconcile that waits for nothing; they change by our own hand, mostly.
-PARTITION_SECONDS = 30.0
+PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
 ONE_BY_ONE_SECONDS = 10.0
-TOO_LATE = Unknown("Slurm takes long to answer; it is asked in the next look")
+TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -46,13 +47,13 @@ A = TypeVar("A")
 V = TypeVar("V")
 
 Address = Callable[[RestApi], str]
-Connect = Callable[["Target", TokenSource, Clock], SlurmClient]
+Connect = Callable[["SlurmTarget", TokenSource, Clock], SlurmClient]
 # Which nodes changed (None: any), and who noticed.
 Changed = Callable[[frozenset[str] | None, Hashable], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SlurmTarget:
     """Where a cluster's slurmrestd is, and which Slurm must be behind it."""
 
     address: str
@@ -61,7 +62,7 @@ class Target:
 
 
 def over_http(
-    target: Target, token: TokenSource, clock: Clock, observe: Callable[[Observation], None] = lambda _: None
+    target: SlurmTarget, token: TokenSource, clock: Clock, observe: Callable[[Observation], None] = lambda _: None
 ) -> SlurmClient:
     """A client that speaks HTTP, and tells of each call."""
     return SlurmClient(target.address, token, cluster=target.cluster_name, observe=observe, monotonic=clock.monotonic)
@@ -72,13 +73,13 @@ class Cluster:
     """One Slurm and what it last said."""
 
     client: SlurmClient
-    target: Target
+    target: SlurmTarget
     key: bytes
     monotonic: Callable[[], float]
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
-    nodes: Answer[Node] | None = None
-    listed: Answer[Job] | None = None
+    nodes: SlurmList[Node] | None = None
+    listed: SlurmList[Job] | None = None
     # How new the last list of nodes was.
     newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
@@ -90,40 +91,42 @@ class Cluster:
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
-    _looks: Shared[SlurmSnapshot] = field(init=False)
-    _partitions: Shared[Answer[Partition] | Unknown] = field(init=False)
-    _last: SlurmSnapshot | None = None
+    _looks: Shared[NodeSnapshot] = field(init=False)
+    _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
+    _last: NodeSnapshot | None = None
     _listed_partitions: tuple[Partition, ...] | None = None
 
     def __post_init__(self) -> None:
         self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
 
-    async def world(
+    async def node_snapshot(
         self,
         doubtful: frozenset[str] = frozenset(),
         *,
-        who: Hashable = None,
+        caller: Hashable = None,
         reservations: bool = False,
         fresh: bool = False,
-    ) -> SlurmSnapshot:
+    ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
         `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
         for by name. Without them and `fresh` it may be what another reconcile fetched a moment ago: `shared` says so.
         """
         decides = fresh or bool(doubtful)
-        found, shared = await self._looks.get(who, lambda: self._look(who, whole=decides), fresh=decides)
+        found, shared = await self._looks.get(caller, lambda: self._look(caller, whole=decides), fresh=decides)
         absent = await self._absent(doubtful, found.nodes)
         return replace(found, reservations=await self._reservations(reservations), absent=absent, shared=shared)
 
     async def partitions(
-        self, who: Hashable = None, *, fresh: bool = False, patience: float = NEW_SECONDS
-    ) -> Answer[Partition] | Unknown:
-        """All partitions; `fresh` when something is decided by it, `patience` when nothing is waited for."""
-        found, _ = await self._partitions.get(who, lambda: self._ask_partitions(who), fresh=fresh, patience=patience)
+        self, caller: Hashable = None, *, fresh: bool = False, max_age: float = SEEN_MAX_AGE_SECONDS
+    ) -> SlurmList[Partition] | Unknown:
+        """All partitions; `fresh` when something is decided by it, `max_age` when nothing is waited for."""
+        found, _ = await self._partitions.get(
+            caller, lambda: self._ask_partitions(caller), fresh=fresh, max_age=max_age
+        )
         return found
 
-    async def _ask_partitions(self, who: Hashable) -> Answer[Partition] | Unknown:
+    async def _ask_partitions(self, caller: Hashable) -> SlurmList[Partition] | Unknown:
         try:
             answer = await self.client.all_partitions()
             self.supports_live_partitions = await self.client.offers(Feature.PARTITIONS)
@@ -132,26 +135,26 @@ class Cluster:
         before, self._listed_partitions = self._listed_partitions, answer.items
         if before is not None and before != answer.items:
             # No node: whoever reports on partitions alone.
-            self.changed(frozenset(), who)
+            self.changed(frozenset(), caller)
             self.repartitioned()
         return answer
 
-    async def _look(self, who: Hashable, *, whole: bool) -> SlurmSnapshot:
+    async def _look(self, caller: Hashable, *, whole: bool) -> NodeSnapshot:
         now = self.monotonic()
         whole = whole or now >= self._whole_at
         if whole:
-            self._whole_at = now + WHOLE_SECONDS
+            self._whole_at = now + FULL_LIST_SECONDS
         nodes = await self._nodes(whole=whole)
         earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
-        before, self._last = self._last, SlurmSnapshot(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
+        before, self._last = self._last, NodeSnapshot(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
-            self.changed(changed_nodes(before, self._last), who)
+            self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
             # Whoever looks at nodes looks at them too, so that what a hand changed is seen as soon.
             await self.partitions(_LOOK)
         return self._last
 
-    async def _nodes(self, *, whole: bool) -> Answer[Node] | Unknown:
+    async def _nodes(self, *, whole: bool) -> SlurmList[Node] | Unknown:
         since = self.nodes.last_update if self.nodes is not None and self.nodes.complete and not whole else None
         try:
             answer = await self.client.nodes(since)
@@ -159,7 +162,11 @@ class Cluster:
             self.nodes = None
             return unknown(error)
         if isinstance(answer, Unchanged):
-            return self.nodes if self.nodes is not None else Unknown("an unchanged list, but of nothing known")
+            return (
+                self.nodes
+                if self.nodes is not None
+                else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
+            )
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
@@ -174,14 +181,14 @@ class Cluster:
             self.listed = None
             return unknown(error)
         if isinstance(answer, Unchanged) and self.listed is None:
-            return Unknown("unchanged jobs, but of none known")
-        if isinstance(answer, Answer):
+            return Unknown("Slurm reports an unchanged list of jobs, but no earlier one is known")
+        if isinstance(answer, SlurmList):
             self.listed = answer if answer.complete else None
         if self.listed is None:
             return Unknown("Slurm's list of jobs is incomplete")
         return await self.vanished.believed(self.listed.items, self._in_time(self.client.job), self.monotonic())
 
-    async def _absent(self, doubtful: frozenset[str], nodes: Answer[Node] | Unknown) -> frozenset[str]:
+    async def _absent(self, doubtful: frozenset[str], nodes: SlurmList[Node] | Unknown) -> frozenset[str]:
         if isinstance(nodes, Unknown):
             return frozenset()
         missing = sorted(doubtful - {node.name for node in nodes.items})
@@ -206,7 +213,7 @@ class Cluster:
 
         return asked
 
-    async def _reservations(self, asked: bool) -> Answer[Reservation] | Unknown:
+    async def _reservations(self, asked: bool) -> SlurmList[Reservation] | Unknown:
         if not asked:
             return NOT_ASKED
         try:
@@ -280,7 +287,7 @@ class Cluster:
             self._partitions.expire()
 
 
-def changed_nodes(before: SlurmSnapshot | None, now: SlurmSnapshot) -> frozenset[str] | None:
+def changed_nodes(before: NodeSnapshot | None, now: NodeSnapshot) -> frozenset[str] | None:
     """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
     if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
         return None
@@ -348,10 +355,10 @@ class Clusters:
         if not key:
             return Unknown(f"the JWT key of Controller {controller.name!r} is missing")
         oldest = min(serving, key=lambda each: (each.metadata.creation_timestamp or "", each.name))
-        target = Target(self.address(oldest), expected_name(controller))
+        target = SlurmTarget(self.address(oldest), expected_name(controller))
         return await self._client(controller, target, key)
 
-    async def _client(self, controller: Controller, target: Target, jwt_key: bytes) -> Cluster:
+    async def _client(self, controller: Controller, target: SlurmTarget, jwt_key: bytes) -> Cluster:
         key, uid = Key(controller.namespace, controller.name), controller.metadata.uid
         owner, known = self._clusters.get(key, ("", None))
         if known is not None and known.target == target and owner == uid:
@@ -371,7 +378,7 @@ class Clusters:
                 target,
                 jwt_key,
                 self.clock.monotonic,
-                lambda names, who: self.changed(key, names, who),
+                lambda names, caller: self.changed(key, names, caller),
                 lambda: self.repartitioned(key),
             )
         )

@@ -53,7 +53,7 @@ async def sidecar_verdicts(
         return poll
     verdicts: dict[str, Verdict | None] = {}
     denied = ""
-    for pod in (pod for pod in pods if pod.speaks):
+    for pod in (pod for pod in pods if pod.reports_verdicts):
         try:
             verdicts[pod.uid] = last_verdict(await logs(namespace, pod.name, SIDECAR, LOG_TAIL_LINES))
         except KubeError as error:
@@ -70,7 +70,7 @@ def is_running(pod: Pod) -> bool:
 
 
 def controller_pod(pod: Pod) -> ControllerPod:
-    """A slurmctld pod, and which candidate it was last told of."""
+    """A slurmctld pod, and which candidate it was last nudged to read."""
     annotations = pod.metadata.annotations
     nudged, _, times = annotations.get(labels.CONFIG_CANDIDATE, "").partition("/")
     return ControllerPod(

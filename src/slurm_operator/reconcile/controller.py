@@ -24,7 +24,7 @@ from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
-from slurm_operator.reconcile.owned import OwnedReconciler, Report, World
+from slurm_operator.reconcile.owned import OwnedReconciler, Report, ResourceWorld
 from slurm_operator.reconcile.partition import ClusterOutcome, PartitionOutcomes
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import cluster as status
@@ -35,8 +35,8 @@ SERVICE_MONITOR = "ServiceMonitor"
 NO_SLURM = Unknown("Slurm is not needed for this")
 # When to look again: at rest; while somebody is waited for; while a partition without jobs leaves Slurm.
 QUIET_REQUEUE_SECONDS = 5.0
-WAITING_SECONDS = 1.0
-LEAVING_SECONDS = 0.25
+WAITING_REQUEUE_SECONDS = 1.0
+LEAVING_REQUEUE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Controllers(OwnedReconciler[Controller]):
     # By the uid of a Controller, since a namesake is another one: what its last reconcile learned.
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
-    async def reconcile(self, world: World[Controller]) -> Result:
+    async def reconcile(self, world: ResourceWorld[Controller]) -> Result:
         """Build, observe, plan, execute, release, report."""
         monitor_refusal = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
         built = controller.built(world.cr, world.refs)
@@ -56,39 +56,43 @@ class Controllers(OwnedReconciler[Controller]):
         if world.cr.spec.external:
             return await self._reconcile_external(world, objects, monitor_refusal)
         memory = self._memories.get(world.cr.metadata.uid, ClusterMemory())
-        seen, slurm = await self.reader.observe(world, built, objects, memory)
-        plan = plan_cluster(seen)
+        cluster_world, slurm = await self.reader.observe(world, built, objects, memory)
+        plan = plan_cluster(cluster_world)
         outcomes = await self._execute(world, plan, slurm)
-        released = release(seen, plan, outcomes)
+        released = release(cluster_world, plan, outcomes)
         self._memories[world.cr.metadata.uid] = released.memory
-        self._leave(world, ClusterOutcome(released.partitions))
+        self._put_outcome(world, ClusterOutcome(released.partitions))
         published = await self._publish(world, released)
-        drafts, fields = status.drafts(seen, plan, released), status.fields(seen, released)
-        report = _report(world, published, monitor_refusal).with_these(drafts, fields)
-        return await self.report(world, report, look_again(seen, plan, outcomes, released))
+        drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
+        report = _report(world, published, monitor_refusal).replacing(drafts, fields)
+        return await self.report(world, report, requeue_after(cluster_world, plan, outcomes, released))
 
-    async def _reconcile_external(self, world: World[Controller], objects: OwnedWorld, monitor_refusal: str) -> Result:
-        self._leave(world, ClusterOutcome(failure=status.external(world.cr)))
+    async def _reconcile_external(
+        self, world: ResourceWorld[Controller], objects: OwnedWorld, monitor_refusal: str
+    ) -> Result:
+        self._put_outcome(world, ClusterOutcome(failure=status.external(world.cr)))
         published = await self._execute(world, plan_owned(objects, objects.built))
         name = self.reader.clusters.name_of(world.cr)
         # What is no name is not carried on, though nothing else is believed in its stead.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
-        return await self.report(world, _report(world, published, monitor_refusal).with_these((), pinned))
+        return await self.report(world, _report(world, published, monitor_refusal).replacing((), pinned))
 
-    async def _publish(self, world: World[Controller], released: Release) -> Outcomes:
+    async def _publish(self, world: ResourceWorld[Controller], released: Release) -> Outcomes:
         published = await self._execute(world, released.objects)
         # The pods of a StatefulSet are its own; what is ours is the StatefulSet.
         workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
         await self.executor.execute(released.afterwards, world.raw, self.kind.__name__, stand_ins=workloads)
         return published
 
-    async def _execute(self, world: World[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM) -> Outcomes:
+    async def _execute(
+        self, world: ResourceWorld[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM
+    ) -> Outcomes:
         writer = None if isinstance(slurm, Unknown) else slurm
         return await self.executor.execute(plan, world.raw, self.kind.__name__, writer)
 
-    async def report_failure(self, world: World[Controller], report: Report) -> None:
+    async def report_failure(self, world: ResourceWorld[Controller], report: Report) -> None:
         """Say why it was not reconciled, here and on its Partitions."""
-        self._leave(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.drafts)))
+        self._put_outcome(world, ClusterOutcome(failure=status.not_reconciled(world.cr, report.drafts)))
         await super().report_failure(world, report)
 
     def forget(self, uid: str) -> None:
@@ -96,28 +100,28 @@ class Controllers(OwnedReconciler[Controller]):
         self._memories.pop(uid, None)
         self.outcomes.forget(uid)
 
-    def _leave(self, world: World[Controller], outcome: ClusterOutcome) -> None:
+    def _put_outcome(self, world: ResourceWorld[Controller], outcome: ClusterOutcome) -> None:
         mine = [each.name for each in world.refs.partitions_of(world.cr)]
-        self.outcomes.leave(world.cr, outcome, mine, self.clock.monotonic())
+        self.outcomes.put(world.cr, outcome, mine, self.clock.monotonic())
 
 
-def look_again(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
+def requeue_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
     """When to come back though nothing has changed."""
     return min([QUIET_REQUEUE_SECONDS, *_waits(world, plan, outcomes, released)])
 
 
 def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:
     if not isinstance(planned_on(world), Unknown) and (plan.partitions.waits or released.refused):
-        yield WAITING_SECONDS
+        yield WAITING_REQUEUE_SECONDS
     accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()
     if accepted - plan.partitions.reverts:
         # What was changed live is read back at once.
         yield MIN_REQUEUE_SECONDS
     for each in released.partitions.values():
         if each.is_leaving and not each.has_left:
-            yield WAITING_SECONDS if each.waits else LEAVING_SECONDS
+            yield WAITING_REQUEUE_SECONDS if each.waits else LEAVING_REQUEUE_SECONDS
         elif each.is_awaited:
-            yield WAITING_SECONDS
+            yield WAITING_REQUEUE_SECONDS
     poll = released.memory.poll
     if poll is not None and released.config.is_open:
         interval = poll.interval(world.now)
@@ -129,19 +133,19 @@ def _candidate(cr: Controller) -> Identity:
 
 
 def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
-    """Nothing else waits for a ServiceMonitor that may not be looked at; but whoever asked for it is told."""
+    """Nothing else waits for a ServiceMonitor that may not be read; but a condition says so."""
     monitor = cr.spec.metrics.service_monitor
     if not (why and cr.spec.metrics.enabled and monitor and monitor.enabled):
         return report
     message = f"its ServiceMonitor is left as it is, since the operator may not read it: {why}"
-    return report.with_these([yes(DEGRADED, Forbidden.reason, message)])
+    return report.replacing([yes(DEGRADED, Forbidden.reason, message)])
 
 
-def _report(world: World[Controller], published: Outcomes, monitor_refusal: str) -> Report:
+def _report(world: ResourceWorld[Controller], published: Outcomes, monitor_refusal: str) -> Report:
     return _without_monitor(_of_daemon(world, published), world.cr, monitor_refusal)
 
 
-def _of_daemon(world: World[Controller], published: Outcomes) -> Report:
+def _of_daemon(world: ResourceWorld[Controller], published: Outcomes) -> Report:
     cr = world.cr
     config = world.content(published, ("v1", "ConfigMap", cr.namespace, names.config(cr)))
     fields = {"configHash": hashes.of_map(config.get("data") or {})} if config else {}

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 Reconcile = Callable[[Key], Awaitable[Result]]
 # A role can be mended without a word to us: when a resource that lacks a right is looked at again.
-LOOK_AGAIN_SECONDS = 5.0
+REQUEUE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Guarded:
         if raw is not None:
             report = workload.failed("Forbidden", f"the operator may not read what it needs: {why}")
             await write_unreconciled_status(self.executor, self.clock, self.kind, raw, report)
-        return Result(LOOK_AGAIN_SECONDS)
+        return Result(REQUEUE_SECONDS)
 
     async def _take(self, key: Key) -> Result:
         """The reconcile itself; what it was refused stands in the status already, and needs no growing wait."""
@@ -58,7 +58,7 @@ class Guarded:
         except Forbidden as error:
             log.log(logging.DEBUG if self._logged.get(key) == str(error) else logging.WARNING, "%s", error)
             self._logged[key] = str(error)
-            return Result(LOOK_AGAIN_SECONDS)
+            return Result(REQUEUE_SECONDS)
         self._logged.pop(key, None)
         return result
 

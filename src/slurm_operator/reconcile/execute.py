@@ -62,7 +62,7 @@ MAX_CONCURRENT_ACTIONS = 64
 # When a status that may not be written is tried again.
 REFUSED_REQUEUE_SECONDS = 5.0
 # So many actions of one kind and stage are written to the log one by one.
-LINES = 10
+MAX_LOGGED_ACTIONS = 10
 # After one of these nobody knows what Slurm thinks of the change.
 NO_ANSWER = (SlurmUnreachable, SlurmUnauthorized, SlurmBadAnswer)
 DrawHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
@@ -124,7 +124,7 @@ class Executor:
         slurm: SlurmWriter | None = None,
         stand_ins: frozenset[str] = frozenset(),
     ) -> Outcomes:
-        """Do everything in a plan, or raise what kept it from being done; what Slurm refuses of a partition is told.
+        """Do everything in a plan, or raise what prevented it; that Slurm refuses a partition action is an outcome.
 
         `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
         """
@@ -245,7 +245,7 @@ class Executor:
     async def _delete(self, action: Delete, work: _Work) -> None:
         _demand(work.claimant, action.kind, action.seen, deletes=True)
         if action.uid in work.overtaken:
-            log.info("%s: it has changed meanwhile and is judged again", action)
+            log.info("%s: it has changed in the meantime and is looked at again", action)
             return
         try:
             await self.writer.delete(
@@ -258,7 +258,7 @@ class Executor:
             )
         except Conflict:
             # It has changed since it was judged. That change comes by the cache and starts the next reconcile at once.
-            log.info("%s: it has changed meanwhile and is judged again", action)
+            log.info("%s: it has changed in the meantime and is looked at again", action)
 
     async def _patch_metadata(self, action: PatchMetadata, work: _Work) -> None:
         metadata: dict[str, Any] = {}
@@ -342,10 +342,10 @@ def _announce(stage: tuple[Action, ...]) -> None:
     announced = [action for action in stage if not isinstance(action, Apply)]
     for kind in dict.fromkeys(type(action) for action in announced):
         same = [action for action in announced if type(action) is kind]
-        for action in same[:LINES]:
+        for action in same[:MAX_LOGGED_ACTIONS]:
             log.info("%s", action)
-        if len(same) > LINES:
-            log.info("… and %d more of that, up to: %s", len(same) - LINES, same[-1])
+        if len(same) > MAX_LOGGED_ACTIONS:
+            log.info("… and %d more like it, the last: %s", len(same) - MAX_LOGGED_ACTIONS, same[-1])
 
 
 async def _on_partition(action: PartitionAction, work: _Work) -> None:

@@ -11,7 +11,7 @@ from slurm_operator.build import labels, loginset, names
 from slurm_operator.plan.actions import Action, CreateHostKeys, Outcomes
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import OwnedObjects, Report, World
+from slurm_operator.reconcile.owned import OwnedObjects, Report, ResourceWorld
 from slurm_operator.status import workload
 
 
@@ -20,7 +20,7 @@ def reconcile(observer: Observer, executor: Executor, clock: Clock) -> OwnedObje
     return OwnedObjects(LoginSet, observer, executor, clock, loginset.objects, _report, _once, always=_selector)
 
 
-def _once(world: World[LoginSet]) -> tuple[Action, ...]:
+def _once(world: ResourceWorld[LoginSet]) -> tuple[Action, ...]:
     return () if names.ssh_host_keys(world.cr) in world.refs.secrets else (CreateHostKeys(world.cr),)
 
 
@@ -28,7 +28,7 @@ def _selector(name: str) -> dict[str, object]:
     return {"selector": labels.selector_text(labels.LOGIN, name)}
 
 
-def _report(world: World[LoginSet], outcomes: Outcomes) -> Report:
+def _report(world: ResourceWorld[LoginSet], outcomes: Outcomes) -> Report:
     cr = world.cr
     deployment = world.content(outcomes, ("apps/v1", "Deployment", cr.namespace, cr.name))
     status = (deployment or {}).get("status") or {}

@@ -26,16 +26,22 @@ from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival, named_owners
-from slurm_operator.plan.nodeset import plan_nodeset, release
+from slurm_operator.plan.nodeset import finalizer_removal, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, is_orphan
+from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.placement import daemon_worker
-from slurm_operator.plan.workers import REGISTERED, REGISTRATION_GRACE, SlurmSnapshot, hostname_of, other_cluster_of
+from slurm_operator.plan.workers import (
+    REGISTERED,
+    REGISTRATION_GRACE_SECONDS,
+    NodeSnapshot,
+    hostname_of,
+    other_cluster_of,
+)
 from slurm_operator.reconcile.clusters import Cluster, Clusters
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import MISSING_SECONDS
+from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.slurm.errors import SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
@@ -49,7 +55,7 @@ log = logging.getLogger(__name__)
 CACHE_CATCH_UP_SECONDS = 2.0
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
-SLOW = Unknown("Slurm takes long to answer")
+SLOW = Unknown("Slurm is slow to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
@@ -80,10 +86,10 @@ class NodeSets:
     async def _reconcile(self, cr: NodeSet, raw: RawObject) -> Result:
         refs = self.observer.refs(cr.namespace)
         controller = refs.controllers.get(cr.spec.controller_ref.name)
-        unread = self._unread(cr, refs)
-        if unread:
-            await self._write_status(raw, cr, workload.blocked(UnreadableReference.reason, unread), {})
-            return Result(MISSING_SECONDS)
+        unreadable = self._unreadable(cr, refs)
+        if unreadable:
+            await self._write_status(raw, cr, workload.blocked(UnreadableReference.reason, unreadable), {})
+            return Result(MISSING_REQUEUE_SECONDS)
         if controller is None:
             return await self._without_controller(cr, raw)
         found = errors(rules.check(cr, None, refs, standing=True)) if not raw.metadata.deletion_timestamp else []
@@ -96,19 +102,19 @@ class NodeSets:
             await self._write_status(
                 raw, cr, workload.blocked(SlurmWrongCluster.reason, _of_another_cluster(cr, strays)), {}
             )
-            return Result(LOOK_AGAIN_SECONDS)
+            return Result(NAME_TAKEN_REQUEUE_SECONDS)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
         try:
-            while not await self._arrives_soon(asking):
-                if await self._made_meanwhile(cr):
+            while not await self._is_answered_in_time(asking):
+                if await self._create_without_slurm(cr):
                     return Result(SNAPSHOT_WAIT_SECONDS)
             slurm = await asking
         finally:
             asking.cancel()
         return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
 
-    async def _arrives_soon(self, asking: asyncio.Future[SlurmSnapshot]) -> bool:
+    async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot]) -> bool:
         over = asyncio.Event()
         asking.add_done_callback(lambda _: over.set())
         timer = self.clock.call_later(SNAPSHOT_WAIT_SECONDS, over.set)
@@ -118,17 +124,17 @@ class NodeSets:
             timer.cancel()
         return asking.done()
 
-    async def _made_meanwhile(self, known: NodeSet) -> bool:
+    async def _create_without_slurm(self, known: NodeSet) -> bool:
         """Do what is done without Slurm's answer, if workers are to be made by now; whether they were."""
         raw = self.observer.get("NodeSet", known.namespace, known.name)
         decoded = self.observer.resource("NodeSet", known.namespace, known.name)
         cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
         controller = refs.controllers.get(known.spec.controller_ref.name)
-        if raw is None or not isinstance(cr, NodeSet) or controller is None or self._unread(cr, refs):
+        if raw is None or not isinstance(cr, NodeSet) or controller is None or self._unreadable(cr, refs):
             return False
         if errors(rules.check(cr, None, refs, standing=True)):
             return False
-        world = self._world(cr, raw, controller, refs, self._pods(cr), SlurmSnapshot(SLOW, SLOW, SLOW))
+        world = self._world(cr, raw, controller, refs, self._pods(cr), NodeSnapshot(SLOW, SLOW, SLOW))
         try:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):
@@ -136,51 +142,51 @@ class NodeSets:
             await self.executor.execute(plan, raw, "NodeSet")
         except OperatorError as error:
             # The rest of the reconcile meets it too, and says so.
-            log.debug("not made before Slurm has answered: %s", error)
+            log.debug("not created before Slurm has answered: %s", error)
             return False
-        await self._shown(plan)
+        await self._wait_until_cached(plan)
         return True
 
     async def _fetch_snapshot(
         self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool, *, fresh: bool = False
-    ) -> SlurmSnapshot:
+    ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
-            return SlurmSnapshot(cluster, cluster, cluster)
+            return NodeSnapshot(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
-        doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_go_soon(pod, now))
-        return await cluster.world(
+        doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_be_removed(pod, now))
+        return await cluster.node_snapshot(
             frozenset(doubtful),
-            who=("NodeSet", Key(cr.namespace, cr.name)),
+            caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
             fresh=fresh or deleting,
         )
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
-            world, plan = await self._planned(world, cluster)
+            world, plan = await self._plan(world, cluster)
             if _deletes_pods(plan) and any(pods.is_behind for pods in self.observer.pods):
                 # A pod that we deleted may still count as ready here, and another one would go for it.
                 return Result(CACHE_CATCH_UP_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             await self.executor.execute(plan, raw, "NodeSet", slurm)
-            await self._shown(plan)
-            gone = release(world) if world.deleting else None
+            await self._wait_until_cached(plan)
+            gone = finalizer_removal(world) if world.deleting else None
             if gone is not None:
                 await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
                 return Result()
         except BuildError as error:
             await self._write_status(raw, world.cr, workload.refused([error.problem]), {})
-            return Result(MISSING_SECONDS)
+            return Result(MISSING_REQUEUE_SECONDS)
         except NameTaken as error:
             await self._write_status(raw, world.cr, workload.blocked(error.reason, str(error)), {})
-            return Result(LOOK_AGAIN_SECONDS)
+            return Result(NAME_TAKEN_REQUEUE_SECONDS)
         except OperatorError as error:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
         await self._report(world, raw)
         return Result(plan.requeue_after)
 
-    async def _planned(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
+    async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
         """The plan; one that decides something is made again from a snapshot fetched in this very reconcile."""
         plan = plan_nodeset(world)
         if world.slurm.shared and decides(plan, world):
@@ -189,7 +195,7 @@ class NodeSets:
             plan = plan_nodeset(world)
         return world, plan
 
-    async def _shown(self, plan: Plan) -> None:
+    async def _wait_until_cached(self, plan: Plan) -> None:
         """Until the caches show the workers just made: the next reconcile would make them again."""
         made = [
             (each.desired["metadata"]["namespace"], each.desired["metadata"]["name"])
@@ -205,7 +211,7 @@ class NodeSets:
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         await self._write_status(raw, world.cr, status.drafts(world), status.fields(world))
 
-    def _unread(self, cr: NodeSet, refs: Refs) -> str:
+    def _unreadable(self, cr: NodeSet, refs: Refs) -> str:
         """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""
         name = cr.spec.controller_ref.name
         if name not in refs.controllers and ("Controller", name) in refs.unreadable:
@@ -223,7 +229,7 @@ class NodeSets:
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._write_status(raw, cr, workload.failed("ReferenceNotFound", message), {})
-        return Result(MISSING_SECONDS)
+        return Result(MISSING_REQUEUE_SECONDS)
 
     def _pods(self, cr: NodeSet) -> tuple[Pod, ...]:
         """The pods that the NodeSet controls, and those that it may adopt; one that goes adopts nobody."""
@@ -238,7 +244,7 @@ class NodeSets:
         controller: Controller,
         refs: Refs,
         pods: tuple[Pod, ...],
-        slurm: SlurmSnapshot,
+        slurm: NodeSnapshot,
     ) -> NodeSetWorld:
         nodes = self.observer.nodes.items() if self.observer.nodes is not None else ()
         there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace)
@@ -271,7 +277,7 @@ class NodeSets:
             if one_slurm and other.metadata.uid != cr.metadata.uid:
                 yield Rival(other, self._hosts(other))
 
-    def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: SlurmSnapshot) -> Iterator[Rival]:
+    def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: NodeSnapshot) -> Iterator[Rival]:
         """NodeSets anywhere that have a worker, and by its record the Slurm node, of a host name of ours."""
         held = frozenset(hostname_of(cr, pod) for pod in pods)
         if cr.is_daemon and self.observer.nodes is not None:
@@ -309,15 +315,15 @@ def _deletes_pods(plan: Plan) -> bool:
 def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
     first = min(strays, key=lambda pod: pod.metadata.name)
     return (
-        f"pod {first.metadata.name} is a worker of Controller {other_cluster_of(cr, first)!r}, and what "
-        f"{cr.spec.controller_ref.name!r} says of nodes is not about it; name that Controller again, or drain and "
-        f"delete its workers ({len(strays)}) first"
+        f"pod {first.metadata.name} is a worker of Controller {other_cluster_of(cr, first)!r}, and Controller "
+        f"{cr.spec.controller_ref.name!r} knows nothing about its node; set controllerRef back, or drain and delete "
+        f"such workers ({len(strays)}) first"
     )
 
 
 def decides(plan: Plan, world: NodeSetWorld) -> bool:
     """Whether a plan takes something away, writes to Slurm, or says who may go: never by an older snapshot."""
-    lets_go = world.deleting and release(world) is not None
+    lets_go = world.deleting and finalizer_removal(world) is not None
     return lets_go or any(_is_decision(action, world) for action in plan.actions)
 
 
@@ -335,13 +341,13 @@ def _is_decision(action: Action, world: NodeSetWorld) -> bool:
             return isinstance(action, Delete | SlurmAction)
 
 
-def _may_go_soon(pod: Pod, now: float) -> bool:
-    """Whether Slurm's word on this worker decides about its life: it must be whole and new."""
+def _may_be_removed(pod: Pod, now: float) -> bool:
+    """Whether this worker may be removed by what Slurm reports: its answer must then be complete and new."""
     if labels.CONDEMNED in pod.metadata.annotations or pod.status.phase in ("Failed", "Succeeded"):
         return True
     ready = (each for each in pod.status.conditions if each.type == "Ready" and each.status == "True")
     times = (parse_time(each.last_transition_time) for each in ready)
-    long_ready = any(time is not None and now - time.timestamp() >= REGISTRATION_GRACE for time in times)
+    long_ready = any(time is not None and now - time.timestamp() >= REGISTRATION_GRACE_SECONDS for time in times)
     registered = any(each.type == REGISTERED and each.status == "True" for each in pod.status.conditions)
     return long_ready and not registered
 

@@ -22,10 +22,10 @@ from slurm_operator.api.partition import Partition
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import images, labels, names
-from slurm_operator.build.made_of import Ran
+from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import may_serve_partitions
-from slurm_operator.plan import ran
+from slurm_operator.plan import pod_origin
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import COMPONENTS, controller_of, is_controlled_by
 
@@ -35,10 +35,10 @@ OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
 # Under which value of that index stands what nobody controls; no uid has a space.
 ORPHANS = "nobody in "
 # What pods are made by, and how it is read what they were made of.
-RECORDS: Mapping[str, Callable[[RawObject], Ran]] = {
-    "ControllerRevision": ran.of_revision,
-    "StatefulSet": ran.of_workload,
-    "Deployment": ran.of_workload,
+RECORDS: Mapping[str, Callable[[RawObject], PodOrigin]] = {
+    "ControllerRevision": pod_origin.of_revision,
+    "StatefulSet": pod_origin.of_workload,
+    "Deployment": pod_origin.of_workload,
 }
 # A Controller's revisions are configurations.
 CONFIG_HISTORY = ("ControllerRevision", "Controller")
@@ -75,7 +75,7 @@ class Observer:
     # By uid: the resourceVersion that was read, and what came of it.
     _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
     _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    _records: dict[str, tuple[str, Ran]] = field(default_factory=dict)
+    _records: dict[str, tuple[str, PodOrigin]] = field(default_factory=dict)
 
     def get(self, kind: str, namespace: str, name: str) -> RawObject | None:
         """One object as it is."""
@@ -94,7 +94,7 @@ class Observer:
             self._decoded[item.metadata.uid] = (item.metadata.resource_version, decoded)
         return decoded
 
-    def on_gone(self, kind: str, forget: Callable[[str], None]) -> None:
+    def on_deleted(self, kind: str, forget: Callable[[str], None]) -> None:
         """Call `forget` with the uid of each object of a kind that is gone, also when a namesake has its place."""
 
         def changed(old: RawObject | None, new: RawObject | None) -> None:
@@ -149,7 +149,7 @@ class Observer:
             unreadable=dict(self._unreadable(namespace)),
             allowed_pod_features=self.allowed_pod_features,
             worker_images=self.worker_images,
-            ran=self._ran(namespace),
+            pod_origins=self._pod_origins(namespace),
         )
 
     def _unreadable(self, namespace: str) -> Iterator[tuple[tuple[str, str], str]]:
@@ -184,9 +184,9 @@ class Observer:
             if service:
                 yield item.metadata.name, str(service)
 
-    def _ran(self, namespace: str) -> dict[str, tuple[Ran, ...]]:
+    def _pod_origins(self, namespace: str) -> dict[str, tuple[PodOrigin, ...]]:
         """By the uid of a resource: what its pods were made of, by each object that they were made by."""
-        found: dict[str, tuple[Ran, ...]] = {}
+        found: dict[str, tuple[PodOrigin, ...]] = {}
         for kind, read in RECORDS.items():
             for item in self.in_namespace(kind, namespace):
                 owner = controller_of(item.metadata)
@@ -194,16 +194,16 @@ class Observer:
                     found[owner.uid] = (*found.get(owner.uid, ()), self._record(item, owner.uid, read))
         return found
 
-    def _record(self, item: RawObject, owner: str, read: Callable[[RawObject], Ran]) -> Ran:
-        version, ran = self._records.get(item.metadata.uid, ("", None))
-        if ran is None or version != item.metadata.resource_version:
-            ran = read(item)
-            self._records[item.metadata.uid] = (item.metadata.resource_version, ran)
+    def _record(self, item: RawObject, owner: str, read: Callable[[RawObject], PodOrigin]) -> PodOrigin:
+        version, origin = self._records.get(item.metadata.uid, ("", None))
+        if origin is None or version != item.metadata.resource_version:
+            origin = read(item)
+            self._records[item.metadata.uid] = (item.metadata.resource_version, origin)
         hash_ = item.metadata.labels.get(labels.REVISION)
-        if ran.pods or hash_ is None:
-            return ran
+        if origin.pods or hash_ is None:
+            return origin
         made = (pod for pod in self.controlled_pods(owner) if pod.metadata.labels.get(labels.REVISION) == hash_)
-        return replace(ran, has_privileged_worker=any(_has_privileged_slurmd(pod) for pod in made))
+        return replace(origin, has_privileged_worker=any(_has_privileged_slurmd(pod) for pod in made))
 
     def _texts(self, item: RawObject) -> Mapping[str, str]:
         return self._remembered(item, lambda data: data)

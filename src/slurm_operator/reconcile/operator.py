@@ -140,7 +140,7 @@ def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
     propagated = frozenset(parts.settings.propagated_node_conditions)
     reader = ClusterReader(observer, clusters, clock, config.reader(parts.client))
     controllers = Controllers(ControllerResource, observer, executor, clock, reader, parts.outcomes)
-    observer.on_gone("Controller", controllers.forget)
+    observer.on_deleted("Controller", controllers.forget)
     return {
         "Controller": controllers,
         "Accounting": accounting.reconcile(observer, executor, clock),
@@ -278,7 +278,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     clusters.repartitioned = clusters.named = controllers["Controller"].add
     for cache in (cache for caches in observer.raw.values() for cache in caches):
         cache.on_change(_forgetting(observer, triggers))
-    observer.on_gone("Controller", clusters.forget)
+    observer.on_deleted("Controller", clusters.forget)
     for _, source in _named_caches(observer):
         source.on_refusal(_waking(triggers, controllers))
     for kind in (kind.name for kind in KINDS if kind.name in controllers):

@@ -29,7 +29,7 @@ from slurm_operator.plan import keys
 from slurm_operator.plan.actions import Action, Outcomes, Plan
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.owned import Live, OwnedWorld, plan_owned
-from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, NameTaken, demand, judge_live
+from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, demand, judge_live
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.report import held_fields, write_status
@@ -38,15 +38,15 @@ from slurm_operator.status.conditions import PROGRESSING, ConditionDraft, yes
 
 R = TypeVar("R", bound=Resource)
 # When to look for what was made once, should nobody tell that it is there.
-ONCE_SECONDS = 1.0
+CREATED_ONCE_REQUEUE_SECONDS = 1.0
 # When to look for what a resource names and is not there, should nobody tell that it has come.
-MISSING_SECONDS = 30.0
+MISSING_REQUEUE_SECONDS = 30.0
 # How often it is looked whether the workers are free.
-KEY_ROTATION_SECONDS = 1.0
+KEY_ROTATION_REQUEUE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class World(Generic[R]):
+class ResourceWorld(Generic[R]):
     """What one reconcile sees in the caches."""
 
     cr: R
@@ -69,7 +69,7 @@ class Report:
     drafts: Sequence[ConditionDraft]
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_these(self, drafts: Sequence[ConditionDraft], fields: Mapping[str, Any] | None = None) -> Report:
+    def replacing(self, drafts: Sequence[ConditionDraft], fields: Mapping[str, Any] | None = None) -> Report:
         """The same report, where these say something of a type instead of what it said."""
         types = {each.type for each in drafts}
         others = [each for each in self.drafts if each.type not in types]
@@ -86,7 +86,7 @@ class OwnedReconciler(ABC, Generic[R]):
     clock: Clock
 
     @abstractmethod
-    async def reconcile(self, world: World[R]) -> Result:
+    async def reconcile(self, world: ResourceWorld[R]) -> Result:
         """One reconcile of a resource that is as it should be."""
 
     async def __call__(self, key: Key) -> Result:
@@ -101,39 +101,43 @@ class OwnedReconciler(ABC, Generic[R]):
             await self._write_status(raw, Report(workload.refused(decoded.problems)))
             return Result()
         refs = self.observer.refs(key.namespace)
-        world = World(cr, raw, refs, self.observer.owned(raw.metadata.uid))
+        world = ResourceWorld(cr, raw, refs, self.observer.owned(raw.metadata.uid))
         found = errors(rules.check(cr, None, refs, is_built_next=True))
         if found:
             await self.report_failure(world, Report(workload.refused(found)))
             return Result()
         return await self._checked(replace(world, waits_for_key=self._waits_for_key(world)))
 
-    async def _checked(self, world: World[R]) -> Result:
+    async def _checked(self, world: ResourceWorld[R]) -> Result:
         try:
             return await self.reconcile(world)
         except BuildError as error:
             await self.report_failure(world, Report(_refusal(error)))
-            return Result(MISSING_SECONDS)
+            return Result(MISSING_REQUEUE_SECONDS)
         except NameTaken as error:
             await self.report_failure(world, Report(workload.blocked(error.reason, str(error))))
-            return Result(LOOK_AGAIN_SECONDS)
+            return Result(NAME_TAKEN_REQUEUE_SECONDS)
         except OperatorError as error:
             await self._write_status(world.raw, Report(workload.failed(error.reason, str(error))))
             raise
 
-    async def report_failure(self, world: World[R], report: Report) -> None:
+    async def report_failure(self, world: ResourceWorld[R], report: Report) -> None:
         """Say why it is not reconciled, until something changes; what is merely tried again does not come here."""
         await self._write_status(world.raw, report)
 
-    async def report(self, world: World[R], report: Report, look_again: float | None = None) -> Result:
+    async def report(self, world: ResourceWorld[R], report: Report, requeue_after: float | None = None) -> Result:
         """Say what is true now."""
         why = world.waits_for_key
-        conditions = report.with_these([yes(PROGRESSING, "KeyRotation", why)]) if why else report
+        conditions = report.replacing([yes(PROGRESSING, "KeyRotation", why)]) if why else report
         await self._write_status(world.raw, conditions)
-        waits = [seconds for seconds in (look_again, KEY_ROTATION_SECONDS if why else None) if seconds is not None]
+        waits = [
+            seconds for seconds in (requeue_after, KEY_ROTATION_REQUEUE_SECONDS if why else None) if seconds is not None
+        ]
         return Result(min(waits, default=None))
 
-    def owned_world(self, world: World[R], built: Sequence[Object], more: Iterable[Identity] = ()) -> OwnedWorld:
+    def owned_world(
+        self, world: ResourceWorld[R], built: Sequence[Object], more: Iterable[Identity] = ()
+    ) -> OwnedWorld:
         """What was built and what is there; `more` are names that are applied under other circumstances.
 
         Nothing is begun, nor anybody's object read as our own, while a name is somebody else's.
@@ -148,12 +152,12 @@ class OwnedReconciler(ABC, Generic[R]):
         """Fields without which the API server takes no status, however little there is to say."""
         return {}
 
-    def _waits_for_key(self, world: World[R]) -> str:
+    def _waits_for_key(self, world: ResourceWorld[R]) -> str:
         """Why the daemons must not be restarted now: they would come up with a key that others do not have yet."""
         namespace = world.cr.namespace
         unread = sorted(name for kind, name in world.refs.unreadable if kind == "Controller")
         if isinstance(world.cr, Accounting) and unread:
-            return f"Controller {unread[0]!r} cannot be read; whether its workers have this key, nobody can say"
+            return f"Controller {unread[0]!r} cannot be read, so it is unknown whether its workers have this key"
         for controller in keys.sharing(world.cr, world.refs):
             found = self.observer.get("StatefulSet", namespace, names.controller(controller))
             key = keys.state(controller, world.refs, found.content() if found is not None else None)
@@ -172,12 +176,12 @@ class OwnedObjects(OwnedReconciler[R]):
     """The reconcile function of a kind whose objects depend on nothing but the caches."""
 
     build: Callable[[R, Refs], list[Object]]
-    conditions: Callable[[World[R], Outcomes], Report]
+    conditions: Callable[[ResourceWorld[R], Outcomes], Report]
     # Objects that must exist before the others and are made once: (world) -> actions.
-    once: Callable[[World[R]], tuple[Action, ...]] = lambda _: ()
+    once: Callable[[ResourceWorld[R]], tuple[Action, ...]] = lambda _: ()
     always: Callable[[str], Mapping[str, object]] = lambda _: {}
 
-    async def reconcile(self, world: World[R]) -> Result:
+    async def reconcile(self, world: ResourceWorld[R]) -> Result:
         """Build, apply, prune, report."""
         built = self.build(world.cr, world.refs)
         objects = self.owned_world(world, built)
@@ -185,7 +189,7 @@ class OwnedObjects(OwnedReconciler[R]):
         if first:
             # The others are built from what these hold: in the next reconcile, which their coming starts.
             await self.executor.execute(Plan((first,)), world.raw, self.kind.__name__)
-            return Result(ONCE_SECONDS)
+            return Result(CREATED_ONCE_REQUEUE_SECONDS)
         outcomes = await self.executor.execute(plan_owned(objects, built), world.raw, self.kind.__name__)
         return await self.report(world, self.conditions(world, outcomes))
 

@@ -32,7 +32,7 @@ from slurm_operator.plan.actions import PatchMetadata, Plan
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import MISSING_SECONDS
+from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import write_status, write_unreconciled_status
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import partition as status
@@ -40,7 +40,7 @@ from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
 
 # How often it is looked, should nobody wake it.
-LOOK_SECONDS = 5.0
+REQUEUE_SECONDS = 5.0
 # How soon a change is looked for, no sooner than the loop comes back, and how long it is not called late.
 APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS
 GRACE_SECONDS = 0.5
@@ -73,7 +73,7 @@ class PartitionOutcomes:
     # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
     _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
 
-    def leave(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str], now: float) -> None:
+    def put(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str], now: float) -> None:
         """Replace what is known of a cluster, and wake those of its Partitions that have something new to say."""
         before, _ = self._left.get(controller.metadata.uid, (ClusterOutcome(), 0.0))
         self._left[controller.metadata.uid] = (outcome, now)
@@ -82,10 +82,10 @@ class PartitionOutcomes:
             if not is_same or before.failure != outcome.failure:
                 self.wake_partition(Key(controller.namespace, name))
 
-    def find(self, controller: Controller, now: float, at_most_seconds: float) -> ClusterOutcome | None:
+    def find(self, controller: Controller, now: float, max_age_seconds: float) -> ClusterOutcome | None:
         """What was left last, unless it is too old to be true."""
         outcome, left_at = self._left.get(controller.metadata.uid, (None, 0.0))
-        return outcome if outcome is not None and now - left_at <= at_most_seconds else None
+        return outcome if outcome is not None and now - left_at <= max_age_seconds else None
 
     def forget(self, uid: str) -> None:
         """Drop what was left of a Controller that has gone."""
@@ -118,7 +118,9 @@ class Partitions:
         cr = decoded.resource
         if raw.metadata.deletion_timestamp:
             known = decoded.readable
-            return await self._leave(known if isinstance(known, Partition) else None, raw, refs, decoded.problems)
+            return await self._reconcile_deletion(
+                known if isinstance(known, Partition) else None, raw, refs, decoded.problems
+            )
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
             await self._write_status(raw, None, workload.refused(found), {})
@@ -131,21 +133,21 @@ class Partitions:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
         except BuildError as error:
             await self._write_status(raw, cr, workload.failed(error.reason, str(error)), {})
-            return Result(MISSING_SECONDS)
+            return Result(MISSING_REQUEUE_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
             await write_unreconciled_status(self.executor, self.clock, "Partition", raw, cluster.failure)
-            return Result(LOOK_SECONDS)
-        await self._hold(raw, cr)
+            return Result(REQUEUE_SECONDS)
+        await self._add_finalizer(raw, cr)
         if outcome is None:
             return await self._wait(controller, raw)
         age = self._age(raw)
         is_late = age is None or age >= GRACE_SECONDS
-        if not outcome.is_in_force and outcome.verdict.accepted and not outcome.refused and not is_late:
+        if not outcome.is_in_force and outcome.acceptance.accepted and not outcome.refused and not is_late:
             return Result(max(APPLY_POLL_SECONDS, (age or 0.0) / 2))
         fields = self._fields(cr, raw, outcome, age if outcome.is_in_force else None)
         await self._write_status(raw, cr, status.drafts(outcome), fields)
-        return Result(LOOK_SECONDS)
+        return Result(REQUEUE_SECONDS)
 
     def _find(self, controller: Controller, raw: RawObject) -> tuple[ClusterOutcome | None, PartitionOutcome | None]:
         """What was left for this very generation of this very object."""
@@ -168,11 +170,11 @@ class Partitions:
             return Result(CONTROLLER_GRACE_SECONDS)
         drafts = status.waiting_for_controller(controller.name)
         await write_unreconciled_status(self.executor, self.clock, "Partition", raw, drafts)
-        return Result(LOOK_SECONDS)
+        return Result(REQUEUE_SECONDS)
 
     def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
         generation = raw.metadata.generation
-        is_new = cr.status.observed_generation != generation or _is_on_its_way(cr)
+        is_new = cr.status.observed_generation != generation or _was_pending(cr)
         if is_new and self._begun.get(key, (0, 0.0))[0] != generation:
             self._begun[key] = (generation, self.clock.monotonic())
             self._applied.pop(key, None)
@@ -194,41 +196,41 @@ class Partitions:
         applied = {"lastApply": self._applied[key]} if key in self._applied else _last_apply(cr)
         return {**outcome.counts, **applied, **({"drift": rows} if rows else {})}
 
-    async def _hold(self, raw: RawObject, cr: Partition) -> None:
+    async def _add_finalizer(self, raw: RawObject, cr: Partition) -> None:
         """Keep the object from vanishing before its partition."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             await self._set_finalizers(raw, cr, (*raw.metadata.finalizers, labels.PARTITION_FINALIZER))
 
-    async def _leave(
+    async def _reconcile_deletion(
         self, cr: Partition | None, raw: RawObject, refs: Refs, problems: Sequence[FieldProblem]
     ) -> Result:
         """The end: let go when Slurm has, or when nobody can be asked for ever."""
         if labels.PARTITION_FINALIZER not in raw.metadata.finalizers:
             return Result()
-        if self._is_let_go(cr, raw, refs):
-            return await self._release(raw, cr)
+        if self._may_release(cr, raw, refs):
+            return await self._remove_finalizer(raw, cr)
         if cr is None:
             # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
             await self._write_status(raw, None, workload.refused(problems), {})
-            return Result(MISSING_SECONDS)
+            return Result(MISSING_REQUEUE_SECONDS)
         try:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
         except BuildError:
-            return Result(LOOK_SECONDS)
+            return Result(REQUEUE_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
             # The Controller says what is wrong; until it is mended, nothing leaves slurm.conf.
-            return Result(LOOK_SECONDS)
+            return Result(REQUEUE_SECONDS)
         if outcome is None:
             return await self._wait(controller, raw)
         if outcome.has_left:
-            return await self._release(raw, cr)
+            return await self._remove_finalizer(raw, cr)
         finished_too = not outcome.supports_live_partitions
         drafts = status.deleting(cr.slurm_name, outcome.waits, finished_too=finished_too)
         await self._write_status(raw, cr, drafts, _last_apply(cr))
-        return Result(LOOK_SECONDS)
+        return Result(REQUEUE_SECONDS)
 
-    def _is_let_go(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
+    def _may_release(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
         if raw.metadata.annotations.get(labels.PARTITION_FORCE_DELETE, "").lower() == "true":
             return True
         if cr is None or ("Controller", cr.spec.controller_ref.name) in refs.unreadable:
@@ -236,7 +238,7 @@ class Partitions:
         controller = refs.controllers.get(cr.spec.controller_ref.name)
         return controller is None or controller.spec.external
 
-    async def _release(self, raw: RawObject, cr: Partition | None) -> Result:
+    async def _remove_finalizer(self, raw: RawObject, cr: Partition | None) -> Result:
         left = tuple(each for each in raw.metadata.finalizers if each != labels.PARTITION_FINALIZER)
         await self._set_finalizers(raw, cr, left)
         return Result()
@@ -261,7 +263,7 @@ class Partitions:
         await write_status(self.executor, self.clock, "Partition", raw, drafts, fields)
 
 
-def _is_on_its_way(cr: Partition) -> bool:
+def _was_pending(cr: Partition) -> bool:
     """Whether an operator before this one saw the generation, but not its coming into force."""
     applied = next((each.status for each in cr.status.conditions if each.type == status.APPLIED), "")
     return cr.status.last_apply is None or applied == "False"

@@ -29,8 +29,8 @@ async def write_status(
     fields: Mapping[str, Any],
 ) -> None:
     """Write a status; conditions that stand there and stay as they are keep their times."""
-    dated = _dated(raw, clock, drafts)
-    status = {**fields, "observedGeneration": raw.metadata.generation, "conditions": dated}
+    written = _with_times(raw, clock, drafts)
+    status = {**fields, "observedGeneration": raw.metadata.generation, "conditions": written}
     await _write(executor, kind, raw, status)
 
 
@@ -50,11 +50,11 @@ async def write_unreconciled_status(
     """
     held = raw.content().get("status") or {}
     fields = {**_required(kind, raw.metadata.name), **(held if isinstance(held, dict) else {})}
-    await _write(executor, kind, raw, {**fields, "conditions": _dated(raw, clock, drafts)})
+    await _write(executor, kind, raw, {**fields, "conditions": _with_times(raw, clock, drafts)})
 
 
-def _dated(raw: RawObject, clock: Clock, drafts: Iterable[ConditionDraft]) -> list[dict[str, Any]]:
-    return conditions(_standing(raw), drafts, raw.metadata.generation, time_text(clock.now()))
+def _with_times(raw: RawObject, clock: Clock, drafts: Iterable[ConditionDraft]) -> list[dict[str, Any]]:
+    return conditions(_written_conditions(raw), drafts, raw.metadata.generation, time_text(clock.now()))
 
 
 async def _write(executor: Executor, kind: str, raw: RawObject, status: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def _required(kind: str, name: str) -> dict[str, object]:
             return {}
 
 
-def _standing(raw: RawObject) -> tuple[Condition, ...]:
+def _written_conditions(raw: RawObject) -> tuple[Condition, ...]:
     """The conditions as they are written, also those of a resource that is otherwise unreadable."""
     try:
         found = (raw.content().get("status") or {}).get("conditions") or ()

@@ -8,7 +8,7 @@ from slurm_operator.build import names, restapi
 from slurm_operator.plan.actions import Outcomes
 from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import OwnedObjects, Report, World
+from slurm_operator.reconcile.owned import OwnedObjects, Report, ResourceWorld
 from slurm_operator.status import workload
 
 
@@ -17,7 +17,7 @@ def reconcile(observer: Observer, executor: Executor, clock: Clock) -> OwnedObje
     return OwnedObjects(RestApi, observer, executor, clock, restapi.objects, _report)
 
 
-def _report(world: World[RestApi], outcomes: Outcomes) -> Report:
+def _report(world: ResourceWorld[RestApi], outcomes: Outcomes) -> Report:
     cr = world.cr
     deployment = world.content(outcomes, ("apps/v1", "Deployment", cr.namespace, names.restapi(cr)))
     status = (deployment or {}).get("status") or {}

@@ -19,11 +19,11 @@ from slurm_operator.build import names, token
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.actions import Action, Apply, Create, PatchMetadata, Plan
-from slurm_operator.plan.ownership import LOOK_AGAIN_SECONDS, Foreign, NameTaken, judge_live, taken
+from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, Foreign, NameTaken, judge_live, taken
 from slurm_operator.plan.token import RENEW_AT_LIFETIME_SHARE, Held, Renewal, read, renewal
 from slurm_operator.reconcile.execute import Executor, claimant_of
 from slurm_operator.reconcile.observe import Observer
-from slurm_operator.reconcile.owned import MISSING_SECONDS
+from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import write_status
 from slurm_operator.slurm.token import mint
 from slurm_operator.status import workload
@@ -58,7 +58,7 @@ class Tokens:
         key = refs.secrets.get(ref.name, {}).get(ref.key) if ref else None
         if not key:
             await self._write_status(raw, workload.failed("ReferenceNotFound", _missing(ref, refs)), None)
-            return Result(MISSING_SECONDS)
+            return Result(MISSING_REQUEUE_SECONDS)
         now = self.clock.now().timestamp()
         live = self.observer.get("Secret", cr.namespace, names.token_secret(cr))
         stand_ins = self._stand_ins(cr, live)
@@ -83,7 +83,7 @@ class Tokens:
 
     async def _taken(self, raw: RawObject, message: str) -> Result:
         await self._write_status(raw, workload.blocked(NameTaken.reason, message), None)
-        return Result(LOOK_AGAIN_SECONDS)
+        return Result(NAME_TAKEN_REQUEUE_SECONDS)
 
     def _stand_ins(self, cr: Token, live: RawObject | None) -> frozenset[str]:
         """The Go operator gives a token's Secret to the Secret with the key; it holds that token and nothing else."""
@@ -133,7 +133,7 @@ def _drafts(held: Held | None, wanted: Renewal) -> list[ConditionDraft]:
             no(PROGRESSING, "Settled", "delete the Secret to get a new token"),
             yes(DEGRADED, "KeyChanged", wanted.why),
         ]
-    message = "the token in the Secret is signed by the present key"
+    message = "the token in the Secret is signed with the current key"
     return [
         yes(READY, "Issued", message),
         no(PROGRESSING, "Settled", message),

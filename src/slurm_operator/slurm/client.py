@@ -29,7 +29,6 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.model import (
     Absent,
-    Answer,
     Association,
     Diag,
     Job,
@@ -40,6 +39,7 @@ from slurm_operator.slurm.model import (
     Ping,
     Qos,
     Reservation,
+    SlurmList,
     Unchanged,
     Unknown,
     view,
@@ -100,8 +100,8 @@ class SlurmClient:
     """One slurmrestd. Made once per cluster; use as an async context manager, or call `close`.
 
     A response of any other cluster than `cluster` is a SlurmWrongCluster; where none is given, than the first one that
-    answers, which `named` is told of. Responses of more than `inline_bytes` are decoded in a thread, which a clock of
-    tests would not wait for.
+    answers, with which `named` is called. Responses of more than `inline_bytes` are decoded in a thread, which a clock
+    of tests would not wait for.
     """
 
     def __init__(
@@ -164,16 +164,16 @@ class SlurmClient:
         _, found = await self._ping()
         return found
 
-    async def nodes(self, since: int | None = None) -> Answer[Node] | Unchanged:
+    async def nodes(self, since: int | None = None) -> SlurmList[Node] | Unchanged:
         """All nodes; with `since` (a `last_update`), Unchanged when nothing happened after it."""
         return await self._list("nodes", wire.nodes, since)
 
-    async def all_nodes(self) -> Answer[Node]:
+    async def all_nodes(self) -> SlurmList[Node]:
         """All nodes, without condition."""
         return await self._whole("nodes", wire.nodes)
 
     async def node(self, name: str) -> NodeView:
-        """One node by Slurm's own word. Never raises for a line that is down: that is Unknown."""
+        """One node as Slurm itself reports it. Never raises for a line that is down: that is Unknown."""
         request = requests.read_one("node", name)
         try:
             return await self._call(request, lambda reply, call: wire.one_node(reply, name, call))
@@ -186,7 +186,7 @@ class SlurmClient:
         A name that the list lacks is asked for once more by itself: an emptied or halved list is never an absence.
         """
         try:
-            answer: Answer[Node] | Unknown = await self.all_nodes()
+            answer: SlurmList[Node] | Unknown = await self.all_nodes()
         except SlurmError as problem:
             answer = Unknown(str(problem))
         views = {name: view(name, answer) for name in names}
@@ -195,16 +195,16 @@ class SlurmClient:
                 views[name] = await self.node(name)
         return views
 
-    async def jobs(self, since: int | None = None) -> Answer[Job] | Unchanged:
+    async def jobs(self, since: int | None = None) -> SlurmList[Job] | Unchanged:
         """All jobs; with `since`, Unchanged when nothing happened after it."""
         return await self._list("jobs", wire.jobs, since)
 
-    async def all_jobs(self) -> Answer[Job]:
+    async def all_jobs(self) -> SlurmList[Job]:
         """All jobs, without condition."""
         return await self._whole("jobs", wire.jobs)
 
     async def job(self, job_id: int) -> JobView:
-        """One job by Slurm's own word. Absent only when Slurm says that it has none; any failure is Unknown."""
+        """One job as Slurm itself reports it. Absent only when Slurm says that it has none; any failure is Unknown."""
         request = requests.read_one("job", str(job_id))
         try:
             return await self._call(request, lambda reply, call: wire.one_job(reply, job_id, call))
@@ -212,19 +212,19 @@ class SlurmClient:
             is_absence = isinstance(problem, SlurmNotFound) and problem.number == JOB_NOT_FOUND_CODE
             return Absent() if is_absence else Unknown(str(problem))
 
-    async def partitions(self, since: int | None = None) -> Answer[Partition] | Unchanged:
+    async def partitions(self, since: int | None = None) -> SlurmList[Partition] | Unchanged:
         """All partitions; with `since`, Unchanged when nothing happened after it."""
         return await self._list("partitions", wire.partitions, since)
 
-    async def all_partitions(self) -> Answer[Partition]:
+    async def all_partitions(self) -> SlurmList[Partition]:
         """All partitions, without condition."""
         return await self._whole("partitions", wire.partitions)
 
-    async def reservations(self, since: int | None = None) -> Answer[Reservation] | Unchanged:
+    async def reservations(self, since: int | None = None) -> SlurmList[Reservation] | Unchanged:
         """All reservations; with `since`, Unchanged when nothing happened after it."""
         return await self._list("reservations", wire.reservations, since)
 
-    async def all_reservations(self) -> Answer[Reservation]:
+    async def all_reservations(self) -> SlurmList[Reservation]:
         """All reservations, without condition."""
         return await self._whole("reservations", wire.reservations)
 
@@ -236,7 +236,7 @@ class SlurmClient:
         """The configuration that slurmctld runs with."""
         found = await self._call(requests.read("conf", needs=Feature.CONF), _read_as(shapes.Conf))
         if found.slurm_conf is None:
-            raise SlurmBadAnswer("the answer has no slurm_conf", call="GET conf")
+            raise SlurmBadAnswer("the response has no slurm_conf", call="GET conf")
         return found.slurm_conf
 
     async def associations(self) -> tuple[Association, ...]:
@@ -312,10 +312,10 @@ class SlurmClient:
 
     # --- the way of one call -----------------------------------------------------------------------------------
 
-    async def _whole(self, what: str, reader: Reader[Answer[T]]) -> Answer[T]:
+    async def _whole(self, what: str, reader: Reader[SlurmList[T]]) -> SlurmList[T]:
         return await self._call(requests.read(what), reader)
 
-    async def _list(self, what: str, reader: Reader[Answer[T]], since: int | None) -> Answer[T] | Unchanged:
+    async def _list(self, what: str, reader: Reader[SlurmList[T]], since: int | None) -> SlurmList[T] | Unchanged:
         if since is None:
             return await self._whole(what, reader)
         request = requests.read(what, since=since)
@@ -468,7 +468,9 @@ class SlurmClient:
                 return await call
             while not (await asyncio.wait({call}, timeout=self._seconds.patience))[0]:
                 if await self._is_dead():
-                    raise SlurmUnreachable("slurmctld died during the call; it may still be done", call=request.label)
+                    raise SlurmUnreachable(
+                        "slurmctld died during the call; the call may still have taken effect", call=request.label
+                    )
             return await call
         finally:
             call.cancel()
@@ -496,7 +498,7 @@ class SlurmClient:
             query=request.query,
             body=None if request.body is None else msgspec.json.encode(request.body),
             seconds=seconds or (self._seconds.ping if request is PING else usual),
-            most_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
+            max_bytes=LIST_RESPONSE_BYTES if request.large and request not in (PING, DIAG) else RESPONSE_BYTES,
             fence=None if _is_read(request) else self.fence,
         )
 
@@ -509,10 +511,10 @@ def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
     """The server still speaks that version, which has the call: somebody on the way lost it, and will find it again."""
     if request.service != "slurm":
         return problem
-    return SlurmBadAnswer("slurmrestd has this call, but the answer was 404", call=request.label, status=404)
+    return SlurmBadAnswer("slurmrestd has this call, but the response was 404", call=request.label, status=404)
 
 
-def _changes(reply: Reply, reader: Reader[Answer[T]], call: str) -> Answer[T] | Unchanged:
+def _changes(reply: Reply, reader: Reader[SlurmList[T]], call: str) -> SlurmList[T] | Unchanged:
     """304 means unchanged; for jobs Slurm says it with an empty list of the year 1970."""
     if reply.status == 304:
         return Unchanged()

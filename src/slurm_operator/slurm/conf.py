@@ -315,7 +315,7 @@ def _join(pending: list[tuple[int, str]], file: str) -> _Line:
 
 def _unsafe_problem(character: str) -> tuple[str, str]:
     if character == "\ufeff":
-        return "ByteOrderMark", "a byte order mark; Slurm takes it for a part of the key"
+        return "ByteOrderMark", "a byte order mark; Slurm reads it as part of the key"
     if character >= "\ud800":
         return "BadEncoding", "this is not UTF-8 text"
     return "ControlCharacter", f"control character U+{ord(character):04X}"

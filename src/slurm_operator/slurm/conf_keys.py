@@ -19,7 +19,6 @@ from slurm_operator.slurm.conf_values import (
     Decimal,
     Duration,
     Hosts,
-    Kind,
     Number,
     Pattern,
     Plugin,
@@ -27,6 +26,7 @@ from slurm_operator.slurm.conf_values import (
     Seconds,
     Span,
     Text,
+    ValueType,
     Version,
     YesNo,
     spans,
@@ -50,7 +50,7 @@ class Key(msgspec.Struct, frozen=True):
     """A key: its spelling, since and until when, the kind of its value, whether it may be repeated."""
 
     span: Span
-    kind: Kind
+    kind: ValueType
     repeats: bool = False
 
 
@@ -64,7 +64,7 @@ class FileRules(msgspec.Struct, frozen=True):
     records: Mapping[str, Table] = {}
 
 
-def _table(*groups: tuple[Kind, str], repeats: str = "") -> dict[str, Key]:
+def _table(*groups: tuple[ValueType, str], repeats: str = "") -> dict[str, Key]:
     again = frozenset(repeats.lower().split())
     keys = (Key(span, kind, span.name.lower() in again) for kind, names in groups for span in spans(names))
     return {key.span.name.lower(): key for key in keys}

@@ -144,7 +144,7 @@ class _Lines:
 
     def _pair(self, pair: Entry, key: Key) -> None:
         if pair.operator:
-            message = f"Slurm reads {pair.key}{pair.operator}= as {pair.key}=: nothing is added or taken away"
+            message = f"Slurm reads {pair.key}{pair.operator}= as {pair.key}=: nothing is added or removed"
             self._report(pair, "OperatorIgnored", message, severity="warning")
         if objection := key.span.objection(self.cluster.version):
             self._report(pair, "WrongVersion", objection)
@@ -262,7 +262,7 @@ class _Names:
             message = f"NodeSet {entry.value} is already defined at {first.file}:{first.line}"
             yield _finding(entry, "DuplicateNodeSet", message)
         if entry.value in self.nodes:
-            yield _finding(entry, "NodeSetIsNode", f"{entry.value} is the name of a node already")
+            yield _finding(entry, "NodeSetIsNode", f"{entry.value} is already the name of a node")
         if not any(pair.value for pair in entry.attributes):
             message = f"NodeSet {entry.value} has neither Feature nor Nodes, so it holds no node"
             yield _finding(entry, "EmptyNodeSet", message)
@@ -345,7 +345,7 @@ class _Names:
             return
         room = None if self.max_node_count is None else to_int(self.max_node_count.value)
         if self.max_node_count and room is not None and max(room, len(self.nodes)) < live:
-            message = f"MaxNodeCount={room} is below the {live} nodes that live: Slurm would forget some of them"
+            message = f"MaxNodeCount={room} is below the {live} nodes that exist: Slurm would forget some of them"
             yield _finding(self.max_node_count, "MaxNodeCountTooLow", message, at_value=True)
 
 

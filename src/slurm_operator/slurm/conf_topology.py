@@ -18,7 +18,7 @@ from slurm_operator.slurm.conf_values import Span, Version, closest
 from slurm_operator.slurm.hostlist import HostListError, count, expand
 
 SINCE: Version = (25, 5)
-MAX_RING = 16
+MAX_RING_NODES = 16
 _BOOL = "tag:yaml.org,2002:bool"
 _INT = "tag:yaml.org,2002:int"
 _NULL = "tag:yaml.org,2002:null"
@@ -147,8 +147,8 @@ class _Topologies:
     def _rings(self, ring: yaml.Node) -> None:
         for item in _items(_pairs(ring).get("rings")):
             nodes = _pairs(item).get("nodes")
-            if nodes is not None and len(_names(nodes)) > MAX_RING:
-                self._at(nodes, "RingTooLong", f"a ring has at most {MAX_RING} nodes")
+            if nodes is not None and len(_names(nodes)) > MAX_RING_NODES:
+                self._at(nodes, "RingTooLong", f"a ring has at most {MAX_RING_NODES} nodes")
 
     def _check(self, node: yaml.Node, shape: Shape) -> bool:
         """Is the node of this shape? Reports what is wrong in it, at any depth."""

@@ -39,7 +39,7 @@ class Complaint(msgspec.Struct, frozen=True):
     code: str = "BadValue"
 
 
-class Kind(Protocol):
+class ValueType(Protocol):
     """Anything that can judge a value."""
 
     def check(self, value: str, version: Version | None, /) -> Complaint | None: ...
@@ -258,7 +258,7 @@ class Pattern:
     def check(self, value: str, _version: Version | None, /) -> Complaint | None:
         if re.fullmatch(self.shape, value, re.IGNORECASE):
             return None
-        return Complaint(f"{value!r} has not the right form", self.expected, None, self.severity)
+        return Complaint(f"{value!r} is not in the expected form", self.expected, None, self.severity)
 
 
 @dataclass(frozen=True, slots=True)

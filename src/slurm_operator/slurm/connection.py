@@ -1,4 +1,4 @@
-"""One connection to slurmrestd, deaf to a second answer. In: bytes from the socket. Out: the first answer, for aiohttp.
+"""One connection to slurmrestd that reads one response. In: bytes from the socket. Out: that response, for aiohttp.
 
 slurmrestd of Slurm 26.05 sends two answers to a request that fails: the real one with `Connection: Close`, then a short
 text. When both arrive in one piece, aiohttp rejects both as malformed, and the error number is lost. So what follows
@@ -20,7 +20,7 @@ MAX_HEAD_BYTES = 65536
 MAX_SIZE_DIGITS = 18
 
 
-class OneAnswer(ResponseHandler):
+class OneResponse(ResponseHandler):
     """aiohttp's own handling of a connection, given the bytes of one answer per request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -38,7 +38,7 @@ class OneAnswer(ResponseHandler):
         """Pass on what belongs to the answer."""
         if self._end is None:
             self._head += data
-            self._end = _end_of_answer(self._head)
+            self._end = _end_of_response(self._head)
         room = len(data) if self._end is None else min(len(data), max(0, self._end - self._passed))
         self._passed += int(room)
         if room or not data:
@@ -46,15 +46,15 @@ class OneAnswer(ResponseHandler):
 
 
 def use_in(connector: aiohttp.BaseConnector) -> None:
-    """Make every new connection of that connector a `OneAnswer`."""
+    """Make every new connection of that connector a `OneResponse`."""
     connector._factory = functools.partial(_connection, asyncio.get_running_loop())
 
 
 def _connection(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
-    return OneAnswer(loop)
+    return OneResponse(loop)
 
 
-def _end_of_answer(data: bytes) -> float | None:
+def _end_of_response(data: bytes) -> float | None:
     """How many bytes the answer has: None while that cannot be seen yet, infinity where nothing is to be cut."""
     head, found, _ = data.partition(b"\r\n\r\n")
     if not found:

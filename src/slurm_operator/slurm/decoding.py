@@ -31,8 +31,8 @@ RECEIVE_SECONDS_PER_BYTE = 2e-9
 # The share of one processor that a cluster's long responses may take, and those that exceeded a budget.
 CPU_SHARE = 0.05
 WASTED_CPU_SHARE = 0.02
-LONGEST_PAUSE_SECONDS = 10.0
-LONGEST_REFUSAL_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 10.0
+MAX_REFUSAL_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Decoder:
         if not reading.spent_seconds:
             return
         now = self._monotonic()
-        self._next_at = max(self._next_at, now + min(reading.spent_seconds / CPU_SHARE, LONGEST_PAUSE_SECONDS))
+        self._next_at = max(self._next_at, now + min(reading.spent_seconds / CPU_SHARE, MAX_PAUSE_SECONDS))
         # One that was merely cut off, or came too late, may be good the next time.
         if isinstance(problem, SlurmBudgetExceeded):
-            pause = min(reading.spent_seconds / WASTED_CPU_SHARE, LONGEST_REFUSAL_SECONDS)
+            pause = min(reading.spent_seconds / WASTED_CPU_SHARE, MAX_REFUSAL_SECONDS)
             self._refused[path] = now + pause, problem.again()

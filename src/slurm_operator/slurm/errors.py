@@ -97,7 +97,8 @@ class SlurmWrongCluster(SlurmError, Retryable):
     def __init__(self, expected: str, found: str, *, call: str = "") -> None:
         other = f"cluster {shorten(found)!r}" if found else "a cluster without a name"
         super().__init__(
-            f"the response is of {other}, not of cluster {shorten(expected)!r}: check which slurmctld the RestApi uses",
+            f"the response is from {other}, not from cluster {shorten(expected)!r}: check which slurmctld"
+            " the RestApi uses",
             call=call,
         )
 

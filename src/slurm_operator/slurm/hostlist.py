@@ -18,7 +18,7 @@ from kube_runtime.errors import Terminal
 
 MAX_NAMES = 100_000
 # A parsed range takes forty times the memory of its text: a list with more of them is parsed again when asked.
-KEPT_RANGES = 8
+MAX_KEPT_RANGES = 8
 MAX_NUMBER_DIGITS = 18
 # Linux allows 64 characters, DNS 253.
 MAX_NAME_CHARACTERS = 255
@@ -99,7 +99,7 @@ class HostList:
         ranges = sum(item.ranges for item in items)
         object.__setattr__(self, "count", sum(item.size for item in items))
         object.__setattr__(self, "_ranges", ranges)
-        object.__setattr__(self, "_kept", items if ranges <= KEPT_RANGES else None)
+        object.__setattr__(self, "_kept", items if ranges <= MAX_KEPT_RANGES else None)
 
     @classmethod
     def of(cls, *names: str) -> HostList:

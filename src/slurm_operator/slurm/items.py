@@ -19,9 +19,9 @@ import msgspec
 SMALL_ARRAY_BYTES = 1024 * 1024
 WINDOW_BYTES = 256 * 1024
 # One job on 5,000 nodes is 4.6 MB.
-LARGEST_ITEM_BYTES = 16 * 1024 * 1024
+MAX_ITEM_BYTES = 16 * 1024 * 1024
 # All that a response has beside its list.
-LARGEST_REST_BYTES = 1024 * 1024
+MAX_REST_BYTES = 1024 * 1024
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _WHITE = b" \t\r\n"
@@ -31,7 +31,7 @@ _SCANNER = json.JSONDecoder(strict=False, object_hook=lambda _: None)
 
 
 class ItemTooLarge(ValueError):
-    """One item is larger than LARGEST_ITEM_BYTES."""
+    """One item is larger than MAX_ITEM_BYTES."""
 
 
 def items(array: msgspec.Raw | bytes) -> Iterator[bytes | msgspec.Raw]:
@@ -59,8 +59,8 @@ def _walked(view: memoryview) -> Iterator[bytes]:
             return
         if used:
             at, size = at + used, WINDOW_BYTES
-        elif size >= LARGEST_ITEM_BYTES:
-            raise ItemTooLarge(f"an item has more than {LARGEST_ITEM_BYTES:,} bytes")
+        elif size >= MAX_ITEM_BYTES:
+            raise ItemTooLarge(f"an item has more than {MAX_ITEM_BYTES:,} bytes")
         else:
             size *= 2
 
@@ -114,8 +114,8 @@ class ListStream:
         self._buffer += piece if self._buffer else piece.lstrip(_WHITE)
         if len(self._buffer) >= self._enough_bytes:
             self._read()
-        if len(self._buffer) > LARGEST_ITEM_BYTES:
-            raise ItemTooLarge(f"an item has more than {LARGEST_ITEM_BYTES:,} bytes")
+        if len(self._buffer) > MAX_ITEM_BYTES:
+            raise ItemTooLarge(f"an item has more than {MAX_ITEM_BYTES:,} bytes")
 
     def _read(self) -> None:
         # One character for each byte: what structures JSON is ASCII, and positions stay the same.
@@ -129,7 +129,7 @@ class ListStream:
         """The object without the items of its list; ValueError when it has not come to its end."""
         self._read()
         if self._at is not _At.END:
-            raise ValueError("the object does not come to its end")
+            raise ValueError("the object is not complete")
         return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in self._rest.items()) + b"}"
 
     def _step(self, text: str, at: int) -> int | None:
@@ -185,8 +185,8 @@ class ListStream:
         if self._key == self.name and self._key in self._rest:
             raise ValueError(f"{self.name} comes twice")
         self._rest[self._key] = value
-        if sum(map(len, self._rest.values())) > LARGEST_REST_BYTES:
-            raise ItemTooLarge(f"there are more than {LARGEST_REST_BYTES:,} bytes beside the list")
+        if sum(map(len, self._rest.values())) > MAX_REST_BYTES:
+            raise ItemTooLarge(f"there are more than {MAX_REST_BYTES:,} bytes beside the list")
 
 
 def _end_of_value(text: str, at: int) -> int | None:

@@ -1,8 +1,8 @@
-"""Odd bytes and odd items. In: the bytes of a response, or one item of a list. Out: what msgspec reads.
+"""Invalid bytes and unreadable fields. In: the bytes of a response, or one item of a list. Out: what msgspec reads.
 
 A job's name is whatever its user typed, and slurmrestd passes it on: bytes that are not UTF-8, half surrogates, control
-characters, NaN. Valid input is only looked at; what is not valid is mended, character by character. An item whose odd
-field decides nothing gets that field's default; one whose odd field decides something is unreadable. Called by
+characters, NaN. Valid input is only looked at; what is not valid is replaced, character by character. An item whose
+bad field decides nothing gets that field's default; one whose bad field decides something is unreadable. Called by
 `wire.py`; pure.
 """
 
@@ -25,7 +25,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item of a list. Fields without a default, and those named here, make it unreadable when they are odd."""
+    """An item of a list. Fields without a default, and those named here, make it unreadable when they are bad."""
 
     ESSENTIAL: ClassVar[frozenset[str]] = frozenset()
 
@@ -63,7 +63,7 @@ def mended(body: bytes) -> bytes:
 
 
 def decode(raw: msgspec.Raw | bytes, kind: type[I]) -> I:
-    """One item; raises one of UNREADABLE when a field that decides something is odd or missing."""
+    """One item; raises one of UNREADABLE when a field that decides something is bad or missing."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except UNREADABLE:
@@ -89,7 +89,7 @@ def _field_by_field(raw: msgspec.Raw | bytes, kind: type[I]) -> I:
 
 @functools.cache
 def _fields(kind: type[Item]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """They cost half a millisecond, and a hostile list has thousands of odd items."""
+    """They cost half a millisecond, and a hostile list has thousands of bad items."""
     return msgspec.structs.fields(kind)
 
 

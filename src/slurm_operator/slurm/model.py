@@ -1,6 +1,6 @@
 """What Slurm said, as frozen values. In: answers decoded by `wire.py`. Out: nodes, jobs, partitions for the rest.
 
-Three things are told apart that must never be mixed up: a node that Slurm described (`Known`), a node that Slurm
+Three things are kept apart that must never be mixed up: a node that Slurm described (`Known`), a node that Slurm
 said it does not have (`Absent`), and a node of which nothing is known now (`Unknown`, with the reason).
 States are sets of words as Slurm spells them; a word that this program has never seen is kept, never an error.
 """
@@ -172,7 +172,7 @@ class Qos(msgspec.Struct, frozen=True, kw_only=True):
     flags: frozenset[str] = frozenset()
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True):
+class SlurmList(msgspec.Struct, Generic[T], frozen=True):
     """A list out of one answer. Only where `complete` does a missing item mean that Slurm has none."""
 
     items: tuple[T, ...]
@@ -211,7 +211,7 @@ NodeView = Known | Absent | Unknown
 JobView = KnownJob | Absent | Unknown
 
 
-def view(name: str, answer: Answer[Node] | Unknown) -> NodeView:
+def view(name: str, answer: SlurmList[Node] | Unknown) -> NodeView:
     """What one list answer says about one node."""
     if isinstance(answer, Unknown):
         return answer
@@ -220,4 +220,4 @@ def view(name: str, answer: Answer[Node] | Unknown) -> NodeView:
             return Known(node)
     if answer.complete:
         return Absent()
-    return Unknown(f"Slurm's answer was incomplete and does not name {name}")
+    return Unknown(f"Slurm's list is incomplete and does not have {name}")

@@ -58,7 +58,7 @@ def is_drained(node: Node) -> bool:
 
 
 def is_responding(node: Node) -> bool:
-    """Whether slurmctld hears from the node's slurmd."""
+    """Whether the node's slurmd responds to slurmctld."""
     return "NOT_RESPONDING" not in node.states and "DOWN" not in node.states
 
 
@@ -83,7 +83,7 @@ def occupies(job: Job, node: str) -> bool:
 
 
 def holds_nodes(job: Job) -> bool:
-    """Whether the job holds its nodes: running, suspended, completing, in no state, or in one never heard of."""
+    """Whether the job holds its nodes: running, suspended, completing, in no state, or in an unknown one."""
     return not is_over(job) and job.states != ONLY_PENDING
 
 
@@ -98,7 +98,7 @@ def states_are_over(states: Set[str]) -> bool:
 
 
 def may_remove(view: NodeView, jobs: Iterable[Job] | Unknown) -> Yes | No:
-    """Whether Slurm's own word lets the worker go.
+    """Whether what Slurm reports allows the worker to be removed.
 
     The jobs are needed beside the node: Slurm shows a node whose only job is suspended as idle.
     """
@@ -175,6 +175,6 @@ def _later(one: Limit, other: Limit) -> Limit:
     return max(one, other)
 
 
-def _some(job_ids: list[int], most: int = 5) -> str:
-    shown = ", ".join(map(str, job_ids[:most]))
-    return shown if len(job_ids) <= most else f"{shown} and {len(job_ids) - most} more"
+def _some(job_ids: list[int], max_shown: int = 5) -> str:
+    shown = ", ".join(map(str, job_ids[:max_shown]))
+    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"

@@ -217,7 +217,7 @@ def delete_partition(name: str) -> Request:
     """Remove a partition; refused while it is in use."""
     if not is_read_as_name(name):
         raise SlurmRejected(
-            f"slurmrestd takes {name!r} in a path for a number or a yes; use scontrol delete partitionname={name}"
+            f"slurmrestd reads {name!r} in a path as a number or a boolean; use scontrol delete partitionname={name}"
         )
     path = f"/partition/{_in_path('partition', name)}"
     return Request(method="DELETE", path=path, label="DELETE partition", needs=Feature.PARTITIONS)

@@ -17,9 +17,9 @@ from slurm_operator.slurm.items import items
 from slurm_operator.slurm.lenient import Item
 
 MAX_PROBLEMS = 20
-LARGEST_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 # A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
 HostText = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*\Z")]
@@ -32,7 +32,7 @@ NOTHING = msgspec.Raw(b"null")
 class Number(Item, frozen=True):
     """A number that may be unset or unlimited."""
 
-    set: bool = False  # Slurm's word
+    set: bool = False  # Slurm's own name for it
     infinite: bool = False
     number: int | float = 0
 
@@ -49,8 +49,8 @@ class Number(Item, frozen=True):
     def _whole(self) -> int:
         # An endless float has no integer, and none of ours is below zero.
         if isinstance(self.number, float) and not math.isfinite(self.number):
-            return LARGEST_NUMBER
-        return int(min(max(self.number, 0), LARGEST_NUMBER))
+            return MAX_NUMBER
+        return int(min(max(self.number, 0), MAX_NUMBER))
 
 
 NOT_SET = Number()
@@ -61,7 +61,7 @@ class Problem(Item, frozen=True):
 
     description: str = ""
     error: str = ""
-    error_number: Annotated[int, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)] = 0
+    error_number: Annotated[int, msgspec.Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)] = 0
 
     def text(self) -> str:
         """What to show: Slurm's description and its own word for the number."""

@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 # So many reconciles in a row of one resource cost one question.
-NEW_SECONDS = 0.9
+SEEN_MAX_AGE_SECONDS = 0.9
 # Older than this it serves nobody, even if whoever asked for it never comes back.
-OLD_SECONDS = 6.0
+MAX_AGE_SECONDS = 6.0
 # For how many answers it is remembered who saw them.
 MAX_REMEMBERED_LOOKS = 100
 
@@ -35,17 +35,22 @@ class Shared(Generic[T]):
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def get(
-        self, who: Hashable, ask: Callable[[], Awaitable[T]], *, fresh: bool = False, patience: float = NEW_SECONDS
+        self,
+        caller: Hashable,
+        ask: Callable[[], Awaitable[T]],
+        *,
+        fresh: bool = False,
+        max_age: float = SEEN_MAX_AGE_SECONDS,
     ) -> tuple[T, bool]:
         """An answer, and whether it was asked for by another reconcile; one question at a time.
 
-        `patience` is how old an answer may be that `who` has seen already.
+        `max_age` is how old an answer may be that `caller` has seen already.
         """
         async with self._asking:
-            held = None if fresh else self._usable(who, patience)
+            held = None if fresh else self._usable(caller, max_age)
             if held is None:
                 held = (await self._ask(ask), False)
-            self._seen[who] = self._number
+            self._seen[caller] = self._number
         return held
 
     def expire(self) -> None:
@@ -53,13 +58,13 @@ class Shared(Generic[T]):
         self._answer = None
         self._writes += 1
 
-    def _usable(self, who: Hashable, patience: float) -> tuple[T, bool] | None:
+    def _usable(self, caller: Hashable, max_age: float) -> tuple[T, bool] | None:
         if self._answer is None:
             return None
         answer, asked_at = self._answer
         age = self.monotonic() - asked_at
-        is_news = self._seen.get(who) != self._number
-        return (answer, True) if age < patience or (is_news and age < OLD_SECONDS) else None
+        is_news = self._seen.get(caller) != self._number
+        return (answer, True) if age < max_age or (is_news and age < MAX_AGE_SECONDS) else None
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         # From before the question: what happens while it is on its way may not be in the answer.
@@ -67,5 +72,5 @@ class Shared(Generic[T]):
         self._answer = None
         answer = await ask()
         self._answer, self._number = (answer, began) if writes == self._writes else None, number
-        self._seen = {who: seen for who, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
+        self._seen = {caller: seen for caller, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
         return answer

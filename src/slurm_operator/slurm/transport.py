@@ -48,7 +48,7 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     # Budgets of the response: from the first byte sent to the last received, and its size.
     seconds: float = 12.0
-    most_bytes: int = LIST_RESPONSE_BYTES
+    max_bytes: int = LIST_RESPONSE_BYTES
     fence: Callable[[], None] | None = None
     # Takes the body of a long response piece by piece; then none of it is in the reply.
     feed: Callable[[bytes], Awaitable[None]] | None = None
@@ -160,15 +160,15 @@ class Http:
 
 
 async def _read(response: aiohttp.ClientResponse, sending: Sending) -> bytes:
-    if (announced := response.content_length or 0) > sending.most_bytes:
-        raise SlurmBudgetExceeded("bytes", f"{announced:,}", sending.most_bytes, call=sending.label)
+    if (announced := response.content_length or 0) > sending.max_bytes:
+        raise SlurmBudgetExceeded("bytes", f"{announced:,}", sending.max_bytes, call=sending.label)
     feed = sending.feed if response.status == 200 else None
     # Its value is taken over without a copy, which a joined list of parts would be.
     content, size = io.BytesIO(), 0
     async for part in response.content.iter_chunked(_CHUNK_BYTES):
         size += len(part)
-        if size > sending.most_bytes:
-            raise SlurmBudgetExceeded("bytes", "more", sending.most_bytes, call=sending.label)
+        if size > sending.max_bytes:
+            raise SlurmBudgetExceeded("bytes", "more", sending.max_bytes, call=sending.label)
         content.write(part)
         if feed is not None and content.tell() >= _CHUNK_BYTES:
             await feed(content.getvalue())

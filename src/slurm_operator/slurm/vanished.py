@@ -50,7 +50,7 @@ def _identity(job: Job) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A job as it was last seen, and from when on Slurm's word that it is absent is believed."""
+    """A job as it was last seen, and from when on it is believed to be absent."""
 
     job: Job
     doubted_until: float
@@ -95,7 +95,7 @@ class VanishedJobs:
                     # It has ended, or its id is another job's: then Slurm has no such job any more.
                     del self._lost[key]
                 case KnownJob(job=found):
-                    # The list was wrong. Its own word on the job is the newest; it goes to the end of the line.
+                    # The list was wrong. The answer on the job alone is the newest; it goes to the end of the line.
                     del self._lost[key]
                     self._lost[_identity(found)] = _Lost(found, lost.doubted_until)
                 case _:

@@ -20,7 +20,7 @@ import msgspec
 from slurm_operator.slurm import errors, lenient, model, shapes
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
-from slurm_operator.slurm.items import LARGEST_ITEM_BYTES, ItemTooLarge, ListStream, items
+from slurm_operator.slurm.items import MAX_ITEM_BYTES, ItemTooLarge, ListStream, items
 from slurm_operator.slurm.policy import is_over, states_are_over
 
 T = TypeVar("T")
@@ -28,15 +28,15 @@ E = TypeVar("E", bound=shapes.Envelope)
 Bytes = bytes | msgspec.Raw
 
 # At 2.5 kB for a node and 5.5 kB for a job, more than this do not fit into the budget of bytes.
-MOST_ITEMS = 30_000
+MAX_ITEMS = 30_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
-MOST_NAMES = 5_000_000
+MAX_HOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
 MAX_TEXT_CHARACTERS = 256
 
 
 class _TooManyItems(ValueError):
-    """A list has more than MOST_ITEMS."""
+    """A list has more than MAX_ITEMS."""
 
 
 class Streamed:
@@ -62,7 +62,7 @@ class Streamed:
 
     def _take(self, item: bytes) -> None:
         self.count += 1
-        if self.count > MOST_ITEMS:
+        if self.count > MAX_ITEMS:
             raise _TooManyItems
         item = lenient.as_utf8(item)
         try:
@@ -83,9 +83,9 @@ def _as_slurm_errors(call: str) -> Iterator[None]:
     try:
         yield
     except _TooManyItems:
-        raise SlurmBudgetExceeded("items", "more", MOST_ITEMS, call=call) from None
+        raise SlurmBudgetExceeded("items", "more", MAX_ITEMS, call=call) from None
     except ItemTooLarge:
-        raise SlurmBudgetExceeded("bytes of one item", "more", LARGEST_ITEM_BYTES, call=call) from None
+        raise SlurmBudgetExceeded("bytes of one item", "more", MAX_ITEM_BYTES, call=call) from None
     except RecursionError:
         raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
     except (msgspec.MsgspecError, ValueError) as problem:
@@ -135,7 +135,7 @@ def _check_identity(reply: Reply, server: shapes.Server, call: str) -> None:
     if not server.release:
         if reply.status != 200:
             raise errors.from_status(reply.status, "", call=call)
-        raise SlurmBadAnswer("the answer does not say which Slurm made it: is this slurmrestd?", call=call)
+        raise SlurmBadAnswer("the response does not name its Slurm release: is this slurmrestd?", call=call)
     # Slurm writes its own name in small letters.
     if reply.cluster and server.cluster.lower() != reply.cluster.lower():
         raise SlurmWrongCluster(reply.cluster, server.cluster, call=call)
@@ -186,13 +186,13 @@ def _error_text(reply: Reply) -> str:
     return "" if text.lstrip()[:1] in {"<", "{"} else text
 
 
-def nodes(reply: Reply, call: str) -> model.Answer[model.Node]:
+def nodes(reply: Reply, call: str) -> model.SlurmList[model.Node]:
     """The list of nodes."""
     answer = read(reply, shapes.Nodes, call=call)
     return _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
 
 
-def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[model.Node]:
+def _without_contradictions(answer: model.SlurmList[model.Node]) -> model.SlurmList[model.Node]:
     """Of two records under one name nobody knows which is true."""
     distinct = dict.fromkeys(answer.items)
     times = Counter(node.name for node in distinct)
@@ -200,7 +200,7 @@ def _without_contradictions(answer: model.Answer[model.Node]) -> model.Answer[mo
         return answer
     kept = tuple(node for node in distinct if times[node.name] == 1)
     whole = answer.complete and len(times) == len(distinct)
-    return model.Answer(kept, complete=whole, last_update=answer.last_update)
+    return model.SlurmList(kept, complete=whole, last_update=answer.last_update)
 
 
 def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
@@ -209,7 +209,7 @@ def one_node(reply: Reply, name: str, call: str) -> model.NodeView:
     if answer.is_absence and not _has_items(answer.nodes):
         return model.Absent()
     found = _without_contradictions(_list(answer, answer.nodes, _node, call, reply.streamed))
-    return model.view(name, model.Answer(found.items, complete=False))
+    return model.view(name, model.SlurmList(found.items, complete=False))
 
 
 def _has_items(array: msgspec.Raw) -> bool:
@@ -219,7 +219,7 @@ def _has_items(array: msgspec.Raw) -> bool:
         return False
 
 
-def jobs(reply: Reply, call: str) -> model.Answer[model.Job]:
+def jobs(reply: Reply, call: str) -> model.SlurmList[model.Job]:
     """The list of jobs."""
     answer = read(reply, shapes.Jobs, call=call)
     found = _list(answer, answer.jobs, _job, call, reply.streamed)
@@ -236,17 +236,17 @@ def one_job(reply: Reply, job_id: int, call: str) -> model.JobView:
 
 def _check_names(lists: Sequence[HostList], call: str) -> None:
     names = sum(map(len, lists))
-    if names > MOST_NAMES:
-        raise SlurmBudgetExceeded("host names", f"{names:,}", MOST_NAMES, call=call)
+    if names > MAX_HOST_NAMES:
+        raise SlurmBudgetExceeded("host names", f"{names:,}", MAX_HOST_NAMES, call=call)
 
 
-def partitions(reply: Reply, call: str) -> model.Answer[model.Partition]:
+def partitions(reply: Reply, call: str) -> model.SlurmList[model.Partition]:
     """The list of partitions."""
     answer = read(reply, shapes.Partitions, call=call)
     return _list(answer, answer.partitions, _partition, call, reply.streamed)
 
 
-def reservations(reply: Reply, call: str) -> model.Answer[model.Reservation]:
+def reservations(reply: Reply, call: str) -> model.SlurmList[model.Reservation]:
     """The list of reservations."""
     answer = read(reply, shapes.Reservations, call=call)
     found = _list(answer, answer.reservations, _reservation, call, reply.streamed)
@@ -303,13 +303,13 @@ def _list(
     convert: Callable[[Bytes], T],
     call: str,
     streamed: Streamed | None = None,
-) -> model.Answer[T]:
+) -> model.SlurmList[T]:
     if bytes(memoryview(array)[:1]) != b"[":
         raise SlurmBadAnswer("the answer has no list", call=call)
     found, count = (streamed.found, streamed.count) if streamed is not None else _converted(array, convert, call)
     last = answer.last_update.seconds()
     whole = len(found) == count and last > 0 and not answer.problems
-    return model.Answer(tuple(found), complete=whole, last_update=last)
+    return model.SlurmList(tuple(found), complete=whole, last_update=last)
 
 
 def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> tuple[list[T], int]:
@@ -318,7 +318,7 @@ def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> 
     count = 0
     with _as_slurm_errors(call):
         for count, raw in enumerate(items(array), start=1):
-            if count > MOST_ITEMS:
+            if count > MAX_ITEMS:
                 raise _TooManyItems
             with suppress(*lenient.UNREADABLE, HostListError):
                 found.append(convert(raw))

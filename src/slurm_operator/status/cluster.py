@@ -29,16 +29,16 @@ def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionD
     """The conditions of a configuration and of what it waits for."""
     decision = release.config
     of_config = config.drafts(decision, world.cr.status.config, checked=is_checked(world.cr))
-    drafts = [*of_config, *_waiting(world, plan)]
+    found = [*of_config, *_waiting(world, plan)]
     if decision.stage in NOT_VALID:
-        return [*drafts, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
+        return [*found, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
     if release.refused:
-        return [*drafts, _refused(release)]
+        return [*found, _refused(release)]
     poll = release.memory.poll
     if poll is not None and poll.denied:
-        message = f"the operator may not read what a sidecar says of the new configuration: {poll.denied}"
-        return [*drafts, yes(DEGRADED, "Forbidden", message)]
-    return drafts
+        message = f"the operator may not read the sidecar's log on the new configuration: {poll.denied}"
+        return [*found, yes(DEGRADED, "Forbidden", message)]
+    return found
 
 
 def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def fields(world: ClusterWorld, release: Release) -> dict[str, Any]:
 
 def external(cr: Controller) -> list[ConditionDraft]:
     """What a Partition says whose cluster is run by somebody else."""
-    message = f"Controller {cr.name!r} is external: the partitions of its Slurm are not changed from here"
+    message = f"Controller {cr.name!r} is external: the operator does not change its partitions"
     return [no(READY, "External", message)]
 
 
@@ -76,11 +76,11 @@ def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[ConditionDraft]:
     waits, why = plan.partitions.waits, _unanswered(world)
     if waits and why:
         names = ", ".join(sorted(waits))
-        message = f"slurm.conf keeps {names} until Slurm says that no job is in it; {why}"
+        message = f"slurm.conf keeps {names} until Slurm reports no jobs in it; {why}"
         yield yes(PROGRESSING, "WaitingForSlurm", message)
     elif waits:
         held = "; ".join(f"{name}: {_jobs(numbers)}" for name, numbers in sorted(waits.items()))
-        yield yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs are gone: {held}")
+        yield yes(PROGRESSING, "WaitingForJobs", f"slurm.conf keeps partitions until their jobs have ended: {held}")
 
 
 def _unanswered(world: ClusterWorld) -> str:
@@ -107,7 +107,7 @@ def _daemons(world: ClusterWorld, release: Release) -> Iterator[Census]:
 
 def _controllers(world: ClusterWorld, release: Release) -> Census:
     pods, late = world.pods, release.config.behind
-    silent = tuple(pod.name for pod in pods if not pod.speaks)
+    silent = tuple(pod.name for pod in pods if not pod.reports_verdicts)
     # Where all differ from what is wanted, it is the wish that is not in force.
     behind = tuple(name for name, _ in late) if len(late) < len(pods) else ()
     return Census("slurmctld", len(pods), behind, silent, "their sidecar reports nothing" if silent else "")

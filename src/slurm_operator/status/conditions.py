@@ -26,7 +26,7 @@ MAX_MESSAGE_CHARACTERS = 2048
 
 
 class Truth(Enum):
-    """What is known of a statement."""
+    """Whether a condition holds."""
 
     TRUE = "True"
     FALSE = "False"
@@ -63,17 +63,17 @@ def conditions(
 ) -> list[dict[str, Any]]:
     """The conditions to write, sorted by type."""
     known = {condition.type: condition for condition in before}
-    written = (_written(statement, known.get(statement.type), generation, now) for statement in drafts)
+    written = (_written(draft, known.get(draft.type), generation, now) for draft in drafts)
     return sorted(written, key=lambda condition: str(condition["type"]))
 
 
-def _written(statement: ConditionDraft, before: Condition | None, generation: int, now: str) -> dict[str, Any]:
-    same = before is not None and before.status == statement.truth.value
+def _written(draft: ConditionDraft, before: Condition | None, generation: int, now: str) -> dict[str, Any]:
+    same = before is not None and before.status == draft.truth.value
     return {
-        "type": statement.type,
-        "status": statement.truth.value,
-        "reason": statement.reason,
-        "message": printable(statement.message, MAX_MESSAGE_CHARACTERS),
+        "type": draft.type,
+        "status": draft.truth.value,
+        "reason": draft.reason,
+        "message": printable(draft.message, MAX_MESSAGE_CHARACTERS),
         "lastTransitionTime": before.last_transition_time if before and same else now,
         "observedGeneration": generation,
     }

@@ -28,47 +28,47 @@ from slurm_operator.status.conditions import (
 )
 
 MAX_FINDINGS = 5
-MOST_NAMES = 5
-# Seconds within which every slurmd that got a new configuration has started anew and said so.
+MAX_NAMED_DAEMONS = 5
+# Seconds within which every slurmd that got a new configuration has restarted and registered.
 SLURMD = "slurmd"
 DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
 CATCH_UP_SECONDS = 10.0
-_HELD = "waits until the new auth/slurm key has gone round: a reconfigure would take it too early"
+_HELD = "waits until the new auth/slurm key is rolled out: a reconfigure would load it too early"
 
 
-def drafts(plan: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[ConditionDraft]:
+def drafts(decision: ConfigDecision, before: ConfigStatus | None, *, checked: bool = True) -> list[ConditionDraft]:
     """The three conditions."""
-    known = before is not None and before.hash == plan.hash
-    return [_valid(plan, checked, known), _published(plan), _applied(plan, before)]
+    known = before is not None and before.hash == decision.hash
+    return [_valid(decision, checked, known), _published(decision), _applied(decision, before)]
 
 
-def _valid(plan: ConfigDecision, checked: bool, known: bool) -> ConditionDraft:
-    if plan.stage is Stage.INVALID:
-        return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in plan.findings[:MAX_FINDINGS]))
-    if plan.stage is Stage.REFUSED and plan.verdict is not None:
-        return no(CONFIG_VALID, "SlurmRefused", _reason(plan, plan.verdict))
-    if plan.stage is Stage.ROLLED_BACK and plan.verdict is not None:
-        return no(CONFIG_VALID, "RolledBack", _reason(plan, plan.verdict))
-    if plan.stage is Stage.UNREADABLE and plan.verdict is not None:
-        return unknown(CONFIG_VALID, "VerdictNotUnderstood", _not_understood(plan, plan.verdict))
+def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDraft:
+    if decision.stage is Stage.INVALID:
+        return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in decision.findings[:MAX_FINDINGS]))
+    if decision.stage is Stage.REFUSED and decision.verdict is not None:
+        return no(CONFIG_VALID, "SlurmRefused", _reason(decision, decision.verdict))
+    if decision.stage is Stage.ROLLED_BACK and decision.verdict is not None:
+        return no(CONFIG_VALID, "RolledBack", _reason(decision, decision.verdict))
+    if decision.stage is Stage.UNREADABLE and decision.verdict is not None:
+        return unknown(CONFIG_VALID, "VerdictNotUnderstood", _not_understood(decision, decision.verdict))
     # One that was in force and is wanted again was tried then.
-    if checked and (plan.stage is Stage.APPLIED or (plan.stage is Stage.FIRST and known)):
-        return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {short_hash(plan.hash)}")
-    if plan.stage is Stage.APPLIED:
+    if checked and (decision.stage is Stage.APPLIED or (decision.stage is Stage.FIRST and known)):
+        return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {short_hash(decision.hash)}")
+    if decision.stage is Stage.APPLIED:
         return yes(
             CONFIG_VALID,
             "NotTried",
-            f"slurmctld runs with configuration {short_hash(plan.hash)}; the trial is off",
+            f"slurmctld runs with configuration {short_hash(decision.hash)}; the trial is off",
         )
-    if plan.stage in (Stage.DIRECT, Stage.FIRST):
+    if decision.stage in (Stage.DIRECT, Stage.FIRST):
         return yes(
             CONFIG_VALID,
             "Linted",
-            f"the linter accepts configuration {short_hash(plan.hash)}; Slurm was not asked",
+            f"the linter accepts configuration {short_hash(decision.hash)}; Slurm was not asked",
         )
-    if plan.stage is Stage.HELD:
-        return unknown(CONFIG_VALID, "KeyRotation", f"configuration {short_hash(plan.hash)} {_HELD}")
-    return unknown(CONFIG_VALID, "Trying", f"configuration {short_hash(plan.hash)} is being tried by slurmctld")
+    if decision.stage is Stage.HELD:
+        return unknown(CONFIG_VALID, "KeyRotation", f"configuration {short_hash(decision.hash)} {_HELD}")
+    return unknown(CONFIG_VALID, "Trying", f"configuration {short_hash(decision.hash)} is being tried by slurmctld")
 
 
 def shown(finding: Finding) -> str:
@@ -78,52 +78,56 @@ def shown(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}: {finding.message}{expected}{suggestion}"
 
 
-def _reason(plan: ConfigDecision, verdict: Verdict) -> str:
-    place = f"{plan.place}: " if plan.place else ""
-    return f"{place}{verdict.reason} (configuration {short_hash(plan.hash)}; {_stays(plan)})"
+def _reason(decision: ConfigDecision, verdict: Verdict) -> str:
+    place = f"{decision.place}: " if decision.place else ""
+    return f"{place}{verdict.reason} (configuration {short_hash(decision.hash)}; {_stays(decision)})"
 
 
-def _not_understood(plan: ConfigDecision, verdict: Verdict) -> str:
-    return f"what became of configuration {short_hash(plan.hash)} is not known: {verdict.reason}"
+def _not_understood(decision: ConfigDecision, verdict: Verdict) -> str:
+    return f"what became of configuration {short_hash(decision.hash)} is not known: {verdict.reason}"
 
 
-def _stays(plan: ConfigDecision) -> str:
-    return f"{short_hash(plan.good_hash)} stays in force" if plan.good_hash != plan.hash else "there is no earlier one"
+def _stays(decision: ConfigDecision) -> str:
+    return (
+        f"{short_hash(decision.good_hash)} stays in force"
+        if decision.good_hash != decision.hash
+        else "there is no earlier configuration"
+    )
 
 
-def _published(plan: ConfigDecision) -> ConditionDraft:
-    if plan.good_hash == plan.hash:
-        return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {short_hash(plan.hash)}")
-    if plan.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
+def _published(decision: ConfigDecision) -> ConditionDraft:
+    if decision.good_hash == decision.hash:
+        return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {short_hash(decision.hash)}")
+    if decision.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
         return no(
             CONFIG_PUBLISHED,
             "HeldBack",
-            f"the ConfigMap holds the last good one, {short_hash(plan.good_hash)}",
+            f"the ConfigMap holds the last good one, {short_hash(decision.good_hash)}",
         )
-    if plan.stage is Stage.HELD:
+    if decision.stage is Stage.HELD:
         return no(
             CONFIG_PUBLISHED,
             "KeyRotation",
-            f"the ConfigMap holds {short_hash(plan.good_hash)}; {short_hash(plan.hash)} {_HELD}",
+            f"the ConfigMap holds {short_hash(decision.good_hash)}; {short_hash(decision.hash)} {_HELD}",
         )
     return no(
         CONFIG_PUBLISHED,
         "Trying",
-        f"the ConfigMap holds {short_hash(plan.good_hash)} until {short_hash(plan.hash)} works",
+        f"the ConfigMap holds {short_hash(decision.good_hash)} until {short_hash(decision.hash)} works",
     )
 
 
-def _applied(plan: ConfigDecision, before: ConfigStatus | None) -> ConditionDraft:
-    short = short_hash(plan.hash)
-    match plan.stage:
+def _applied(decision: ConfigDecision, before: ConfigStatus | None) -> ConditionDraft:
+    short = short_hash(decision.hash)
+    match decision.stage:
         case Stage.APPLIED:
-            took = plan.verdict.milliseconds if plan.verdict else before.milliseconds if before else None
+            took = decision.verdict.milliseconds if decision.verdict else before.milliseconds if before else None
             within = f" (in {took} ms)" if took is not None else ""
             return yes(CONFIG_APPLIED, "InForce", f"slurmctld runs with configuration {short}{within}")
         case Stage.ROLLED_BACK:
-            return no(CONFIG_APPLIED, "RolledBack", f"slurmctld did not live with {short}; {_stays(plan)}")
+            return no(CONFIG_APPLIED, "RolledBack", f"slurmctld failed with {short}; {_stays(decision)}")
         case Stage.INVALID | Stage.REFUSED:
-            return no(CONFIG_APPLIED, "NotValid", f"configuration {short} is not valid; {_stays(plan)}")
+            return no(CONFIG_APPLIED, "NotValid", f"configuration {short} is not valid; {_stays(decision)}")
         case Stage.DIRECT:
             return unknown(
                 CONFIG_APPLIED, "NotReported", f"{short} is published; the sidecar of these pods reports nothing"
@@ -133,47 +137,51 @@ def _applied(plan: ConfigDecision, before: ConfigStatus | None) -> ConditionDraf
         case Stage.HELD:
             return no(CONFIG_APPLIED, "KeyRotation", f"configuration {short} {_HELD}")
         case Stage.UNREADABLE:
-            message = _not_understood(plan, plan.verdict) if plan.verdict else "a verdict is not understood"
+            message = _not_understood(decision, decision.verdict) if decision.verdict else "a verdict is not understood"
             return unknown(CONFIG_APPLIED, "VerdictNotUnderstood", message)
         case Stage.TRYING:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 
 
 def fields(
-    plan: ConfigDecision, before: ConfigStatus | None, now: str, daemons: Sequence[Census] = ()
+    decision: ConfigDecision, before: ConfigStatus | None, now: str, daemons: Sequence[Census] = ()
 ) -> dict[str, Any]:
     """`status.config`: a time moves only with what it tells of."""
     known = before or ConfigStatus()
     result: dict[str, Any] = {"hash": known.hash, "lastApplied": known.last_applied, "milliseconds": known.milliseconds}
-    result["lastRead"] = _last_read(plan, known)
+    result["lastRead"] = _last_read(decision, known)
     if known.stages is not None:
         result["stages"] = {"parse": known.stages.parse, "trial": known.stages.trial}
         result["stages"]["reconfigure"] = known.stages.reconfigure
-    if plan.stage is Stage.APPLIED and known.hash != plan.hash:
-        result |= {"hash": plan.hash, "lastApplied": now, "milliseconds": None}
+    if decision.stage is Stage.APPLIED and known.hash != decision.hash:
+        result |= {"hash": decision.hash, "lastApplied": now, "milliseconds": None}
         result.pop("stages", None)
-        if plan.verdict is not None:
-            result["milliseconds"] = plan.verdict.milliseconds
+        if decision.verdict is not None:
+            result["milliseconds"] = decision.verdict.milliseconds
             result["stages"] = {
-                "parse": plan.verdict.parse,
-                "trial": plan.verdict.trial,
-                "reconfigure": plan.verdict.reconfigure,
+                "parse": decision.verdict.parse,
+                "trial": decision.verdict.trial,
+                "reconfigure": decision.verdict.reconfigure,
             }
-    if plan.stage is not Stage.APPLIED:
-        result["candidate"] = plan.hash
-    if plan.behind:
+    if decision.stage is not Stage.APPLIED:
+        result["candidate"] = decision.hash
+    if decision.behind:
         result["lagging"] = [
             {"daemon": "slurmctld", "name": name, "why": f"runs with {short_hash(hash_)}"}
-            for name, hash_ in plan.behind
+            for name, hash_ in decision.behind
         ]
     result["daemons"] = _counted(daemons, known, result["lastRead"], now) or None
     return {key: value for key, value in result.items() if value is not None}
 
 
-def _last_read(plan: ConfigDecision, known: ConfigStatus) -> str | None:
-    if plan.verdict is None or plan.stage is not Stage.APPLIED or not 0 < plan.verdict.at <= MAX_EPOCH_SECONDS:
+def _last_read(decision: ConfigDecision, known: ConfigStatus) -> str | None:
+    if (
+        decision.verdict is None
+        or decision.stage is not Stage.APPLIED
+        or not 0 < decision.verdict.at <= MAX_EPOCH_SECONDS
+    ):
         return known.last_read
-    return seconds_text(plan.verdict.at)
+    return seconds_text(decision.verdict.at)
 
 
 def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None, now: str) -> list[dict[str, Any]]:
@@ -196,5 +204,5 @@ def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None
 def _census(found: Census) -> dict[str, Any]:
     result: dict[str, Any] = {"daemon": found.daemon, "total": found.total, "current": found.current}
     result |= {"behind": len(found.behind), "unknown": len(found.unknown), "why": found.why}
-    result["names"] = [*found.behind, *found.unknown][:MOST_NAMES]
+    result["names"] = [*found.behind, *found.unknown][:MAX_NAMED_DAEMONS]
     return {key: value for key, value in result.items() if value or key in ("total", "current")}

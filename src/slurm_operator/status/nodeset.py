@@ -12,7 +12,7 @@ from slurm_operator.api.plural import counted, share
 from slurm_operator.build import labels
 from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.choice import outdated
-from slurm_operator.plan.nodeset import pins, same_hostnames, still_named
+from slurm_operator.plan.nodeset import kept_by_slurm, pins, same_hostnames
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
@@ -95,10 +95,16 @@ def _reservation(world: NodeSetWorld) -> list[ConditionDraft]:
     if isinstance(world.slurm.reservations, Unknown):
         return [unknown(RESERVED, world.slurm.reservations.reason, world.slurm.reservations.why)]
     if Feature.RESERVATIONS not in world.slurm.offers:
-        return [no(RESERVED, "NotSupported", "this Slurm's REST API cannot make reservations; it takes 25.05 or newer")]
+        return [
+            no(
+                RESERVED,
+                "NotSupported",
+                "this Slurm's REST API cannot create reservations; Slurm 25.05 or newer is needed",
+            )
+        ]
     if reservation.found(world.cr, world.slurm) is None:
         return [no(RESERVED, "NotExists", "there is no reservation: the window is over, or no worker has registered")]
-    return [yes(RESERVED, "Created", "Slurm keeps the window free")]
+    return [yes(RESERVED, "Created", "the reservation for the window is in Slurm")]
 
 
 def _reachable(world: NodeSetWorld) -> ConditionDraft:
@@ -111,7 +117,7 @@ def _reachable(world: NodeSetWorld) -> ConditionDraft:
 
 
 def _half(jobs: Unknown) -> str:
-    return f"Slurm tells its nodes, but not its jobs: {jobs.why}; no worker is removed meanwhile"
+    return f"Slurm lists its nodes, but not its jobs: {jobs.why}; no worker is removed meanwhile"
 
 
 def _degraded(world: NodeSetWorld) -> ConditionDraft:
@@ -126,7 +132,7 @@ def _degraded(world: NodeSetWorld) -> ConditionDraft:
 def _state(world: NodeSetWorld) -> list[ConditionDraft]:
     message = _waiting(world)
     if world.deleting:
-        waits = [each for each in (message, still_named(world)) if each]
+        waits = [each for each in (message, kept_by_slurm(world)) if each]
         why = "; ".join(waits) or "its objects are being deleted"
         return [no(READY, "Deleting", why), yes(PROGRESSING, "Deleting", why), no(DEGRADED, "AsExpected", why)]
     if isinstance(world.slurm.nodes, Unknown):
@@ -151,7 +157,7 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
     more = f", and {len(same) - 1} more like it" if len(same) > 1 else ""
     return (
         f"a worker of NodeSet {world.cr.name} would have the host name {host}, which belongs to {rival}{more}: no such "
-        "worker is made, and the node record is left alone. Give the workers different names: set "
+        "worker is created, and the node record is left alone. Give the workers different names: set "
         f"template.spec.hostname, rename a NodeSet, or annotate a Kubernetes node with {labels.HOSTNAME_OVERRIDE}"
     )
 
@@ -160,7 +166,7 @@ def _numbers(world: NodeSetWorld) -> Iterator[str]:
     wanted, staying = _desired(world), world.choice.staying
     surplus = len(staying) - wanted
     if surplus > 0 and not world.cr.is_daemon:
-        yield f"{counted(surplus, 'worker')} too many, none is chosen before Slurm has answered"
+        yield f"{counted(surplus, 'worker')} too many; none is chosen before Slurm answers"
     # One that Kubernetes is taking down may still be ready.
     ready = sum(worker.is_ready and not worker.rival for worker in staying)
     if ready < wanted:
@@ -171,9 +177,9 @@ def _waiting(world: NodeSetWorld) -> str:
     """What is still to come, in one sentence; empty when nothing is."""
     choice = world.choice
     parts: list[str] = []
-    blocked = [why.why for worker, _ in choice.leaving.values() if isinstance(why := worker.may_go, policy.No)]
+    blocked = [why.why for worker, _ in choice.leaving.values() if isinstance(why := worker.may_remove, policy.No)]
     if blocked:
-        parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to go: {blocked[0]}")
+        parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to be removed: {blocked[0]}")
     if not world.deleting:
         parts.extend(_numbers(world))
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
@@ -181,8 +187,8 @@ def _waiting(world: NodeSetWorld) -> str:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
     if world.key.is_changing and not world.controller.spec.external:
         waiting = [worker for worker, why in choice.leaving.values() if why == KEY]
-        free = sum(isinstance(worker.may_go, policy.Yes) for worker in waiting)
-        parts.append(f"the cluster's key changes when no job runs: {share(free, len(waiting), 'worker')} free")
+        free = sum(isinstance(worker.may_remove, policy.Yes) for worker in waiting)
+        parts.append(f"the cluster's key changes once no jobs run: {share(free, len(waiting), 'worker')} free")
     old = sum(1 for _ in outdated(world, choice.staying))
     if old and world.cr.spec.update_strategy.type == "RollingUpdate":
         parts.append(f"{counted(old, 'still runs', 'still run')} an older template")

@@ -25,13 +25,13 @@ MAX_NAMED_HOSTS = 10
 
 def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
     """The conditions of a Partition."""
-    verdict, found = outcome.verdict, outcome.found
+    acceptance, found = outcome.acceptance, outcome.found
     accepted = _accepted(outcome)
-    if not verdict.accepted:
+    if not acceptance.accepted:
         return [
             accepted,
-            no(APPLIED, verdict.reason, "it is not in slurm.conf"),
-            no(READY, verdict.reason, verdict.message),
+            no(APPLIED, acceptance.reason, "it is not in slurm.conf"),
+            no(READY, acceptance.reason, acceptance.message),
         ]
     if isinstance(found, Unknown):
         return [
@@ -47,14 +47,16 @@ def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
 
 
 def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
-    verdict = outcome.verdict
-    if not verdict.accepted:
-        return no(ACCEPTED_TYPE, verdict.reason, verdict.message)
-    if verdict.removed_nodes and not outcome.supports_live_partitions:
-        named = _some(verdict.removed_nodes)
-        message = f"{named} cannot be taken out: slurm.conf cannot express it, and this Slurm has no live partitions"
+    acceptance = outcome.acceptance
+    if not acceptance.accepted:
+        return no(ACCEPTED_TYPE, acceptance.reason, acceptance.message)
+    if acceptance.removed_nodes and not outcome.supports_live_partitions:
+        named = _some(acceptance.removed_nodes)
+        message = (
+            f"{named} cannot be removed: slurm.conf cannot express it, and this Slurm cannot change partitions live"
+        )
         return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
-    return yes(ACCEPTED_TYPE, verdict.reason if verdict.reason != ACCEPTED else ACCEPTED, verdict.message)
+    return yes(ACCEPTED_TYPE, acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED, acceptance.message)
 
 
 def _applied(outcome: PartitionOutcome) -> ConditionDraft:
@@ -63,17 +65,17 @@ def _applied(outcome: PartitionOutcome) -> ConditionDraft:
     if outcome.found is None:
         return no(APPLIED, "NotInSlurm", "somebody deleted it in Slurm")
     if outcome.pending:
-        return no(APPLIED, "NotInSlurmYet", f"Slurm has not taken over: {_rows(outcome.pending)}")
+        return no(APPLIED, "NotInSlurmYet", f"not in effect in Slurm yet: {_rows(outcome.pending)}")
     if outcome.unsettable:
         named = ", ".join(outcome.unsettable)
-        message = f"Slurm takes {named} only for a new partition: delete it and make it again"
+        message = f"Slurm takes {named} only for a new partition: delete it and create it again"
         return no(APPLIED, "NeedsNewPartition", message)
-    return yes(APPLIED, "InSlurm", "Slurm's own answer has it")
+    return yes(APPLIED, "InSlurm", "Slurm reports it as requested")
 
 
 def _in_sync(outcome: PartitionOutcome) -> ConditionDraft:
     if not outcome.drift:
-        return yes(IN_SYNC, "InSync", "Slurm has what is asked for here")
+        return yes(IN_SYNC, "InSync", "Slurm matches this resource")
     rows = _rows(outcome.drift)
     if outcome.policy == "Keep":
         return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")
@@ -94,28 +96,28 @@ def _ready(found: Partition | None) -> ConditionDraft:
         state = "+".join(sorted(found.states)) or "unknown"
         return no(READY, "NotUp", f"its state is {state}")
     if not found.total_nodes:
-        return no(READY, "NoNodes", "it holds no nodes yet")
+        return no(READY, "NoNodes", "it has no nodes yet")
     return yes(READY, "Up", f"it is up with {counted(found.total_nodes, 'node')}")
 
 
 def waiting_for_controller(name: str) -> list[ConditionDraft]:
-    """The conditions of a Partition of which its Controller's reconcile has not told anything yet."""
-    message = f"the reconcile of Controller {name!r} has not come to this generation of the Partition yet"
+    """The conditions of a Partition that its Controller's reconcile has not handled yet."""
+    message = f"Controller {name!r} has not been reconciled for this generation of the Partition yet"
     return [unknown(APPLIED, "WaitingForController", message), unknown(READY, "WaitingForController", message)]
 
 
 def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) -> list[ConditionDraft]:
-    """The condition of a Partition that waits to go."""
+    """The condition of a Partition that is being deleted."""
     if isinstance(jobs, Unknown):
-        message = f"it goes when Slurm says that its jobs have ended; Slurm does not answer: {jobs.why}"
+        message = f"it is removed when Slurm reports that its jobs have ended; Slurm does not answer: {jobs.why}"
         return [unknown(READY, jobs.reason, message)]
     if not jobs:
         if not is_read_as_name(name):
             message = f"slurmrestd cannot delete a partition of this name: run scontrol delete partitionname={name}"
             return [no(READY, "Deleting", f"its jobs have ended; {message}")]
-        return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being taken out of Slurm")]
+        return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being deleted from Slurm")]
     records = "the records of jobs" if finished_too else "jobs"
-    return [no(READY, "WaitingForJobs", f"it takes no new jobs, and waits for {records} {_some(jobs)}")]
+    return [no(READY, "WaitingForJobs", f"it accepts no new jobs, and waits for {records} {_some(jobs)}")]
 
 
 def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDr
     ready = int(status.get("readyReplicas") or 0)
     updated = int(status.get("updatedReplicas") or 0)
     if int(status.get("observedGeneration") or 0) < int((workload.get("metadata") or {}).get("generation") or 0):
-        return _waiting("RolloutNotSeen", f"Kubernetes has not acted on the newest {daemon} yet")
+        return _waiting("RolloutNotSeen", f"Kubernetes has not observed the newest {daemon} yet")
     if updated < wanted:
         return _waiting("RollingOut", f"{share(updated, wanted, pod)} up to date, {counted(ready, 'is', 'are')} ready")
     if ready < wanted:
@@ -38,7 +38,7 @@ def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDr
 
 def elsewhere(daemon: str) -> list[ConditionDraft]:
     """A daemon that runs outside Kubernetes."""
-    message = f"{daemon} runs outside Kubernetes; its health is not watched from here"
+    message = f"{daemon} runs outside Kubernetes; the operator does not watch its health"
     return [
         yes(READY, "External", message),
         no(PROGRESSING, "Settled", message),
@@ -68,7 +68,7 @@ def failed(reason: str, message: str) -> list[ConditionDraft]:
 def fault(fault_id: str, error: str) -> list[ConditionDraft]:
     """A reconcile that met an error which nobody foresaw."""
     message = (
-        f"the operator met an unexpected error ({error}) and tries again; nothing was reconciled. "
+        f"the operator hit an unexpected error ({error}) and tries again; nothing was reconciled. "
         f"Look for 'fault {fault_id}' in the operator's log and report what it says"
     )
     return failed("InternalError", message)

@@ -23,21 +23,24 @@ START = "2026-01-31T22:00:00Z"
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({("metadata", "name"): "a.b"}, 'metadata.name: "a.b" must hold no dot: workers are named after it'),
+        ({("metadata", "name"): "a.b"}, 'metadata.name: "a.b" must not contain a dot: workers are named after it'),
         ({HOSTNAME: "-"}, 'spec.template.spec.hostname: "-" has no letter or digit'),
         ({HOSTNAME: "a_b"}, "spec.template.spec.hostname: "),
         ({HOSTNAME: "a.b"}, "spec.template.spec.hostname: "),
         ({HOSTNAME: "a\n"}, "spec.template.spec.hostname: "),
         ({HOSTNAME: "x" * 63}, "spec.template.spec.hostname: "),
-        ({("spec", "replicas"): 65534}, "spec.replicas: 65534 is more than a Slurm cluster can hold, 65533"),
-        ({MOST: 0}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0 would stop every update; the least is 1"),
-        ({MOST: -1}, "spec.updateStrategy.rollingUpdate.maxUnavailable: -1 would stop"),
-        ({MOST: "0%"}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0% would stop every update"),
+        (
+            {("spec", "replicas"): 65534},
+            "spec.replicas: 65534 is more than the 65533 nodes that a Slurm cluster can have",
+        ),
+        ({MOST: 0}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0 would block every update; the minimum is 1"),
+        ({MOST: -1}, "spec.updateStrategy.rollingUpdate.maxUnavailable: -1 would block"),
+        ({MOST: "0%"}, "spec.updateStrategy.rollingUpdate.maxUnavailable: 0% would block every update"),
         ({MOST: "101%"}, 'spec.updateStrategy.rollingUpdate.maxUnavailable: "101%" is neither'),
         ({MOST: "many"}, 'spec.updateStrategy.rollingUpdate.maxUnavailable: "many" is neither'),
         ({MOST: "5%\n"}, "spec.updateStrategy.rollingUpdate.maxUnavailable: "),
         ({WINDOW: {"duration": "59s"}}, "spec.updateStrategy.scheduledUpdate.duration: must be at least 1m"),
-        ({WINDOW: {"duration": "soon"}}, 'spec.updateStrategy.scheduledUpdate.duration: "soon" is no duration'),
+        ({WINDOW: {"duration": "soon"}}, 'spec.updateStrategy.scheduledUpdate.duration: "soon" is not a duration'),
         ({WINDOW: {"flags": ["DAILY", "a b"]}}, "spec.updateStrategy.scheduledUpdate.flags[1]: "),
         (
             {("spec", "updateStrategy", "type"): "ScheduledUpdate"},
@@ -48,15 +51,15 @@ START = "2026-01-31T22:00:00Z"
         ({("spec", "ssh"): {"extraSshdConfig": "a\\"}}, "spec.ssh.extraSshdConfig: must not end in a backslash"),
         ({("spec", "extraConf"): "Weight"}, 'spec.extraConf: "Weight" is not of the form Key=Value'),
         ({("spec", "extraConf"): "Weight="}, 'spec.extraConf: "Weight=" is not of the form Key=Value'),
-        ({("spec", "extraConf"): "Gres=$(id)"}, 'spec.extraConf: must not hold "$", which a shell would act on'),
+        ({("spec", "extraConf"): "Gres=$(id)"}, 'spec.extraConf: must not contain "$", which a shell would act on'),
         ({("spec", "partition"): {"config": "PartitionName=x"}}, "spec.partition.config: must not set PartitionName"),
-        ({("spec", "partition"): {"config": "State=UP # x"}}, "spec.partition.config: must not hold '#'"),
+        ({("spec", "partition"): {"config": "State=UP # x"}}, "spec.partition.config: must not contain '#'"),
         ({("spec", "partition"): {"config": "State"}}, "spec.partition.config: "),
         ({CLAIMS: [{"spec": {}}]}, "spec.volumeClaimTemplates[0].metadata.name: is required"),
         ({CLAIMS: [{"metadata": {"name": "A"}}]}, "spec.volumeClaimTemplates[0].metadata.name: "),
         (
             {CLAIMS: [{"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}]},
-            'spec.volumeClaimTemplates[1].metadata.name: "a" is there twice',
+            'spec.volumeClaimTemplates[1].metadata.name: "a" is listed twice',
         ),
     ],
     ids=lambda item: item[:70] if isinstance(item, str) else "",
@@ -141,7 +144,7 @@ def test_two_nodesets_of_a_cluster_never_name_their_workers_alike(
     """T9: refused when it is new, only told when it was so before."""
     refs = with_neighbour(**neighbour)
     (found,) = said(check("NodeSet", changes, refs=refs))
-    assert 'like those of NodeSet "older"' in found
+    assert 'the same names as those of NodeSet "older"' in found
     assert f'"{example}"' in found
     assert not found.startswith("warning")
     (told,) = said(check("NodeSet", {**changes, ("spec", "minReadySeconds"): 5}, old=changes, refs=refs))
@@ -174,7 +177,7 @@ def test_nor_do_nodesets_of_two_controllers_that_lead_to_one_slurm() -> None:
     )
     one_slurm = replace(refs, controllers={**refs.controllers, "outside": outside})
     (found,) = said(check("NodeSet", {HOSTNAME: "w"}, refs=one_slurm))
-    assert 'like those of NodeSet "older"' in found
+    assert 'the same names as those of NodeSet "older"' in found
 
 
 @pytest.mark.parametrize("field", ["subdomain", "setHostnameAsFQDN", "hostnameOverride", "nodeName"])

@@ -158,7 +158,7 @@ def test_ways_around_the_container_are_looked_at_too(spec: dict[str, Any], path:
 @pytest.mark.parametrize(
     ("allowed", "text"),
     [
-        (Allowed("unset"), "unset (`false`, `0` and empty are as good)"),
+        (Allowed("unset"), "unset (`false`, `0` and empty count as unset)"),
         (Allowed("only", ("a", "b")), "unset, `a`, `b`"),
         (Allowed("but", ("a",)), "any but `a`"),
         (Allowed("worker", ("any but `a`",)), "any but `a`"),

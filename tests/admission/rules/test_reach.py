@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_operator.admission import rules
-from slurm_operator.admission.review import GroupVersionKind, Question, judge
+from slurm_operator.admission.review import AdmissionRequest, GroupVersionKind, judge
 from slurm_operator.admission.rules.reach_table import TABLE
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import Resource
@@ -17,7 +17,7 @@ from slurm_operator.api.pod_features import FEATURES
 from slurm_operator.api.problem import errors, format_path
 from slurm_operator.api.validate import decode
 from slurm_operator.build import made_of, revision
-from slurm_operator.build.made_of import Ran
+from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.build.refs import Refs
 
 KEYS = {"slurmKeyRef": {"name": "a", "key": "b"}, "jwtKeyRef": {"name": "a", "key": "c"}}
@@ -172,8 +172,8 @@ def asked(new: dict[str, Any], old: dict[str, Any] | None, around: Refs) -> list
     """Where the admission server refuses it."""
     kind = GroupVersionKind("slinky.slurm.net", "v1beta1", new["kind"])
     operation = "CREATE" if old is None else "UPDATE"
-    verdict = judge(Question("u", kind, operation, "slurm", new, old), lambda _: around)
-    return [format_path(each.path) for each in errors(verdict.problems)]
+    decision = judge(AdmissionRequest("u", kind, operation, "slurm", new, old), lambda _: around)
+    return [format_path(each.path) for each in errors(decision.problems)]
 
 
 @pytest.mark.parametrize(
@@ -273,9 +273,9 @@ def test_what_workers_were_made_by_is_taken_by_the_operator() -> None:
     assert isinstance(cr, NodeSet)
     around = refs(frozenset())
     assert errors(rules.check(cr, None, around))
-    made = replace(around, ran={"1": (Ran(held=revision.data(cr)),)})
+    made = replace(around, pod_origins={"1": (PodOrigin(held=revision.data(cr)),)})
     assert not errors(rules.check(cr, None, made))
-    assert errors(rules.check(cr, None, replace(around, ran={"2": (Ran(held=revision.data(cr)),)})))
+    assert errors(rules.check(cr, None, replace(around, pod_origins={"2": (PodOrigin(held=revision.data(cr)),)})))
     changed = decode(
         {**raw("NodeSet", {**HOST_PATH, "slurmd": {"image": "mine/x"}}), "metadata": {"name": "x", "uid": "1"}}
     )
@@ -289,9 +289,9 @@ def resource_of(kind: str, spec: dict[str, Any]) -> Resource:
     return made
 
 
-def after(new: Resource, ran: Ran) -> list[str]:
+def after(new: Resource, ran: PodOrigin) -> list[str]:
     """Where the operator refuses a resource of which such pods were made."""
-    found = errors(rules.check(new, None, replace(refs(frozenset()), ran={"1": (ran,)})))
+    found = errors(rules.check(new, None, replace(refs(frozenset()), pod_origins={"1": (ran,)})))
     return [format_path(each.path) for each in found]
 
 
@@ -299,8 +299,8 @@ def after(new: Resource, ran: Ran) -> list[str]:
 def test_what_pods_of_any_kind_were_made_of_is_taken_by_the_operator(kind: str) -> None:
     """Login pods that ran when more was allowed were left alone for good: nothing of them could be changed."""
     new = resource_of(kind, HOST_PATH)
-    assert after(new, Ran(made_of.hash_of(new))) == []
-    assert after(new, Ran("another")) == ["spec.template.spec.volumes[0].hostPath"]
+    assert after(new, PodOrigin(made_of.hash_of(new))) == []
+    assert after(new, PodOrigin("another")) == ["spec.template.spec.volumes[0].hostPath"]
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -310,7 +310,7 @@ def test_what_pods_of_any_kind_were_made_of_is_taken_by_the_operator(kind: str) 
     ids=["a null", "a harmless field", "a reach"],
 )
 def test_nothing_is_added_to_what_ran(kind: str, more: dict[str, Any]) -> None:
-    ran = Ran(made_of.hash_of(resource_of(kind, HOST_PATH)))
+    ran = PodOrigin(made_of.hash_of(resource_of(kind, HOST_PATH)))
     new = resource_of(kind, {"template": {"spec": {**HOST_PATH["template"]["spec"], **more}}})
     assert "spec.template.spec.volumes[0].hostPath" in after(new, ran)
 
@@ -322,12 +322,12 @@ def test_workers_that_were_not_privileged_excuse_none_that_are() -> None:
     new = resource_of("NodeSet", {**HOST_PATH, **OWN_IMAGE})
     assert isinstance(new, NodeSet)
     hash_, data = made_of.hash_of(new), revision.data(new)
-    assert after(new, Ran(hash_)) == ["spec.slurmd.image"]
-    assert after(new, Ran(hash_, hash_)) == []
-    assert after(new, Ran(hash_, "another")) == ["spec.slurmd.image"]
-    assert after(new, Ran("another", hash_)) == [], "privileged once, then something else ran that means the same"
-    assert after(new, Ran(held=data)) == ["spec.slurmd.image"]
-    assert after(new, Ran(held=data, has_privileged_worker=True)) == []
+    assert after(new, PodOrigin(hash_)) == ["spec.slurmd.image"]
+    assert after(new, PodOrigin(hash_, hash_)) == []
+    assert after(new, PodOrigin(hash_, "another")) == ["spec.slurmd.image"]
+    assert after(new, PodOrigin("another", hash_)) == [], "privileged once, then something else ran that means the same"
+    assert after(new, PodOrigin(held=data)) == ["spec.slurmd.image"]
+    assert after(new, PodOrigin(held=data, has_privileged_worker=True)) == []
 
 
 def test_what_no_revision_says_is_excused_by_none() -> None:
@@ -339,14 +339,14 @@ def test_what_no_revision_says_is_excused_by_none() -> None:
         (claim, "spec.volumeClaimTemplates[0].metadata.name"),
     ):
         assert isinstance(new, NodeSet)
-        ran = Ran(held=revision.data(new), has_privileged_worker=True)
+        ran = PodOrigin(held=revision.data(new), has_privileged_worker=True)
         assert after(new, ran) == [path]
 
 
 def test_a_workload_of_the_go_operator_excuses_what_stands_in_it() -> None:
     """It has no note; Kubernetes has filled in defaults."""
     volume = {"name": "v", "hostPath": {"path": "/data", "type": ""}}
-    ran = Ran(held={"spec": {"volumes": [volume], "containers": [{"name": "login", "image": "i"}]}})
+    ran = PodOrigin(held={"spec": {"volumes": [volume], "containers": [{"name": "login", "image": "i"}]}})
     assert after(resource_of("LoginSet", HOST_PATH), ran) == []
     elsewhere = {"template": {"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}}}
     assert after(resource_of("LoginSet", elsewhere), ran) == ["spec.template.spec.volumes[0].hostPath"]

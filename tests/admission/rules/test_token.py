@@ -20,7 +20,7 @@ SECRET = {"name": "mine", "key": "k"}
         ({("spec", "jwtKeyRef"): {"key": "a"}}, "spec.jwtKeyRef.name: must not be empty"),
         ({("spec", "username"): "a b", ("spec", "secretRef"): SECRET}, "spec.username: "),
         ({("spec", "username"): "Alice"}, "spec.username: cannot be part of the name of a Secret"),
-        ({("spec", "lifetime"): "soon"}, 'spec.lifetime: "soon" is no duration such as 15m or 1h30m'),
+        ({("spec", "lifetime"): "soon"}, 'spec.lifetime: "soon" is not a duration such as 15m or 1h30m'),
         ({("spec", "lifetime"): "0s"}, "spec.lifetime: must be at least 5s"),
         ({("spec", "lifetime"): "-1h"}, "spec.lifetime: "),
         ({("spec", "secretRef"): {"key": "a"}}, "spec.secretRef.name: must not be empty"),

@@ -120,7 +120,7 @@ def test_refused_credentials_are_told_to_log_in(ask: Ask, bare: str) -> None:
     lines = ["    token: expired" if "token:" in line else line for line in bare.splitlines()]
     result = ask("\n".join(lines), "status")
     assert result.exit_code == 1
-    assert "401 Unauthorized; log in anew" in result.output
+    assert "401 Unauthorized; log in again" in result.output
 
 
 def test_a_certificate_that_nobody_vouches_for_is_named(ask: Ask, bare: str) -> None:

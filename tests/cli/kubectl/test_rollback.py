@@ -46,8 +46,8 @@ def test_objects_that_came_or_went_are_named_and_left() -> None:
     now = namespace(partition())
     plan = plan_rollback(kept(then), now)
     assert plan.steps == ()
-    assert plan.left[0] == "NodeSet compute has been deleted since, and is not made again"
-    assert plan.left[1].startswith("Partition short has been made since, and stays; to take it away: kubectl delete ")
+    assert plan.left[0] == "NodeSet compute has been deleted since, and is not recreated"
+    assert plan.left[1].startswith("Partition short has been created since, and stays; to remove it: kubectl delete ")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from typing import Any
 
 from kube_runtime.client.errors import Unreachable
 from kube_runtime.client.requests import Request
-from kube_runtime.client.transport import Answer, Socket
+from kube_runtime.client.transport import HttpResponse, Socket
 
 
 @dataclass(frozen=True, slots=True)
-class InProcessAnswer:
+class InProcessResponse:
     """An answer of the embedded server."""
 
     response: Any
@@ -58,7 +58,7 @@ class InProcess:
     refuse: Callable[[Request], None] = _never
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Answer]:
+    async def open(self, request: Request) -> AsyncIterator[HttpResponse]:
         """Hand over a request."""
         self.refuse(request)
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
@@ -66,7 +66,7 @@ class InProcess:
             request.method, request.path, dict(request.query), headers, request.body or None
         )
         try:
-            yield InProcessAnswer(response)
+            yield InProcessResponse(response)
         finally:
             if response.stream is not None and hasattr(response.stream, "aclose"):
                 await response.stream.aclose()

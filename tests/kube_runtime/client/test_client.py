@@ -14,7 +14,7 @@ from tests.kube_runtime.client.fault_server import FaultServer
 from kube_runtime.client import errors
 from kube_runtime.client.client import Call, Client
 from kube_runtime.client.credentials import Bearer, RotatedFile
-from kube_runtime.client.decode import Bookmark, Changed, Deleted, Spoilt
+from kube_runtime.client.decode import Bookmark, Changed, Deleted, UnreadableEvent
 from kube_runtime.client.kubeconfig import Target
 from kube_runtime.client.objects import CONFIG_MAPS
 from kube_runtime.client.transport import Limits
@@ -348,7 +348,7 @@ async def test_an_event_that_does_not_fit_does_not_end_the_watch(client: Client,
     odd = {**say.config_map("odd", 10), "data": 5}
     faults.answer(say.stream(say.event("MODIFIED", odd), say.event("ADDED", say.config_map("b", 11))))
     spoilt, changed = await watched(client)
-    assert isinstance(spoilt, Spoilt)
+    assert isinstance(spoilt, UnreadableEvent)
     assert spoilt.object.metadata.name == "odd"
     assert changed.object.metadata.name == "b"
 

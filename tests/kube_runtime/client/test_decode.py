@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from tests.kube_runtime.client import fault_server as say
 
 from kube_runtime.client import errors
-from kube_runtime.client.decode import Spoilt, decode_event, decode_object, decode_page, decode_status, split_lines
+from kube_runtime.client.decode import (
+    UnreadableEvent,
+    decode_event,
+    decode_object,
+    decode_page,
+    decode_status,
+    split_lines,
+)
 from kube_runtime.client.objects import (
     CONFIG_MAPS,
     PODS,
@@ -106,7 +113,7 @@ def test_one_object_nested_too_deeply_hides_no_other(levels: int, place: bytes) 
 def test_an_event_of_an_object_nested_too_deeply_does_not_end_the_watch(levels: int) -> None:
     body = b'{"metadata":{"name":"deep","namespace":"ns","resourceVersion":"7"},"spec":%b}' % _nested(levels)
     event = decode_event(b'{"type":"MODIFIED","object":%b}' % body, CONFIG_MAPS.raw(), "watch")
-    assert isinstance(event, Spoilt)
+    assert isinstance(event, UnreadableEvent)
     assert (event.object.metadata.name, event.object.metadata.resource_version) == ("deep", "7")
 
 

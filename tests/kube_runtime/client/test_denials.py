@@ -39,7 +39,7 @@ def test_a_right_is_told_once_and_counted_while_it_is_missing(caplog: pytest.Log
     assert [record.message for record in caplog.records] == [
         (
             'a right is missing: "kubectl auth can-i patch configmaps -n n --as=op" says no; '
-            "the shipped roles have it: apply them again, and look for a binding that is gone"
+            "the shipped roles grant it: apply them again, and look for a missing binding"
         )
     ]
 

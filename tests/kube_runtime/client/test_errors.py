@@ -64,7 +64,7 @@ def test_causes_name_the_fields() -> None:
 
 def test_a_long_body_is_cut_so_that_no_secret_reaches_a_log() -> None:
     error = errors.from_status(500, b"x" * 1000 + b"canary", "get secrets ns/a")
-    assert len(str(error)) == errors.MESSAGE_LIMIT
+    assert len(str(error)) == errors.MAX_MESSAGE_CHARACTERS
     assert "canary" not in str(error)
 
 

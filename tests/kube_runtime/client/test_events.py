@@ -9,7 +9,14 @@ from tests.kube_runtime.client import fault_server as say
 from tests.kube_runtime.client.fault_server import FaultServer
 
 from kube_runtime.client.client import Client
-from kube_runtime.client.events import BURST_EVENTS, CORE_EVENTS, LIFE_SECONDS, NOTE_LIMIT, REFILL_SECONDS, Recorder
+from kube_runtime.client.events import (
+    BURST_EVENTS,
+    CORE_EVENTS,
+    LIFE_SECONDS,
+    MAX_NOTE_CHARACTERS,
+    REFILL_SECONDS,
+    Recorder,
+)
 from kube_runtime.client.objects import CONFIG_MAPS, NODES, ConfigMap, Node, ObjectMeta
 from kube_runtime.client.write import Writer
 
@@ -111,7 +118,7 @@ async def test_names_and_notes_fit_whatever_they_are_made_of(recorder: Recorder,
     await recorder.warning(node, NODES, "Failed", "x" * 5000)
     body = written_last(faults)
     assert len(body["metadata"]["name"]) <= 253
-    assert len(body["note"]) == NOTE_LIMIT
+    assert len(body["note"]) == MAX_NOTE_CHARACTERS
     assert body["metadata"]["namespace"] == "default"
 
 

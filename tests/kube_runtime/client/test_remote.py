@@ -13,7 +13,7 @@ from kube_runtime.client import errors
 from kube_runtime.client.client import Client
 from kube_runtime.client.credentials import Fixed
 from kube_runtime.client.kubeconfig import Target
-from kube_runtime.client.remote import OUTPUT_LIMIT, V4, V5, Ran
+from kube_runtime.client.remote import MAX_OUTPUT_BYTES, V4, V5, CommandResult
 
 SUCCESS = b'\x03{"status":"Success"}'
 
@@ -95,7 +95,7 @@ async def pod_client(pod: PodServer) -> AsyncIterator[Client]:
 async def test_a_command_is_a_list_of_words_and_its_output_comes_back(pod: PodServer, pod_client: Client) -> None:
     pod.behaviour = says(b"\x01one ", b"\x02two", b"\x01three", SUCCESS)
     ran = await pod_client.run("ns", "p", ["scontrol", "show config; rm -rf /"], container="slurmctld")
-    assert ran == Ran(b"one three", b"two", 0)
+    assert ran == CommandResult(b"one three", b"two", 0)
     assert pod.queries == [
         [
             ("command", "scontrol"),
@@ -109,9 +109,9 @@ async def test_a_command_is_a_list_of_words_and_its_output_comes_back(pod: PodSe
 
 async def test_a_caller_says_how_much_a_command_may_print(pod: PodServer, pod_client: Client) -> None:
     pod.behaviour = says(b"\x01" + b"x" * 50, b"\x01" + b"x" * 50, SUCCESS)
-    assert (await pod_client.run("ns", "p", ["true"], most_bytes=100)).stdout == b"x" * 100
+    assert (await pod_client.run("ns", "p", ["true"], max_bytes=100)).stdout == b"x" * 100
     with pytest.raises(errors.BadAnswer, match="more than 99 bytes"):
-        await pod_client.run("ns", "p", ["true"], most_bytes=99)
+        await pod_client.run("ns", "p", ["true"], max_bytes=99)
 
 
 async def test_the_exit_code_is_the_commands_own(pod: PodServer, pod_client: Client) -> None:
@@ -146,7 +146,7 @@ async def test_an_old_server_is_spoken_to_in_version_4(pod: PodServer, pod_clien
         ),
         pytest.param(hang, (V5,), None, errors.TimedOut, id="a command that does not end"),
         pytest.param(
-            says(*[b"\x01" + b"x" * (OUTPUT_LIMIT // 4)] * 5), (V5,), None, errors.BadAnswer, id="endless output"
+            says(*[b"\x01" + b"x" * (MAX_OUTPUT_BYTES // 4)] * 5), (V5,), None, errors.BadAnswer, id="endless output"
         ),
     ],
 )

@@ -122,8 +122,8 @@ def test_each_key_has_its_own_backoff(queue: Queue[str]) -> None:
 
 
 def test_a_server_that_asks_for_more_time_gets_it_up_to_the_limit(queue: Queue[str]) -> None:
-    assert queue.retry("a", at_least=30) == 30
-    assert queue.retry("b", at_least=86_400) == 300
+    assert queue.retry("a", min_delay=30) == 30
+    assert queue.retry("b", min_delay=86_400) == 300
 
 
 def test_success_takes_back_the_pending_retry_but_not_a_wish(queue: Queue[str], clock: VirtualClock) -> None:

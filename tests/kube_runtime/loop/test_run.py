@@ -370,7 +370,7 @@ async def test_a_key_that_adds_itself_is_caught(stage: Stage) -> None:
     controller = stage.controller(reconcile)
     controller.add(A)
     with pytest.raises(NeverQuietError, match="NodeSet slurm/a"):
-        await run_until_quiet([controller], stage.clock, most=50)
+        await run_until_quiet([controller], stage.clock, max_reconciles=50)
 
 
 async def test_who_goes_next_can_be_chosen(stage: Stage) -> None:

@@ -35,14 +35,14 @@ def test_no_apt_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("version", ["26", "26.5", "latest", "", "26.05.1", "../x"])
 def test_what_is_no_version_is_refused(tmp_path: Path, version: str) -> None:
-    with pytest.raises(UnknownVersion, match="is no Slurm version"):
+    with pytest.raises(UnknownVersion, match="is not a Slurm version"):
         build(version, tmp_path, quiet)
 
 
 def test_no_room_is_said_with_numbers(tmp_path: Path) -> None:
     huge = Item("http://m/a.deb", "a.deb", 10**15, "sha256", "aa")
     plan = Download(names=(), items=(huge,), unpacked=10**15)
-    with pytest.raises(CannotBuild, match=r"needs 2400000000 MB in .* MB are free; make room"):
+    with pytest.raises(CannotBuild, match=r"needs 2400000000 MB in .* MB are free; free some space"):
         require_room(plan, tmp_path)
 
 

@@ -183,8 +183,8 @@ def test_a_mirror_that_is_busy_is_asked_again(mirror: Mirror, tmp_path: Path) ->
     ("answer", "times", "says"),
     [
         (status(404), 1, "404"),
-        (status(503), download.TRIES, "503"),
-        (lie, download.TRIES, "not what the suite lists"),
+        (status(503), download.MAX_TRIES, "503"),
+        (lie, download.MAX_TRIES, "does not match the suite's list"),
     ],
     ids=["missing", "always busy", "another file"],
 )

@@ -123,11 +123,11 @@ def test_without_a_file_the_default_rules_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rules: [", "is no YAML"),
+        ("rules: [", "is not valid YAML"),
         ("rules: [{entrypoint: [x]}]", "missing required field `match`"),
         ("rules: [{match: '*', entry: [x]}]", "unknown field `entry`"),
         ("rules: [{match: '*', entrypoint: x}]", r"\$.rules\[0\].entrypoint"),
-        ("rules: [{match: '*', user: slurm}]", r"rules\[0\].user: 'slurm' is not a number or two"),
+        ("rules: [{match: '*', user: slurm}]", r"rules\[0\].user: 'slurm' is not a UID or UID:GID"),
         ("- 1", "Expected `object`"),
         ("", "Expected `object`"),
     ],

@@ -44,7 +44,7 @@ BATCH = 20
 # Jobs end in the first ENDING seconds of every PERIOD; slurmctld's records are on disk 5 s later.
 PERIOD, ENDING, WRITTEN = 40, 16, 6
 WORKERS = range(2, 7)
-MOST_PAUSE = 60.0
+MAX_PAUSE_SECONDS = 60.0
 LEFT_OUT = "left out"
 OUR_NAME = re.compile(r"s-\d+")
 KILL = 'for one in /proc/[0-9]*; do [ "$(cat $one/comm)" = {name} ] && kill -{signal} "${{one#/proc/}}"; done; true'
@@ -281,7 +281,7 @@ class Faults:
 
     def kubectl(self, *command: str) -> str:
         """A command that may have to wait for the API server; whoever is gone needs none."""
-        deadline = time.monotonic() + MOST_PAUSE
+        deadline = time.monotonic() + MAX_PAUSE_SECONDS
         while True:
             done = self.cluster.attempt(*command)
             if done.returncode == 0 or "NotFound" in done.stderr:

@@ -218,7 +218,7 @@ def test_broken_pods_are_told_and_a_reset_leaves_the_machine_as_it_was(machine: 
     manifest.write_text(PODS.format(others=BROKEN))
     before = machine.inventory()
     said = machine.local("up", "-f", str(manifest), "--timeout", "10", code=1)
-    assert "container main of pod default/looping ends again and again (exit code 3" in said
+    assert "container main of pod default/looping keeps exiting (exit code 3" in said
     assert "kubectl logs -n default looping -c main --previous" in said
     assert "container main of pod default/lacking cannot start" in said
     assert "/no/such/program" in said
@@ -261,7 +261,7 @@ def test_a_full_disk_is_said_before_anything_is_made(machine: Machine) -> None:
     subprocess.run([*mount, str(machine.disk)], check=True)
     said = machine.local("up", code=1)
     assert "17 MB are free in" in said
-    assert "make room, or choose another disk with --data" in said
+    assert "free some space, or choose another disk with --data" in said
     assert not machine.data.exists()
 
 
@@ -272,7 +272,7 @@ def test_an_image_that_does_not_fit_on_the_disk_is_said_before_the_mirror_is_ask
     cache.mkdir()
     subprocess.run([*mount, str(cache)], check=True)
     said = machine.local("up", code=1, SLURM_OPERATOR_CACHE=str(cache))
-    assert "no room: an image needs" in said
+    assert "not enough disk space: an image needs" in said
     assert "choose another disk with SLURM_OPERATOR_CACHE" in said
 
 

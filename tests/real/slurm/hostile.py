@@ -27,7 +27,7 @@ from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Endpoint, Http, Sending
 from slurm_operator.slurm.wire import Reply
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 SECONDS_TO_RUN = 120
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 ONE_BY_ONE = frozenset({"names", "limits", "sizes"})
@@ -116,7 +116,7 @@ def record(cluster: Cluster, name: str, what: str, known: Mapping[str, object]) 
     head = {"method": "GET", "path": path, "sent": None, "status": reply.status, "content_type": reply.content_type}
     raw = sanitised(reply.body).decode("utf-8", "surrogateescape")
     text = json.dumps({**head, **known, "raw": raw}, indent=1) + "\n"
-    assert len(text) < MOST_BYTES, f"{name}: {len(text)} bytes"
+    assert len(text) < MAX_BYTES, f"{name}: {len(text)} bytes"
     (RECORDED / cluster.version / f"hostile_{name}.json").write_text(text)
     print(f"{cluster.version} hostile_{name}: {len(text)} bytes, {known}", flush=True)
 

@@ -23,7 +23,7 @@ from kube_local.apiserver import ApiServer
 from kube_runtime.client.client import Client
 from kube_runtime.clock import Clock, SystemClock
 from slurm_operator.metrics import OperatorMetrics
-from slurm_operator.reconcile.clusters import Target
+from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.reconcile.operator import Outside, assemble
 from slurm_operator.settings import Settings
 from slurm_operator.slurm.client import SlurmClient
@@ -75,7 +75,7 @@ class Operated:
     def start_operator(self) -> None:
         """The operator as it runs in a cluster, but for its way to slurmrestd."""
 
-        def connect(target: Target, token: TokenSource, clock: Clock) -> SlurmClient:
+        def connect(target: SlurmTarget, token: TokenSource, clock: Clock) -> SlurmClient:
             address = f"unix://{self.slurm.socket}"
             return SlurmClient(address, token, cluster=target.cluster_name, monotonic=clock.monotonic)
 

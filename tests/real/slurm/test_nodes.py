@@ -8,7 +8,7 @@ from tests.real.slurm.cluster import NODES, Cluster, eventually, wait_for
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmForbidden, SlurmNotFound, SlurmUnsupported
-from slurm_operator.slurm.model import Absent, Answer, Job, Known, Node, Unchanged
+from slurm_operator.slurm.model import Absent, Job, Known, Node, SlurmList, Unchanged
 from slurm_operator.slurm.requests import JobSubmission, NodeChange, NodeCreation
 from slurm_operator.slurm.token import TokenSource
 
@@ -34,7 +34,7 @@ async def test_the_newest_common_version_is_spoken(client: SlurmClient, slurm: C
 
 async def test_all_nodes_come_in_one_complete_answer(client: SlurmClient) -> None:
     answer = await client.nodes()
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, SlurmList)
     assert answer.complete
     assert {node.name for node in answer.items} == set(NODES)
     node = answer.items[0]
@@ -154,18 +154,18 @@ async def test_a_user_without_rights_is_refused(slurm: Cluster, client: SlurmCli
 
 async def test_an_unchanged_list_costs_no_list(client: SlurmClient, slurm: Cluster) -> None:
     first = await client.all_nodes()
-    answers: list[Answer[Node] | Unchanged] = []
+    answers: list[SlurmList[Node] | Unchanged] = []
 
     async def unchanged() -> bool:
         latest = answers[-1] if answers else first
-        since = latest.last_update if isinstance(latest, Answer) else first.last_update
+        since = latest.last_update if isinstance(latest, SlurmList) else first.last_update
         answers.append(await client.nodes(since))
         return isinstance(answers[-1], Unchanged)
 
     await eventually(unchanged)
     await client.update_nodes(["n2"], NodeChange(comment="changed"))
     after = await client.nodes(first.last_update)
-    assert isinstance(after, Answer)
+    assert isinstance(after, SlurmList)
     assert after.complete
     assert {n.name: n.comment for n in after.items}["n2"] == "changed"
     await client.update_nodes(["n2"], NodeChange(comment=""))

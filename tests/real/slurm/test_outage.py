@@ -8,11 +8,11 @@ import pytest
 from tests.real.slurm.cluster import NODES, Cluster, eventually
 
 from slurm_operator.reconcile.clusters import Cluster as SlurmCluster
-from slurm_operator.reconcile.clusters import Target
+from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmUnreachable
-from slurm_operator.slurm.model import Absent, Answer, Known, Node, Unknown
+from slurm_operator.slurm.model import Absent, Known, Node, SlurmList, Unknown
 from slurm_operator.slurm.requests import JobSubmission, NodeChange
 from slurm_operator.slurm.token import TokenSource
 
@@ -84,13 +84,13 @@ async def test_a_restarted_slurmrestd_is_found_again(client: SlurmClient, slurm:
 
 async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClient, slurm: Cluster) -> None:
     woken: list[frozenset[str] | None] = []
-    word = SlurmCluster(client, Target(""), b"", time.monotonic, lambda names, _: woken.append(names))
+    word = SlurmCluster(client, SlurmTarget(""), b"", time.monotonic, lambda names, _: woken.append(names))
 
-    async def nodes() -> Answer[Node] | Unknown:
-        return (await word.world(fresh=True)).nodes
+    async def nodes() -> SlurmList[Node] | Unknown:
+        return (await word.node_snapshot(fresh=True)).nodes
 
     async def is_known() -> bool:
-        return isinstance(await nodes(), Answer)
+        return isinstance(await nodes(), SlurmList)
 
     async def is_unknown() -> bool:
         return not await is_known()
@@ -98,7 +98,7 @@ async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClie
     await nodes()
     await client.update_nodes(["n0"], NodeChange(comment="seen"))
     found = await nodes()
-    assert isinstance(found, Answer)
+    assert isinstance(found, SlurmList)
     assert {node.name: node.comment for node in found.items}["n0"] == "seen"
     assert "n0" in (woken[-1] or ())
     slurm.kill_controller()
@@ -109,6 +109,6 @@ async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClie
     await eventually(is_known)
     assert woken[-2:] == [None, None]
     found = await nodes()
-    assert isinstance(found, Answer)
+    assert isinstance(found, SlurmList)
     assert {node.name for node in found.items} >= set(NODES)
     await client.update_nodes(["n0"], NodeChange(comment=""))

@@ -22,9 +22,9 @@ from kube_runtime.times import parse_time, time_text
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
-MOST = "deployment.kubernetes.io/max-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 # Annotations of the Deployment that its ReplicaSets do not carry.
-_NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MOST})
+_NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MAX_REPLICAS})
 # A Deployment without a deadline has the largest number there is.
 _NO_DEADLINE_SECONDS = 2**31 - 1
 
@@ -168,7 +168,7 @@ def _available(sets: Iterable[ReplicaSet]) -> int:
 
 def _to(seen: Seen, target: ReplicaSet, replicas: int) -> Iterator[Action]:
     """One ReplicaSet at a size, its annotations included; nothing when all is so already."""
-    wanted = {DESIRED: str(seen.replicas), MOST: str(seen.replicas + seen.surge)}
+    wanted = {DESIRED: str(seen.replicas), MAX_REPLICAS: str(seen.replicas + seen.surge)}
     if target is seen.new:
         wanted |= _copied(seen.owner) | {REVISION: str(max(seen.revision, revision_of(target)))}
     missing = {key: value for key, value in wanted.items() if target.metadata.annotations.get(key) != value}
@@ -257,7 +257,7 @@ def new_set(seen: Seen, replicas: int) -> Json:
         spec["minReadySeconds"] = owner.spec.min_ready_seconds
     annotations = _copied(owner) | {
         DESIRED: str(seen.replicas),
-        MOST: str(seen.replicas + seen.surge),
+        MAX_REPLICAS: str(seen.replicas + seen.surge),
         REVISION: str(seen.revision),
     }
     return {

@@ -46,7 +46,7 @@ def check(
     """Everything that is wrong with a new or changed resource.
 
     Of one that is `standing`, let in by whatever way, what it shares with others is no mistake of its own: a condition
-    of the one that came later says so. One that `is_built_next` is not built here too: whoever builds it hears the
+    of the one that came later says so. One that `is_built_next` is not built here too: whoever builds it gets the
     builder's objection.
     """
     if old is not None and _spec(old) == _spec(new):

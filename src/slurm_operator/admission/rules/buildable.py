@@ -15,7 +15,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build import accounting, controller, loginset, nodeset, restapi
 from slurm_operator.build.errors import InvalidSpec, MissingReference
-from slurm_operator.build.nodeset import Worker
+from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.refs import Refs
 
 
@@ -37,7 +37,7 @@ def check(new: Resource, refs: Refs) -> Iterator[FieldProblem]:
 def _one_worker(cr: NodeSet, refs: Refs) -> object:
     owner = refs.controller(cr.namespace, cr.spec.controller_ref)
     # A hash of a megabyte takes longer than all the rest, and objects to nothing.
-    return nodeset.pod(cr, nodeset.pod_template(cr, owner, refs, revision="0"), Worker(ordinal=0))
+    return nodeset.pod(cr, nodeset.pod_template(cr, owner, refs, revision="0"), WorkerIdentity(ordinal=0))
 
 
 _BUILDERS: dict[str, Callable[[Any, Refs], object]] = {

@@ -24,16 +24,16 @@ NAMESPACE: Path = ("metadata", "namespace")
 CONTROLLER_REF: Path = ("spec", "controllerRef")
 
 
-def name(cr: Resource, longest_suffix: str = "", most: int = 63) -> Iterator[FieldProblem]:
+def name(cr: Resource, longest_suffix: str = "", max_characters: int = 63) -> Iterator[FieldProblem]:
     """The object's name, with room for the names of its children, and its namespace, which hosts are named by."""
     yield from checked(text.dns_label, cr.namespace or None, NAMESPACE)
     problem = text.dns_subdomain(cr.name) if cr.name else "is required"
     if problem:
         yield FieldProblem(NAME, problem)
-    elif len(cr.name) + len(longest_suffix) > most:
+    elif len(cr.name) + len(longest_suffix) > max_characters:
         yield FieldProblem(
             NAME,
-            f"is {len(cr.name)} characters long; at most {most - len(longest_suffix)} leave room for"
+            f"is {len(cr.name)} characters long; at most {max_characters - len(longest_suffix)} leave room for"
             f" {cr.name[:8]}…{longest_suffix}",
         )
 

@@ -17,7 +17,7 @@ from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.same_slurm import is_one_slurm
-from slurm_operator.build.slurm_conf import MOST_NODES
+from slurm_operator.build.slurm_conf import MAX_NODES
 from slurm_operator.build.token import duration
 
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
@@ -51,7 +51,7 @@ def _names(new: NodeSet) -> Iterator[FieldProblem]:
     if not hostname:
         # The name is then the prefix of host names, which have no dots.
         if "." in new.name:
-            yield FieldProblem(fields.NAME, f"{shown(new.name)} must hold no dot: workers are named after it")
+            yield FieldProblem(fields.NAME, f"{shown(new.name)} must not contain a dot: workers are named after it")
         return
     problem = text.hostname_prefix(str(hostname))
     if problem:
@@ -78,8 +78,8 @@ def duplicates(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldP
         example = hostnames.shared(new, other) or f"{hostnames.prefix(new)}0"
         path = HOSTNAME if new.spec.template.spec.get("hostname") else fields.NAME
         message = (
-            f"workers would be named like those of NodeSet {shown(other.name)}, such as {shown(example)}, and a name "
-            "is one node in Slurm; give the NodeSets of a cluster different prefixes"
+            f"workers would have the same names as those of NodeSet {shown(other.name)}, such as {shown(example)}, and "
+            "a name is one node in Slurm; give the NodeSets of a cluster different prefixes"
         )
         yield FieldProblem(path, message, severity="warning" if old is not None and _collides(old, other) else "error")
 
@@ -90,9 +90,10 @@ def _collides(one: NodeSet, other: NodeSet) -> bool:
 
 
 def _replicas(new: NodeSet) -> Iterator[FieldProblem]:
-    if new.spec.replicas > MOST_NODES:
+    if new.spec.replicas > MAX_NODES:
         yield FieldProblem(
-            ("spec", "replicas"), f"{new.spec.replicas} is more than a Slurm cluster can hold, {MOST_NODES}"
+            ("spec", "replicas"),
+            f"{new.spec.replicas} is more than the {MAX_NODES} nodes that a Slurm cluster can have",
         )
 
 
@@ -110,14 +111,14 @@ def _update_strategy(new: NodeSet) -> Iterator[FieldProblem]:
     seconds = duration(window.duration)
     if seconds is None:
         yield FieldProblem(
-            (*STRATEGY, "scheduledUpdate", "duration"), f"{shown(window.duration)} is no duration such as 30m or 2h"
+            (*STRATEGY, "scheduledUpdate", "duration"), f"{shown(window.duration)} is not a duration such as 30m or 2h"
         )
     elif 0 < seconds < MIN_WINDOW_SECONDS:
         yield FieldProblem((*STRATEGY, "scheduledUpdate", "duration"), "must be at least 1m")
     for index, flag in enumerate(window.flags or ()):
         if not _FLAG.fullmatch(flag):
             yield FieldProblem(
-                (*STRATEGY, "scheduledUpdate", "flags", index), f"{shown(flag)} is no reservation flag such as DAILY"
+                (*STRATEGY, "scheduledUpdate", "flags", index), f"{shown(flag)} is not a reservation flag such as DAILY"
             )
 
 
@@ -125,11 +126,11 @@ def _max_unavailable(value: int | str) -> Iterator[FieldProblem]:
     path: Path = (*STRATEGY, "rollingUpdate", "maxUnavailable")
     if isinstance(value, int):
         if value < 1:
-            yield FieldProblem(path, f"{value} would stop every update; the least is 1")
+            yield FieldProblem(path, f"{value} would block every update; the minimum is 1")
     elif not _PERCENT.fullmatch(value):
         yield FieldProblem(path, f"{shown(value)} is neither a number nor a percentage such as 25%")
     elif value == "0%":
-        yield FieldProblem(path, "0% would stop every update; the least is 1%")
+        yield FieldProblem(path, "0% would block every update; the minimum is 1%")
 
 
 def _ssh(new: NodeSet) -> Iterator[FieldProblem]:
@@ -161,5 +162,5 @@ def _claims(new: NodeSet) -> Iterator[FieldProblem]:
         if problem:
             yield FieldProblem(path, problem)
         elif name in seen:
-            yield FieldProblem(path, f"{shown(name)} is there twice")
+            yield FieldProblem(path, f"{shown(name)} is listed twice")
         seen.add(name)

@@ -24,7 +24,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
 from slurm_operator.api.problem import FieldProblem, Path, Severity, shown
 from slurm_operator.build import made_of, revision
-from slurm_operator.build.made_of import Ran
+from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.build.refs import Refs
 
 AUTOMOUNT = "automountServiceAccountToken"
@@ -44,8 +44,8 @@ def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProb
     found = [reach for reach in _reaches(new, refs) if reach[0].feature not in allowed]
     if found:
         mine = _Pods(new)
-        records = refs.ran.get(new.metadata.uid, ())
-        refused = (reach for reach in found if not any(mine.had(reach, ran) for ran in records))
+        records = refs.pod_origins.get(new.metadata.uid, ())
+        refused = (reach for reach in found if not any(mine.had(reach, origin) for origin in records))
         yield from (problem for _, problem in _problems(refused, "error"))
 
 
@@ -83,15 +83,15 @@ class _Pods:
     def __init__(self, cr: Resource) -> None:
         self.cr, self.hash = cr, made_of.hash_of(cr)
 
-    def had(self, reach: Reach, ran: Ran) -> bool:
+    def had(self, reach: Reach, origin: PodOrigin) -> bool:
         """Whether such pods had this very reach."""
         is_workers = reach[0].allowed.form == "worker"
-        if ran.pods:
-            return self.hash == ran.privileged or (self.hash == ran.pods and not is_workers)
+        if origin.pods:
+            return self.hash == origin.privileged or (self.hash == origin.pods and not is_workers)
         if not isinstance(self.cr, NodeSet):
-            return _stands_in(ran.held, reach)
-        proven = _is_in_revisions(reach) and (ran.has_privileged_worker or not is_workers)
-        return proven and revision.meaning(revision.data(self.cr)) == revision.meaning(ran.held)
+            return _stands_in(origin.held, reach)
+        proven = _is_in_revisions(reach) and (origin.has_privileged_worker or not is_workers)
+        return proven and revision.meaning(revision.data(self.cr)) == revision.meaning(origin.held)
 
 
 def _is_in_revisions(reach: Reach) -> bool:

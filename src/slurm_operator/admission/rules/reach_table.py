@@ -5,7 +5,7 @@ field of the Baseline and Restricted profiles of Kubernetes' Pod Security Standa
 
 A field is written from its scope: `pod` is a pod spec, `container` is every container, init container and ephemeral
 container in one and every overlay such as `slurmd`, `annotations` are those of the pods, `service` is a Service spec,
-`slurmd` is the overlay of a worker's container while that one is privileged, and `ssh` what its sshd is told then.
+`slurmd` is the overlay of a worker's container while that one is privileged, and `ssh` its sshd options.
 `[*]` is every item of a list.
 """
 
@@ -47,7 +47,7 @@ class Allowed:
         listed = ", ".join(f"`{value}`" for value in self.values)
         match self.form:
             case "unset":
-                return "unset (`false`, `0` and empty are as good)"
+                return "unset (`false`, `0` and empty count as unset)"
             case "only":
                 return f"unset, {listed}"
             case "but":
@@ -93,10 +93,10 @@ class Row:
 
 NAMESPACES = "sharing the node's namespaces"
 PROFILE = "a container without its security profile"
-IDENTITY = "an identity of Kubernetes in the pod"
-PROBE = "a request of the node to another host"
-SEE_NODE = "the pod would see or be what else is on the node"
-LESS_CONFINED = "it takes away what confines the container"
+IDENTITY = "a Kubernetes identity in the pod"
+PROBE = "a request from the node to another host"
+SEE_NODE = "the pod could see, or act as, other things on the node"
+LESS_CONFINED = "it removes what confines the container"
 FROM_NODE = "the kubelet sends the request, from the node's network and past every NetworkPolicy"
 STAYS = "it stays in the pod"
 ROOT = "slurmd and sshd change to the user whose job or login it is; root in a container stays in it"
@@ -159,7 +159,7 @@ _POD = (
         only("runtime/default", "localhost/*"),
         SECURITY_PROFILES,
         PROFILE,
-        "older Kubernetes goes by it",
+        "older Kubernetes versions follow it",
     ),
     Row(
         "annotations.seccomp.security.alpha.kubernetes.io/*",
@@ -167,7 +167,7 @@ _POD = (
         only("runtime/default", "docker/default", "localhost/*"),
         SECURITY_PROFILES,
         PROFILE,
-        "Kubernetes before 1.27 goes by it",
+        "Kubernetes before 1.27 follows it",
     ),
     Row(
         "annotations.container.seccomp.security.alpha.kubernetes.io/*",
@@ -175,7 +175,7 @@ _POD = (
         only("runtime/default", "docker/default", "localhost/*"),
         SECURITY_PROFILES,
         PROFILE,
-        "Kubernetes before 1.27 goes by it",
+        "Kubernetes before 1.27 follows it",
     ),
     Row(
         "pod.volumes[*].flexVolume",
@@ -183,14 +183,14 @@ _POD = (
         UNSET,
         HOST_PATH,
         "a volume driver that runs on the node",
-        "it runs a program of the node as root, with options of the user",
+        "it runs a program on the node as root, with the user's options",
     ),
     Row(
         "pod.volumes[*].gitRepo",
         "Restricted",
         UNSET,
         HOST_PATH,
-        "a volume that the node fetches by git",
+        "a volume that the node fetches with git",
         "hooks of the repository could run on the node",
     ),
     Row(
@@ -209,7 +209,7 @@ _POD = (
         only("false"),
         SERVICE_ACCOUNT,
         "a service account's token in the pod",
-        "`null` counts as true: the operator's own `false` is gone then",
+        "`null` counts as true: it removes the operator's own `false`",
     ),
     Row(
         "pod.volumes[*].projected.sources[*].serviceAccountToken",
@@ -233,18 +233,16 @@ _POD = (
         "neither",
         but("system-cluster-critical", "system-node-critical"),
         SYSTEM_PRIORITY,
-        "the priority of the system",
-        "such a pod pushes out pods of everybody else",
+        "system priority",
+        "such a pod preempts other users' pods",
     ),
-    Row("pod.priority", "neither", ANY, why="Kubernetes takes only the one of priorityClassName"),
-    Row(
-        "pod.ephemeralContainers", "neither", ANY, why="held to the rows of every container; Kubernetes takes none here"
-    ),
+    Row("pod.priority", "neither", ANY, why="Kubernetes accepts only the one of priorityClassName"),
+    Row("pod.ephemeralContainers", "neither", ANY, why="checked like any container; Kubernetes accepts none here"),
     Row("pod.hostAliases", "neither", ANY, why=f"{STAYS}: its own /etc/hosts"),
     Row("pod.hostUsers", "neither", ANY, why="`false` confines more, `true` is the default"),
     Row("pod.nodeName", "neither", ANY, why="whoever may create pods may choose their node; taken out of workers"),
     Row("pod.resourceClaims", "neither", ANY, why="claims of the same namespace"),
-    Row("pod.runtimeClassName", "neither", ANY, why="only administrators make RuntimeClasses"),
+    Row("pod.runtimeClassName", "neither", ANY, why="only administrators create RuntimeClasses"),
     Row("pod.shareProcessNamespace", "neither", ANY, why=f"{STAYS}; not so in a privileged worker"),
     Row("pod.tolerations", "neither", ANY, why="whoever may create pods may tolerate any taint"),
 )
@@ -305,7 +303,7 @@ _WORKER = (
         "neither",
         in_worker("`/dev/shm`, and any outside of `/bin`, `/dev`, `/etc`, `/lib`, `/root`, `/run`, `/usr`, `/var` …"),
         PRIVILEGED,
-        "a mount over the system's folders",
+        "a mount over system directories",
         OWN_CODE,
     ),
     Row("slurmd.lifecycle.*.exec", "neither", in_worker(), PRIVILEGED, "a command of its own", OWN_CODE),
@@ -317,7 +315,7 @@ _WORKER = (
         in_worker(),
         PRIVILEGED,
         "a command of its own for the log",
-        "slurmd's log would be what that command makes, also a link to one of slurmd's own files",
+        "slurmd's log would be whatever that command makes, even a link to one of slurmd's own files",
     ),
     Row(
         "pod.shareProcessNamespace of a privileged worker",
@@ -325,7 +323,7 @@ _WORKER = (
         in_worker(),
         PRIVILEGED,
         "one process namespace for all containers",
-        "root of another container reaches the files of slurmd's",
+        "root in another container can reach slurmd's files",
     ),
     Row(
         "ssh.extraSshdConfig",
@@ -339,8 +337,8 @@ _WORKER = (
         "ssh.sssdConfRef",
         "neither",
         ANY,
-        why="sssd runs as root, and its file may name programs; but whoever writes a Secret here can be root in workers"
-        " by the keys of Slurm as well",
+        why="sssd runs as root, and its file may name programs; but whoever can write a Secret here can become root in"
+        " workers with Slurm's keys anyway",
     ),
     Row("pod.volumes[*].name of the operator's", "neither", in_worker(), PRIVILEGED, "the operator's volume", OWN_CODE),
 )

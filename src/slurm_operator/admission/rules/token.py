@@ -13,12 +13,12 @@ from slurm_operator.build.refs import Refs
 from slurm_operator.build.token import duration
 
 # Times in a token are whole seconds: one of a second is due the moment that it is made.
-SHORTEST_LIFETIME_SECONDS = 5
+MIN_LIFETIME_SECONDS = 5
 
 
 def check(new: Token, old: Token | None, refs: Refs) -> Iterator[FieldProblem]:  # noqa: ARG001
     """Everything that is wrong with a Token."""
-    yield from fields.name(new, most=253)
+    yield from fields.name(new, max_characters=253)
     if new.jwt_key_ref is None:
         yield FieldProblem(("spec", "jwtKeyRef"), "jwtKeyRef or jwtHs256KeyRef must be set")
     yield from fields.key_ref(new.jwt_key_ref, fields.jwt_path(new))
@@ -34,10 +34,10 @@ def _lifetime(new: Token) -> Iterator[FieldProblem]:
         return
     seconds = duration(written)
     if seconds is None:
-        yield FieldProblem(("spec", "lifetime"), f"{shown(written)} is no duration such as 15m or 1h30m")
-    elif seconds < SHORTEST_LIFETIME_SECONDS:
-        least = f"must be at least {SHORTEST_LIFETIME_SECONDS}s: a token is written anew before it ends, time and again"
-        yield FieldProblem(("spec", "lifetime"), least)
+        yield FieldProblem(("spec", "lifetime"), f"{shown(written)} is not a duration such as 15m or 1h30m")
+    elif seconds < MIN_LIFETIME_SECONDS:
+        message = f"must be at least {MIN_LIFETIME_SECONDS}s: a token is renewed again and again before it expires"
+        yield FieldProblem(("spec", "lifetime"), message)
 
 
 def _secret(new: Token) -> Iterator[FieldProblem]:

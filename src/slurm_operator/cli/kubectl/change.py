@@ -62,7 +62,7 @@ class Changes:
     async def _wait_until_reconciled(
         self, name: str, generation: int, state: str, began: float, seconds: float
     ) -> Done:
-        reason = "the operator has not looked at it yet"
+        reason = "the operator has not reconciled it yet"
         while time.monotonic() - began < seconds:
             content = (await self.get(OURS["Partition"], name)).content()
             if int(status_of(content).get("observedGeneration") or 0) >= generation:

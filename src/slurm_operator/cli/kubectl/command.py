@@ -1,4 +1,4 @@
-"""What every command of `kubectl slurm` is made of: which cluster it asks, how it ends, what it was told.
+"""What every command of `kubectl slurm` is made of: which cluster it asks, how it ends, which options it has.
 
 In: a click context. Out: a command whose function is a coroutine, a client, the facts of a namespace. Used by the
 modules of this folder that hold commands; `main.py` puts these together.
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from kube_runtime.client.client import Client
     from slurm_operator.cli.kubectl.change import Changes
-    from slurm_operator.diagnose.cause import Answer
+    from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 R = TypeVar("R")
-A = TypeVar("A", bound="Answer")
+A = TypeVar("A", bound="Diagnosis")
 
 KINDS = {
     "controller": "Controller",
@@ -38,7 +38,7 @@ OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml
 SECOND_LOOK_SECONDS = 3.0
 NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
 WAIT = click.option(
-    "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm's own answer."
+    "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm to confirm."
 )
 
 
@@ -63,7 +63,7 @@ def answered(work: Coroutine[Any, Any, R]) -> R:
             f"{error}; kubectl cluster-info says whether the API server can be reached"
         ) from error
     except Unauthorized as error:
-        raise click.ClickException(f"{error}; log in anew: the credentials of the kubeconfig are refused") from error
+        raise click.ClickException(f"{error}; log in again: the credentials of the kubeconfig are refused") from error
     except NotFound as error:
         # Of a kind that it does not serve, an API server says nothing but the number.
         unknown = not error.status.reason

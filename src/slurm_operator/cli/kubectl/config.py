@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """See what configuration is in force, what keeps another one from it, and go back to an earlier one."""
+    """Show the configuration in force and what was refused, and go back to an earlier one."""
 
 
 @command(config)
 @click.argument("controller", required=False, default="")
-@click.option("--file", "file", default="slurm.conf", show_default=True, help="Which file; `all` for each of them.")
-@click.option("--revision", "number", type=int, default=None, help="An earlier one; `config history` has the numbers.")
+@click.option("--file", "file", default="slurm.conf", show_default=True, help="Which file; `all` for every file.")
+@click.option("--revision", "number", type=int, default=None, help="An earlier revision; `config history` lists them.")
 @OUTPUT
 async def show(where: Where, controller: str, file: str, number: int | None, output: str) -> None:
     """Print the files that slurmctld runs with, or ran with."""
@@ -56,7 +56,7 @@ async def show(where: Where, controller: str, file: str, number: int | None, out
 @click.argument("words", metavar="[CONTROLLER] [REVISION [REVISION]]", nargs=-1)
 @OUTPUT
 async def diff(where: Where, arguments: tuple[str, ...], output: str) -> None:
-    """Show what is asked for and is not in force, and why; exit code 1 when there is something.
+    """Show what is requested but not in force, and why; exit code 1 when there is a difference.
 
     With a revision: how it differs from what is in force; with two: how they differ.
     """
@@ -109,7 +109,7 @@ async def history(where: Where, controller: str, output: str) -> None:
 async def rollback(where: Where, arguments: tuple[str, ...], only_show: bool, seconds: float) -> None:
     """Write the resources back to an earlier configuration, and wait until slurmctld runs with it.
 
-    Without a revision: the newest one that is not what is asked for now.
+    Without a revision: the newest one that differs from what is requested now.
     """
     from slurm_operator.cli.kubectl import history as kept
     from slurm_operator.cli.kubectl import rollback as back
@@ -117,7 +117,7 @@ async def rollback(where: Where, arguments: tuple[str, ...], only_show: bool, se
 
     controller, numbers = kept.parse_arguments(arguments)
     if len(numbers) > 1:
-        raise click.UsageError("say one revision")
+        raise click.UsageError("give one revision")
     async with changing(where) as changes:
         found = await kept.load(changes.client, changes.namespace, controller)
         chosen = kept.revision(found, numbers[0]) if numbers else kept.previous(found)
@@ -137,11 +137,13 @@ def _show_plan(plan: Rollback) -> None:
         click.echo("nothing was changed")
         return
     click.echo(
-        f"back to revision {number} of {plan.revision.time}:" if plan.steps else f"all is as in revision {number}"
+        f"back to revision {number} of {plan.revision.time}:"
+        if plan.steps
+        else f"everything is already as in revision {number}"
     )
     for step in plan.steps:
         click.echo(f"  {step}")
         if step.keeper:
-            click.echo(f"    {step.keeper} keeps it, and writes its own again: change it there too")
+            click.echo(f"    {step.keeper} manages it, and will write its own version again: change it there too")
     for sentence in plan.left:
         click.echo(f"  {sentence}")

@@ -41,7 +41,7 @@ def read(facts: Facts, name: str) -> Configuration:
         str((status_of(resource).get("config") or {}).get("hash", "")),
         in_force,
         _files(facts, f"{title}-config-candidate") or in_force,
-        str(valid.get("message", "the operator has not spoken of it yet")),
+        str(valid.get("message", "the operator has not reported on it yet")),
         refused,
     )
 
@@ -56,7 +56,7 @@ def _controller(facts: Facts, name: str) -> Object:
     if not known:
         raise click.ClickException(f"there is no Controller in namespace {facts.namespace}")
     titles = ", ".join(name_of(each) for each in known)
-    wrong = f"there is no Controller {name!r}" if name else "say which Controller"
+    wrong = f"there is no Controller {name!r}" if name else "name a Controller"
     raise click.ClickException(f"{wrong} in namespace {facts.namespace}; there is: {titles}")
 
 

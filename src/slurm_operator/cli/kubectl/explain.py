@@ -15,7 +15,7 @@ import click
 from slurm_operator.cli.kubectl.command import KINDS, OUTPUT, Where, command, facts_of, judged
 
 if TYPE_CHECKING:
-    from slurm_operator.diagnose.cause import Answer
+    from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 EXPLAINED = ("node", "pod", "job", "partition", *KINDS)
@@ -24,7 +24,7 @@ EXPLAINED = ("node", "pod", "job", "partition", *KINDS)
 @command()
 @OUTPUT
 async def status(where: Where, output: str) -> None:
-    """Show clusters, node sets, partitions, jobs, and what is wrong, on one screen."""
+    """Show clusters, NodeSets, partitions, jobs and problems on one screen."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cluster import examine
 
@@ -40,7 +40,7 @@ async def status(where: Where, output: str) -> None:
 @command()
 @OUTPUT
 async def doctor(where: Where, output: str) -> None:
-    """Find everything that is wrong in a namespace, each cause once."""
+    """Find all problems in a namespace, each cause once."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cluster import examine
 
@@ -58,7 +58,7 @@ async def doctor(where: Where, output: str) -> None:
 @click.argument("target", metavar="[KIND/]NAME")
 @OUTPUT
 async def why(where: Where, target: str, output: str) -> None:
-    """Say why a node, pod, job, partition or resource is not as it should be, and what to do.
+    """Explain why a node, pod, job, partition or resource is not as it should be, and what to do.
 
     KIND is node, pod, job, partition, nodeset, controller, restapi, loginset, accounting or token; without it, the
     name says what is meant: a number is a job.
@@ -75,20 +75,20 @@ async def why(where: Where, target: str, output: str) -> None:
     sys.exit(0 if isinstance(answer, Fine) else 1)
 
 
-def explained(facts: Facts, target: str) -> Answer:
+def explained(facts: Facts, target: str) -> Diagnosis:
     """The diagnosis of `kind/name`, with a kind of `EXPLAINED`, or of a name of any kind."""
     from slurm_operator.diagnose import job, node, partition, resource
 
     kind, slash, name = target.partition("/")
     if not slash:
         kind, name = guessed(facts, target), target
-    walks: dict[str, Callable[[Facts, str], Answer]] = {"node": node.why, "job": job.why, "partition": partition.why}
+    walks: dict[str, Callable[[Facts, str], Diagnosis]] = {"node": node.why, "job": job.why, "partition": partition.why}
     if kind == "pod":
         return _pod(facts, name)
     return walks[kind](facts, name) if kind in walks else resource.why(facts, KINDS[kind], name)
 
 
-def _pod(facts: Facts, name: str) -> Answer:
+def _pod(facts: Facts, name: str) -> Diagnosis:
     from slurm_operator.build import labels
     from slurm_operator.diagnose import node, pod
     from slurm_operator.diagnose.cause import Fine, Unseen
@@ -126,7 +126,7 @@ def guessed(facts: Facts, name: str) -> str:
 @click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="FILE|DIR|-", help="Manifests.")
 @OUTPUT
 async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
-    """Say what would change live, restart, drain or wait, and until when, if manifests were applied."""
+    """Show what would change live, restart, drain or wait, and until when, if manifests were applied."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.cli.world import load
     from slurm_operator.diagnose.forecast import forecast

@@ -1,4 +1,4 @@
-"""Reads what a diagnosis needs: a namespace of Kubernetes, and Slurm's own word through slurmctld's pod.
+"""Reads what a diagnosis needs: a namespace of Kubernetes, and what Slurm reports through slurmctld's pod.
 
 In: a client and a namespace. Out: `Facts`. What may not be read, or is not served, is left out; a Slurm that does not
 answer is Silence with its reason. Called by the commands of `kubectl slurm`.
@@ -59,10 +59,10 @@ READ: tuple[Resource[Any], ...] = (
     STORAGE_CLASSES,
 )
 T = TypeVar("T")
-LINES = 40
+LOG_TAIL_LINES = 40
 # Slurm writes about 9 kB of JSON for a job, and keeps 10,000 jobs unless told otherwise: many jobs must not silence it.
 SECONDS = 20.0
-LARGEST_LIST_BYTES = 256 * 1024 * 1024
+MAX_LIST_BYTES = 256 * 1024 * 1024
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
@@ -132,7 +132,7 @@ async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -
         ["scontrol", *arguments],
         container="slurmctld",
         seconds=SECONDS,
-        most_bytes=LARGEST_LIST_BYTES,
+        max_bytes=MAX_LIST_BYTES,
     )
     if ran.code != 0:
         stderr = ran.stderr.decode(errors="replace").strip().splitlines()
@@ -179,7 +179,12 @@ def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
 async def _tail(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
     try:
         lines = client.logs(
-            facts.namespace, name_of(pod), container=container, tail=LINES, previous=previous, seconds=LOG_SECONDS
+            facts.namespace,
+            name_of(pod),
+            container=container,
+            tail=LOG_TAIL_LINES,
+            previous=previous,
+            seconds=LOG_SECONDS,
         )
         return tuple([printable_lines(line.rstrip("\r")) async for line in lines])
     except KubeError:

@@ -77,7 +77,7 @@ def _not_kept(history: History) -> Iterator[dict[str, str]]:
     newest = history.revisions[0].hash if history.revisions else ""
     if history.current.hash and history.current.hash != newest:
         when = str(config.get("lastApplied", ""))
-        yield _row("-", history.current.hash, when, "live", "", "it is kept when it has been in force for seconds")
+        yield _row("-", history.current.hash, when, "live", "", "kept once it has been in force for a few seconds")
 
 
 def _summary(history: History) -> str:
@@ -108,7 +108,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     numbers = tuple(number for _, number in read if number is not None)
     names = [argument for argument, number in read if number is None]
     if len(names) > 1:
-        raise click.UsageError(f"say one Controller, not {', '.join(names)}")
+        raise click.UsageError(f"give one Controller, not {', '.join(names)}")
     return (names[0] if names else ""), numbers
 
 
@@ -138,7 +138,7 @@ def previous(history: History) -> Revision:
 def between(history: History, numbers: Sequence[int]) -> list[str]:
     """How one revision differs from what is in force, or two from each other."""
     if len(numbers) > 2:
-        raise click.UsageError("say one revision, or two")
+        raise click.UsageError("give one revision, or two")
     old = revision(history, numbers[0])
     if len(numbers) == 1:
         live = f"in force {short_hash(history.current.hash)}"

@@ -29,7 +29,7 @@ def main(context: click.Context, kubeconfig: str, chosen: str, namespace: str) -
 @click.option("--release", default="", help="Helm release that takes it over.")
 @click.option("--give-back", is_flag=True, help="Take it out of its Helm release instead.")
 async def adopt(where: Where, target: str, release: str, give_back: bool) -> None:
-    """Hand a resource made by hand to a Helm release, without touching a pod; or take it back."""
+    """Hand a resource over to a Helm release, without touching a pod; or take it back."""
     kind, _, name = target.partition("/")
     known = {**KINDS, "partition": "Partition"}
     if kind not in known or not name:

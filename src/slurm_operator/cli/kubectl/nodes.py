@@ -1,6 +1,6 @@
 """Commands that drain: workers by `drain` and `undrain`, Kubernetes nodes by `cordon` and `uncordon`.
 
-In: a name. Out: the resource changed, and with `--wait` Slurm's own word. Put into the group by `main.py`.
+In: a name. Out: the resource changed, and with `--wait` Slurm's confirmation. Put into the group by `main.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slurm_operator.cli.kubectl.command import WAIT, Where, changing, command
 @click.option("--wait/--no-wait", default=False, help="Wait until no job runs on it any more.")
 @WAIT
 async def drain(where: Where, node: str, wait: bool, seconds: float) -> None:
-    """Let a worker take no new jobs; its jobs run on."""
+    """Drain a worker: it gets no new jobs, and its jobs keep running."""
     await _cordon(where, node, True, wait, seconds)
 
 
@@ -37,7 +37,7 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
             raise click.ClickException(f"there is no worker {node!r} in namespace {changes.namespace}")
         await changes.cordon(pod, on)
         host = host_of(pod.content())
-        click.echo(f"{host} is to take {'no new jobs' if on else 'jobs again'}")
+        click.echo(f"{host} will take {'no new jobs' if on else 'jobs again'}")
         if not wait:
             return
 
@@ -51,14 +51,14 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
 
         if not await changes.wait(so, seconds):
             raise click.ClickException(f"not yet after {seconds:g} s; kubectl slurm why node/{host} says why")
-        click.echo(f"Slurm says so: {host} {'has no jobs' if on else 'takes jobs'}")
+        click.echo(f"Slurm confirms: {host} {'has no jobs' if on else 'takes jobs'}")
 
 
 @command()
 @click.argument("machine", metavar="KUBERNETES-NODE")
-@click.option("--reason", default="", help="Becomes the reason of the drain in Slurm.")
+@click.option("--reason", default="", help="Drain reason in Slurm.")
 async def cordon(where: Where, machine: str, reason: str) -> None:
-    """Cordon a Kubernetes node: no pods come, and its workers take no new jobs."""
+    """Cordon a Kubernetes node: it gets no new pods, and its workers no new jobs."""
     await _cordon_node(where, machine, True, reason)
     click.echo(f"node {machine} is cordoned; its workers are being drained")
 
@@ -66,7 +66,7 @@ async def cordon(where: Where, machine: str, reason: str) -> None:
 @command()
 @click.argument("machine", metavar="KUBERNETES-NODE")
 async def uncordon(where: Where, machine: str) -> None:
-    """Take a Kubernetes node back."""
+    """Uncordon a Kubernetes node."""
     await _cordon_node(where, machine, False, "")
     click.echo(f"node {machine} is back; its workers take jobs again")
 

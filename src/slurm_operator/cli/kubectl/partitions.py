@@ -1,6 +1,6 @@
 """`kubectl slurm partition` and `drift`: partitions seen, and changed at once and for good.
 
-In: a name and what is wanted of it. Out: the Partition changed, and Slurm's own word on it. Put into the group by
+In: a name and what is wanted of it. Out: the Partition changed, and what Slurm reports of it. Put into the group by
 `main.py`.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def partition() -> None:
-    """See and change partitions, at once and for good."""
+    """Show and change partitions; changes take effect at once and last."""
 
 
 @command(partition, name="list")
 @OUTPUT
 async def list_partitions(where: Where, output: str) -> None:
-    """List every partition, of a Partition object or not."""
+    """List all partitions, with or without a Partition resource."""
     from slurm_operator.cli.kubectl import view
 
     rows = view.partition_rows(await facts_of(where))
@@ -51,10 +51,10 @@ def _state_command(name: str, state: str, text: str) -> None:
             report(await changes.partition(partition_name, {"state": state}, seconds))
 
 
-_state_command("drain", "DRAIN", "Take no new jobs; those there run on.")
-_state_command("down", "DOWN", "Take jobs, but start none.")
-_state_command("up", "UP", "Take and run jobs.")
-_state_command("inactive", "INACTIVE", "Neither take nor start jobs.")
+_state_command("drain", "DRAIN", "Accept no new jobs; those in it keep running.")
+_state_command("down", "DOWN", "Accept jobs, but start none.")
+_state_command("up", "UP", "Accept and run jobs.")
+_state_command("inactive", "INACTIVE", "Neither accept nor start jobs.")
 
 
 def _nodes_command(name: str, sign: str, text: str) -> None:
@@ -69,7 +69,7 @@ def _nodes_command(name: str, sign: str, text: str) -> None:
 
 
 _nodes_command("add-nodes", "+", "Add hosts, given as a host list such as a[0-3],b1.")
-_nodes_command("remove-nodes", "-", "Take hosts away, given as a host list such as a[0-3],b1.")
+_nodes_command("remove-nodes", "-", "Remove hosts, given as a host list such as a[0-3],b1.")
 
 
 def signed(sign: str, hosts: str) -> str:
@@ -89,11 +89,13 @@ async def named(partition_name: str, namespace: str, by_hand: str = "") -> Async
     try:
         yield
     except NotFound as error:
-        way = (
-            f"a partition without one is changed by {by_hand}" if by_hand else "kubectl slurm partition list shows all"
+        hint = (
+            f"a partition without such a resource is changed with {by_hand}"
+            if by_hand
+            else "kubectl slurm partition list shows all"
         )
         raise click.ClickException(
-            f"there is no Partition {partition_name!r} in namespace {namespace}; {way}"
+            f"there is no Partition {partition_name!r} in namespace {namespace}; {hint}"
         ) from error
 
 
@@ -109,7 +111,7 @@ def report(done: Done) -> None:
 @click.option("--adopt", "adopting", is_flag=True, help="Write what Slurm has now into the Partitions.")
 @OUTPUT
 async def drift(where: Where, adopting: bool, output: str) -> None:
-    """Show what somebody changed by scontrol: field, what the Partition says, what Slurm has, since when."""
+    """Show what somebody changed with scontrol: field, value of the Partition, value in Slurm, since when."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.cli.kubectl.change import drift_patch
     from slurm_operator.diagnose.facts import name_of, status_of
@@ -130,5 +132,5 @@ async def drift(where: Where, adopting: bool, output: str) -> None:
         async with changing(where) as changes:
             for each in changed:
                 await changes.partition(name_of(each), drift_patch(each), 10.0)
-                click.echo(f"partition {name_of(each)} now says what Slurm has")
+                click.echo(f"partition {name_of(each)} now matches Slurm")
     sys.exit(1 if rows and not adopting else 0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def shell(where: Where, arguments: tuple[str, ...]) -> None:
-    """Open a shell in a login pod, or in slurmctld's where there is none; with `-- COMMAND`, run that."""
+    """Open a shell in a login pod, else in slurmctld's pod; with `-- COMMAND`, run that."""
     from slurm_operator.build import labels
 
     pod, container = answered(_running(where, labels.LOGIN, labels.CONTROLLER))
@@ -33,11 +33,11 @@ def shell(where: Where, arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("target", metavar="KIND/NAME")
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is said.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs.")
 @click.option("--tail", default=50, show_default=True, help="How many lines of each container.")
 @click.pass_obj
 def logs(where: Where, target: str, follow: bool, tail: int) -> None:
-    """Show what the daemons of a resource say."""
+    """Show the logs of a resource's daemons."""
     from slurm_operator.build import labels
     from slurm_operator.diagnose.resource import COMPONENTS
 
@@ -56,7 +56,7 @@ def logs(where: Where, target: str, follow: bool, tail: int) -> None:
 @click.option("--lifetime", default=3600, show_default=True, help="Seconds.")
 @click.pass_obj
 def token(where: Where, user: str, lifetime: int) -> None:
-    """Print a token for slurmrestd, made by slurmctld itself."""
+    """Print a token for slurmrestd, issued by slurmctld itself."""
     from slurm_operator.build import labels
 
     pod, container = answered(_running(where, labels.CONTROLLER))

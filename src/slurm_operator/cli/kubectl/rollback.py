@@ -172,10 +172,10 @@ def _left(revision: Revision, changed: Mapping[str, tuple[str, ...]], present: M
         if kind not in ("NodeSet", "Partition"):
             continue
         if key not in present:
-            yield f"{kind} {name} has been deleted since, and is not made again"
+            yield f"{kind} {name} has been deleted since, and is not recreated"
         elif key not in revision.inputs:
             command = f"kubectl delete {kind.lower()}s.slinky.slurm.net {name}"
-            yield f"{kind} {name} has been made since, and stays; to take it away: {command}"
+            yield f"{kind} {name} has been created since, and stays; to remove it: {command}"
 
 
 def _missing(revision: Revision, now: Now) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _missing(revision: Revision, now: Now) -> Iterator[str]:
                 f"revision: kubectl slurm config show --revision {revision.number} --file all"
             )
         elif kind == "ConfigMap" and there is not None and there.get("immutable") and _differs(revision, name, there):
-            yield f"ConfigMap {name} is immutable, and its files are others now: make one of another name"
+            yield f"ConfigMap {name} is immutable, and its files have changed: create one with another name"
 
 
 def _differs(revision: Revision, name: str, there: Object) -> bool:
@@ -202,7 +202,7 @@ async def carry_out(changing: Changes, rollback: Rollback, controller: str, seco
         await changing.writer.patch(
             READ[step.kind], step.name, step.patch, changing.namespace, resource_version=step.resource_version
         )
-    reason = "the operator has not looked at it yet"
+    reason = "the operator has not reconciled it yet"
     while (passed := time.monotonic() - began) < seconds:
         content = (await changing.get(OURS["Controller"], controller)).content()
         done = outcome(content, rollback.revision, passed)

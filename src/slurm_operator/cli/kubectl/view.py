@@ -15,7 +15,7 @@ import click
 import yaml
 
 from kube_runtime.text import printable
-from slurm_operator.diagnose.cause import Answer, Cause, Fine
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
 
 MAX_CELL_CHARACTERS = 2048
@@ -56,7 +56,7 @@ def data(value: object, output: str) -> str:
     return yaml.safe_dump(value, sort_keys=False) if _ACTING.search(text) else text
 
 
-def answer_text(answer: Answer) -> str:
+def answer_text(answer: Diagnosis) -> str:
     """A diagnosis for people: the way down, the sentence, the command."""
     sentence = printable(answer.sentence, MAX_CELL_CHARACTERS)
     if isinstance(answer, Fine):
@@ -68,7 +68,7 @@ def answer_text(answer: Answer) -> str:
     return "\n".join([*lines, f"{mark}  {sentence}", f"    {command}"]) + "\n"
 
 
-def answer_data(answer: Answer) -> dict[str, Any]:
+def answer_data(answer: Diagnosis) -> dict[str, Any]:
     """A diagnosis for machines."""
     if isinstance(answer, Cause):
         return {
@@ -236,7 +236,7 @@ def _others(facts: Facts) -> str:
 def _wrong(causes: Sequence[Cause]) -> str:
     if not causes:
         return click.style("nothing is wrong", fg="green") + "\n"
-    lines = [click.style(f"{len(causes)} wrong" if len(causes) > 1 else "one thing is wrong", fg="red")]
+    lines = [click.style(f"{len(causes)} problems" if len(causes) > 1 else "1 problem", fg="red")]
     for cause in causes:
         command = click.style(printable(cause.command, MAX_CELL_CHARACTERS), bold=True)
         lines += [f"  {printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]

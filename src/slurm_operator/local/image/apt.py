@@ -128,12 +128,12 @@ class Suite:
             self._fetch_by_apt(download, lambda share: add_progress(share * (download.bytes - there)))
         except OSError as error:
             raise BuildInterrupted(
-                f"{self.archives} cannot be written ({error.strerror}); what came is kept: make room, run it again"
+                f"{self.archives} cannot be written ({error.strerror}); free space and run it again"
             ) from error
         add_progress(download.bytes - there)
 
     def _has(self, item: http.Item) -> bool:
-        """Whether a package is there as it should be; one that a crash or a bad disk spoilt goes and comes again."""
+        """Whether a package is there as it should be; one that a crash or a bad disk damaged is downloaded again."""
         path = self.archives / item.name
         if item.can_be_fetched and path.exists() and not item.is_at(path):
             path.unlink()
@@ -147,7 +147,7 @@ class Suite:
         if code != 0:
             why = reason(output) if code > 0 else f"apt-get was killed by signal {-code}"
             raise BuildInterrupted(
-                f"downloading from {self.mirror} ended early ({why}); what came is kept, run it again to go on"
+                f"downloading from {self.mirror} ended early ({why}); the downloads are kept: run it again to continue"
             )
 
     def _download(self, names: tuple[str, ...], share: Share) -> tuple[int, str]:

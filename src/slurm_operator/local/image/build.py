@@ -1,6 +1,6 @@
 """Builds an image: a Debian root file system with one version of Slurm and the entry points of its daemons.
 
-In: a Slurm version, a cache folder, and a function that hears about progress. Out: an `Image`. Called by
+In: a Slurm version, a cache folder, and a function to report progress to. Out: an `Image`. Called by
 `slurm-operator local` and by tests. An image that is there and whose recipe has not changed is used without asking the
 mirror. A build that ends early leaves its downloads and nothing else that anyone would take for an image.
 """
@@ -35,7 +35,7 @@ MIN_FREE_BYTES = 600_000_000
 def build(version: str, cache: Path, progress: Report, *, refresh: bool = False) -> Image:
     """The image of that version; `refresh` asks the mirror whether newer packages make a newer image."""
     if not _VERSION.fullmatch(version):
-        raise UnknownVersion(f"{version!r} is no Slurm version: give two numbers, such as {recipe.DEFAULT_VERSION}")
+        raise UnknownVersion(f"{version!r} is not a Slurm version: give two numbers, such as {recipe.DEFAULT_VERSION}")
     found = store.find(version, cache)
     if found and not refresh:
         return found
@@ -121,8 +121,8 @@ def _require_free(needed: int, cache: Path) -> None:
     free = shutil.disk_usage(cache).free
     if free < needed:
         raise CannotBuild(
-            f"no room: an image needs {needed / 1e6:.0f} MB in {cache} and {free / 1e6:.0f} MB are free; "
-            "make room, or choose another disk with SLURM_OPERATOR_CACHE"
+            f"not enough disk space: an image needs {needed / 1e6:.0f} MB in {cache} and {free / 1e6:.0f} MB are free; "
+            "free some space, or choose another disk with SLURM_OPERATOR_CACHE"
         )
 
 
@@ -161,7 +161,7 @@ def _follow(lines: Iterable[str], log: TextIO, report: Callable[[float], None], 
         log.flush()
         if line.startswith(("Unpacking ", "Setting up ")):
             half_steps += 1
-            # One short of the total: the end is only told when it is there.
+            # One short of the total: the end is only reported when it is reached.
             report(min(half_steps // 2, total - 1))
 
 

@@ -1,6 +1,6 @@
 """Many files at once over HTTP, each checked by its hash, each going on where it was cut off.
 
-In: `Item`s (address, name, size, hash), a folder, and a function that hears how many bytes are there. Out: the files,
+In: `Item`s (address, name, size, hash), a folder, and a function to report the number of bytes to. Out: the files,
 or `DownloadFailed`. Called by `apt.py`, which knows what to fetch. apt itself asks a mirror for one file after the
 other, which takes minutes where each answer is slow to begin.
 """
@@ -20,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 MAX_CONCURRENT_DOWNLOADS = 8
-TRIES = 4
+MAX_TRIES = 4
 FIRST_PAUSE_SECONDS = 0.5
 # No answer, or no further byte, for so long: the connection is dead.
 CONNECT_SECONDS, SILENCE_SECONDS = 15.0, 30.0
@@ -104,20 +104,20 @@ class _Fetch:
                         group.create_task(self._work(session, waiting))
             except* (DownloadFailed, OSError) as failures:
                 raise failures.exceptions[0] from None
-        self._report(at_once=True)
+        self._report(force=True)
 
     async def _work(self, session: aiohttp.ClientSession, waiting: Iterator[Item]) -> None:
         for item in waiting:
             await self._one(session, item)
 
     async def _one(self, session: aiohttp.ClientSession, item: Item) -> None:
-        for attempt in range(TRIES):
+        for attempt in range(MAX_TRIES):
             try:
                 await self._try(session, item)
             except (aiohttp.ClientError, TimeoutError, DownloadFailed) as error:
                 # An answer such as 404 will be the same in a second.
                 final = isinstance(error, aiohttp.ClientResponseError) and 400 <= error.status < 500
-                if final or attempt == TRIES - 1:
+                if final or attempt == MAX_TRIES - 1:
                     raise DownloadFailed(f"{item.uri}: {str(error) or type(error).__name__}") from error
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
             else:
@@ -129,9 +129,9 @@ class _Fetch:
         if there != item.size:
             await self._receive(session, item, partial, there if there < item.size else 0)
         if not item.is_at(partial):
-            # Nothing of it can be trusted: begin anew.
+            # Nothing of it can be trusted: start over.
             partial.unlink(missing_ok=True)
-            raise DownloadFailed("what came is not what the suite lists")
+            raise DownloadFailed("the download does not match the suite's list")
         os.replace(partial, self.folder / item.name)  # noqa: PTH105 - one step, as in apt
 
     async def _receive(self, session: aiohttp.ClientSession, item: Item, partial: Path, there: int) -> None:
@@ -152,9 +152,9 @@ class _Fetch:
         # apt's own place: it goes on with the same file.
         return self.folder / "partial" / item.name
 
-    def _report(self, *, at_once: bool = False) -> None:
+    def _report(self, *, force: bool = False) -> None:
         now = time.monotonic()
-        if at_once or now - self._last >= REPORT_SECONDS:
+        if force or now - self._last >= REPORT_SECONDS:
             self._last = now
             self.on_bytes(sum(self._there.values()))
 

@@ -133,7 +133,7 @@ def parse(text: str, name: str = FILE) -> Rules:
     try:
         found = msgspec.convert(yaml.safe_load(text), Rules)
     except yaml.YAMLError as error:
-        raise InvalidRules(f"{name} is no YAML: {' '.join(str(error).split())}") from error
+        raise InvalidRules(f"{name} is not valid YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
         raise InvalidRules(f"{name}: {error}") from error
     for index, rule in enumerate(found.rules):
@@ -143,7 +143,7 @@ def parse(text: str, name: str = FILE) -> Rules:
 
 def _check_user(rule: Rule, where: str) -> None:
     if not all(part.isdecimal() for part in rule.user.split(":")) or rule.user.count(":") > 1:
-        raise InvalidRules(f"{where}: {rule.user!r} is not a number or two, such as 401:401")
+        raise InvalidRules(f"{where}: {rule.user!r} is not a UID or UID:GID, such as 401:401")
 
 
 def write_default(path: Path, version: str = recipe.DEFAULT_VERSION) -> None:

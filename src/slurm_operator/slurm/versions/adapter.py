@@ -11,7 +11,7 @@ from slurm_operator.slurm.requests import Feature, Request
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
     """One REST version.
 
-    `ping_has_reason`: a controller that does not respond says why, so a refused token is told from a dead controller.
+    `ping_has_reason`: a controller that does not respond says why, so a refused token can be recognized.
     `ask_for_all_on`: error numbers that mean "ask again without update_time".
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube_local.controllers.decide.deployment import DESIRED, MOST, REVISION, Create, Scale, Seen, decide
+from kube_local.controllers.decide.deployment import DESIRED, MAX_REPLICAS, REVISION, Create, Scale, Seen, decide
 from kube_local.controllers.objects import Deployment, ReplicaSet
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
@@ -26,7 +26,7 @@ def _sets(make: Any, text: str, desired: int, most: int) -> list[ReplicaSet]:
     for word in text.split():
         version, _, rest = word.partition(":")
         size, _, available = rest.partition("/")
-        notes = {DESIRED: str(desired), MOST: str(most), REVISION: version}
+        notes = {DESIRED: str(desired), MAX_REPLICAS: str(most), REVISION: version}
         head = {"name": f"web-{version}", "uid": f"rs-{version}", "creationTimestamp": version, "annotations": notes}
         spec = {"replicas": int(size), "template": {"spec": {"v": int(version)}}}
         status = {"replicas": int(size), "readyReplicas": int(available), "availableReplicas": int(available)}

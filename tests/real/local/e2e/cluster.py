@@ -201,7 +201,7 @@ class LocalCluster:
         return found
 
     def accepts(self, token: str) -> bool:
-        """Whether slurmrestd takes that token."""
+        """Whether slurmrestd reads that token."""
         try:
             self.rest("nodes/", token)
         except (urllib.error.URLError, OSError, IndexError, AssertionError):

@@ -1,7 +1,7 @@
 """What pods were made of before: read from the objects that they were made by.
 
-In: a ControllerRevision of a NodeSet, or a workload of another kind. Out: `Ran`. A note counts only where this operator
-has applied it: annotations of a resource are carried to its objects, by other programs too. Pure; used by
+In: a ControllerRevision of a NodeSet, or a workload of another kind. Out: `PodOrigin`. A note counts only where this
+operator has applied it: annotations of a resource are carried to its objects, by other programs too. Pure; used by
 `plan/revisions.py`, and by `reconcile/observe.py` for all of a namespace.
 """
 
@@ -13,30 +13,30 @@ from typing import Any
 from kube_runtime.client.compare import owned_fields
 from kube_runtime.client.objects import RawObject
 from slurm_operator.build import labels
-from slurm_operator.build.made_of import Ran
+from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.plan.takeover import has_our_template
 from slurm_operator.program import FIELD_MANAGER
 
 APPS = "apps/v1"
 
 
-def of_revision(item: RawObject) -> Ran:
+def of_revision(item: RawObject) -> PodOrigin:
     """What a NodeSet's workers were made of."""
     content = item.content()
-    ran = _noted(content)
-    return ran if ran.pods else Ran(held=content.get("data") or {})
+    origin = _noted(content)
+    return origin if origin.pods else PodOrigin(held=content.get("data") or {})
 
 
-def of_workload(item: RawObject) -> Ran:
+def of_workload(item: RawObject) -> PodOrigin:
     """What the pods of a StatefulSet or Deployment were made of; without a note, only what another program wrote."""
     content = item.content()
-    ran = _noted(content)
-    if ran.pods or has_our_template(content):
-        return ran
-    return Ran(held=(content.get("spec") or {}).get("template") or {})
+    origin = _noted(content)
+    if origin.pods or has_our_template(content):
+        return origin
+    return PodOrigin(held=(content.get("spec") or {}).get("template") or {})
 
 
-def _noted(content: Mapping[str, Any]) -> Ran:
+def _noted(content: Mapping[str, Any]) -> PodOrigin:
     owned = owned_fields(content, FIELD_MANAGER, APPS) or {}
     mine = (owned.get("f:metadata") or {}).get("f:annotations") or {}
     annotations = (content.get("metadata") or {}).get("annotations") or {}
@@ -44,4 +44,4 @@ def _noted(content: Mapping[str, Any]) -> Ran:
     def note(key: str) -> str:
         return str(annotations.get(key, "")) if f"f:{key}" in mine else ""
 
-    return Ran(note(labels.PODS_HASH), note(labels.PRIVILEGED_PODS_HASH))
+    return PodOrigin(note(labels.PODS_HASH), note(labels.PRIVILEGED_PODS_HASH))

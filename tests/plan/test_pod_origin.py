@@ -9,8 +9,8 @@ import pytest
 
 from kube_runtime.client.objects import RawObject, decode_hook
 from slurm_operator.build import labels
-from slurm_operator.build.made_of import Ran
-from slurm_operator.plan import ran
+from slurm_operator.build.made_of import PodOrigin
+from slurm_operator.plan import pod_origin
 
 NOTE = {labels.PODS_HASH: "a", labels.PRIVILEGED_PODS_HASH: "b"}
 OURS = {"manager": "slurm-operator", "operation": "Apply", "apiVersion": "apps/v1"}
@@ -28,8 +28,8 @@ def item(manager: Mapping[str, str], fields: Mapping[str, Any] | None = None) ->
 
 
 def test_notes_that_we_applied_are_read() -> None:
-    assert ran.of_revision(item(OURS)) == Ran("a", "b")
-    assert ran.of_workload(item(OURS)) == Ran("a", "b")
+    assert pod_origin.of_revision(item(OURS)) == PodOrigin("a", "b")
+    assert pod_origin.of_workload(item(OURS)) == PodOrigin("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,14 @@ def test_notes_that_we_applied_are_read() -> None:
 )
 def test_notes_that_others_wrote_are_none(manager: Mapping[str, str]) -> None:
     """The Go operator, too, carries a resource's annotations to its objects."""
-    assert ran.of_revision(item(manager)) == Ran(held={"held": "it"})
-    assert ran.of_workload(item(manager)) == Ran(held=TEMPLATE)
+    assert pod_origin.of_revision(item(manager)) == PodOrigin(held={"held": "it"})
+    assert pod_origin.of_workload(item(manager)) == PodOrigin(held=TEMPLATE)
 
 
 def test_a_template_of_ours_without_a_note_excuses_nothing() -> None:
     entry = {**OURS, "fieldsV1": {"f:spec": {"f:template": {}}}}
     meta = {"name": "x", "annotations": NOTE, "managedFields": [entry]}
-    assert ran.of_workload(decode_hook(RawObject, {"metadata": meta, "spec": {"template": TEMPLATE}})) == Ran()
+    assert (
+        pod_origin.of_workload(decode_hook(RawObject, {"metadata": meta, "spec": {"template": TEMPLATE}}))
+        == PodOrigin()
+    )
