@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kube_runtime.strategic_merge import MergeConflict
+
 from . import addresses, crds, deletion, errors, names, present, protobuf, rules, selectors
 from .apply import ApplyConflict, ApplyInvalid, ManagedFieldsInPatch, apply_patch, track_update
 from .decode import check_identity, check_place, complete, normalize, read_object
@@ -487,7 +489,7 @@ def patch_document(form: str, live: Object, patch: Any, schema: Callable[[], Any
         if form == "merge":
             return merge_patch(live, patch)
         return strategic_merge(live, patch, schema())
-    except PatchMalformed as problem:
+    except (PatchMalformed, MergeConflict) as problem:
         raise errors.bad_request(str(problem)) from problem
     except PatchFailed as problem:
         raise errors.unprocessable() from problem
