@@ -1,6 +1,6 @@
 """Label and field selectors: text or LabelSelector object in, predicate out.
 
-Called by `reads` and `watch` for every row, by `webhooks` for namespaces and objects.
+Called by `reads` and `watch` for every row.
 """
 
 from __future__ import annotations
