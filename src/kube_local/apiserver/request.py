@@ -37,10 +37,10 @@ class Response:
         return _decode(self.body)
 
 
-def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """A body that is encoded here; bytes are taken as JSON already."""
     body = value if isinstance(value, bytes) else encode(value)
-    return Response(status, body, {"Content-Type": content_type})
+    return Response(status, body)
 
 
 @dataclass(frozen=True, slots=True)
