@@ -45,21 +45,9 @@ merges field by field, or a list that is replaced as a whole.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Field(NamedTuple):
-    """How one field takes part in a merge."""
-
-    type: str = ""
-    """Type of the value, or of each item of the list; empty for scalars and for plain objects."""
-    merge: bool = False
-    """The field is a list that is merged, not replaced."""
-    key: str = ""
-    """Field that tells the items of a merged list apart; empty for scalars."""
-    also: tuple[tuple[str, str], ...] = ()
-    """Further fields that tell items apart, each with the value it has when left out."""
-
+from kube_runtime.item_index import Field
 
 MERGE_KEYS: Final[Mapping[str, Field]] = MappingProxyType(
     {{

@@ -1,4 +1,4 @@
-"""Time as an argument: one real clock, one that a test moves by hand, one that is wrong on purpose.
+"""Time as an argument: one real clock, and one that a test moves by hand.
 
 Everything in `kube_runtime/loop/` that waits, measures or dates something is given a `Clock`. The program passes
 `SystemClock`; tests and campaigns pass `VirtualClock`, where an hour passes in a microsecond and always in
@@ -178,27 +178,6 @@ class VirtualClock:
             after_each()
         self._time = end
         after_each()
-
-
-class SkewedClock:
-    """Another machine's view of `true`: its wall clock is off, and its monotonic clock began elsewhere."""
-
-    def __init__(self, true: Clock, wall_offset: float, monotonic_offset: float = 0.0) -> None:
-        self._true = true
-        self._wall_offset = timedelta(seconds=wall_offset)
-        self._monotonic_offset = monotonic_offset
-
-    def monotonic(self) -> float:
-        return self._true.monotonic() + self._monotonic_offset
-
-    def now(self) -> datetime:
-        return self._true.now() + self._wall_offset
-
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        return self._true.call_later(seconds, call)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._true.sleep(seconds)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

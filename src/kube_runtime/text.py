@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 MAX_SHOWN_CHARACTERS = 300
+_MAX_VALUE_CHARACTERS = 60
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -30,3 +31,21 @@ def printable_lines(text: str) -> str:
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, on one line, with control characters made visible."""
+    text = (
+        _repr(value)
+        if not isinstance(value, str)
+        else '"' + value[:_MAX_VALUE_CHARACTERS].encode("unicode_escape").decode() + '"'
+    )
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[: _MAX_VALUE_CHARACTERS - 1] + "…"
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        # Python writes no number of more than 4,300 digits.
+        return "a value too long to show"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, format_path, shown
+from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, format_path
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,6 @@ from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors,
 )
 def test_a_path_reads_as_people_write_it(path: Path, text: str) -> None:
     assert format_path(path) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("plain", '"plain"'),
-        ("a\nb\x1b", '"a\\nb\\x1b"'),
-        ("\ud800", '"\\ud800"'),
-        (5, "5"),
-        (True, "True"),
-        (["a"], "['a']"),
-        ("x" * 100, '"' + "x" * 58 + "…"),
-    ],
-    ids=["text", "control characters", "surrogate", "number", "boolean", "list", "long"],
-)
-def test_a_value_is_shown_short_and_on_one_line(value: object, text: str) -> None:
-    assert shown(value) == text
 
 
 @pytest.mark.parametrize(

@@ -11,29 +11,21 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any, Final
 
-from slurm_operator.api.problem import Path
-from slurm_operator.build.merge_keys import MERGE_KEYS, Field
-from slurm_operator.build.overlay import OverlayConflict
+from kube_runtime.item_index import Field, Path
+from kube_runtime.strategic_merge import MergeConflict
+from slurm_operator.build.merge_keys import MERGE_KEYS
 
 Json = dict[str, Any]
 ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
 Same = Callable[[Any, Any], bool]
 
-_TYPES: Final = frozenset(slot.partition(".")[0] for slot in MERGE_KEYS)
 _DIRECTIVES: Final = frozenset({"$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder"})
 _PLAIN_FIELD: Final = Field()
 
 
-def merge(base: Mapping[str, Any], patch: Mapping[str, Any], schema: str = "io.k8s.api.core.v1.PodSpec") -> Json:
-    """Apply a strategic merge patch as Kubernetes does, for the type that `schema` names.
-
-    One thing is better here: two ports with the same number stay two when their protocols differ, and two
-    topology spread constraints over one key when `whenUnsatisfiable` does.
-    """
-    kind = schema.rpartition(".")[2]
-    if kind not in _TYPES:
-        raise ValueError(f"no merge keys for type {schema!r}: add it to ROOTS in tools/merge_keys.py")
-    return _merge_object(base, patch, kind, (), _KUBERNETES)
+def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
+    """Apply a strategic merge patch to a pod spec as Kubernetes does."""
+    return _merge_object(base, patch, "PodSpec", (), _KUBERNETES)
 
 
 def merge_pod_spec(base: Mapping[str, Any], user: Mapping[str, Any]) -> Json:
@@ -76,7 +68,7 @@ def _merge_object(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str, 
         case "merge":
             base = _without_rivals(_retained(base, patch, path), patch, kind, rules)
         case other:
-            raise OverlayConflict(path, f"$patch is {other!r}; write delete, merge or replace")
+            raise MergeConflict(path, f"$patch is {other!r}; write delete, merge or replace")
     result: Json = {name: _copy(value) for name, value in base.items()}
     for name, value in patch.items():
         if value is None or (name not in base and _deletes(value)):
@@ -147,7 +139,7 @@ def _without_special_items(base: list[Any], patch: list[Any], field: Field, path
             gone = _keyed_item(item, field, (*path, index))
             base = [kept for kept in base if not same(kept, gone)]
         elif directive not in ("", "delete"):
-            raise OverlayConflict((*path, index), f"$patch is {directive!r}; write delete or replace")
+            raise MergeConflict((*path, index), f"$patch is {directive!r}; write delete or replace")
     return base, plain
 
 
@@ -173,7 +165,7 @@ def _retained(base: Mapping[str, Any], patch: Mapping[str, Any], path: Path) -> 
         return base
     keys = _list(patch["$retainKeys"], (*path, "$retainKeys"))
     if strays := [name for name in patch if name not in keys and not _is_directive(name)]:
-        raise OverlayConflict(path, f"$retainKeys leaves out {strays[0]!r}, which the same object sets")
+        raise MergeConflict(path, f"$retainKeys leaves out {strays[0]!r}, which the same object sets")
     return {name: value for name, value in base.items() if name in keys}
 
 
@@ -274,20 +266,20 @@ def _unique(items: Iterable[Any]) -> list[Any]:
 
 def _keyed_item(item: Any, field: Field, path: Path) -> Mapping[str, Any]:
     if _object(item, path).get(field.key) is None:
-        raise OverlayConflict(path, f"has no {field.key}, which tells the items of this list apart; add it")
+        raise MergeConflict(path, f"has no {field.key}, which tells the items of this list apart; add it")
     found: Mapping[str, Any] = item
     return found
 
 
 def _object(value: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise OverlayConflict(path, f"must be an object, not {type(value).__name__}")
+        raise MergeConflict(path, f"must be an object, not {type(value).__name__}")
     return value
 
 
 def _list(value: Any, path: Path) -> list[Any]:
     if not isinstance(value, list):
-        raise OverlayConflict(path, f"must be a list, not {type(value).__name__}")
+        raise MergeConflict(path, f"must be a list, not {type(value).__name__}")
     return value
 
 

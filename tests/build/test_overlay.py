@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kube_runtime.test_strategic_merge import merge as plain
 from tools import merge_keys as generator
 
-from kube_runtime.errors import Terminal
+from kube_runtime.strategic_merge import MAX_REPEATS, MergeConflict
+from slurm_operator.api.problem import format_path
 from slurm_operator.build import overlay
 from slurm_operator.build.merge_keys import MERGE_KEYS
-from slurm_operator.build.overlay import (
-    OverlayConflict,
-    merge,
-    merge_container,
-    merge_pod_spec,
-    merge_service_spec,
-)
+from slurm_operator.build.overlay import merge_container, merge_pod_spec, merge_service_spec
 
-POD = "io.k8s.api.core.v1.PodSpec"
-TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -44,191 +38,6 @@ def node_terms(*terms: Json) -> Json:
 def test_the_merge_table_is_what_its_generator_renders() -> None:
     written = generator.TARGET.read_text(encoding="utf-8")
     assert written == generator.render(generator.definitions()), "stale: run python tools/merge_keys.py"
-
-
-@pytest.mark.parametrize(
-    ("base", "patch", "expected"),
-    [
-        pytest.param({"hostname": "a"}, {"hostname": "b"}, {"hostname": "b"}, id="a scalar is replaced"),
-        pytest.param({"hostNetwork": True}, {"hostNetwork": False}, {"hostNetwork": False}, id="false wins"),
-        pytest.param({"priority": 5}, {"priority": 0}, {"priority": 0}, id="zero wins"),
-        pytest.param({"hostname": "a"}, {"hostname": ""}, {"hostname": ""}, id="the empty string wins"),
-        pytest.param({"hostname": "a", "priority": 1}, {"hostname": None}, {"priority": 1}, id="null deletes"),
-        pytest.param({}, {"hostname": None}, {}, id="null for a missing field leaves nothing"),
-        pytest.param(
-            {}, {"securityContext": {"runAsUser": None}}, {"securityContext": {}}, id="nested null leaves nothing"
-        ),
-        pytest.param(
-            {"nodeSelector": {"a": "1"}}, {"nodeSelector": {"b": "2"}}, {"nodeSelector": {"a": "1", "b": "2"}},
-            id="maps merge",
-        ),
-        pytest.param(
-            {"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]},
-            id="an atomic list is replaced",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a"}, {"name": "b"}]}, {"volumes": [{"name": "c"}]},
-            {"volumes": [{"name": "c"}, {"name": "a"}, {"name": "b"}]},
-            id="items of the user come before items of the base",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a"}, {"name": "b"}, {"name": "c"}]},
-            {"volumes": [{"name": "x"}, {"name": "b", "emptyDir": {}}]},
-            {"volumes": [{"name": "x"}, {"name": "a"}, {"name": "b", "emptyDir": {}}, {"name": "c"}]},
-            id="a base item stays in front of the shared item it preceded",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a"}, {"name": "b"}]}, {"volumes": [{"name": "b"}, {"name": "a"}]},
-            {"volumes": [{"name": "b"}, {"name": "a"}]},
-            id="shared items take the order of the user",
-        ),
-        pytest.param(
-            {"hostAliases": [{"ip": "1.1.1.1", "hostnames": ["a"]}]},
-            {"hostAliases": [{"ip": "1.1.1.1", "hostnames": ["b"]}, {"ip": "2.2.2.2"}]},
-            {"hostAliases": [{"ip": "1.1.1.1", "hostnames": ["b"]}, {"ip": "2.2.2.2"}]},
-            id="host aliases merge by ip",
-        ),
-        pytest.param(
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
-            {"topologySpreadConstraints": [{"topologyKey": "z", "maxSkew": 2}]},
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 2}]},
-            id="spread constraints merge by topology key",
-        ),
-        pytest.param(
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]},
-            {
-                "topologySpreadConstraints": [
-                    {"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"},
-                    {"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"},
-                ]
-            },
-            id="a hard and a soft spread constraint over one key are two",
-        ),
-        pytest.param(
-            {"securityContext": {"runAsUser": 1}}, {"securityContext": "odd"}, {"securityContext": "odd"},
-            id="another type replaces",
-        ),
-        pytest.param(
-            {"volumes": "odd", "nodeSelector": []}, {"volumes": [{"name": "a"}], "nodeSelector": {"a": "1"}},
-            {"volumes": [{"name": "a"}], "nodeSelector": {"a": "1"}},
-            id="a base of another type is replaced",
-        ),
-        pytest.param({}, {"x": [[{"y": None}, 1]]}, {"x": [[{}, 1]]}, id="lists in lists are cleaned"),
-    ],
-)  # fmt: skip
-def test_merge_is_a_strategic_merge_patch(base: Json, patch: Json, expected: Json) -> None:
-    assert merge(base, patch) == expected
-
-
-@pytest.mark.parametrize(
-    ("base", "patch", "expected"),
-    [
-        pytest.param(
-            {"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "replace", "fsGroup": 2}},
-            {"securityContext": {"fsGroup": 2}},
-            id="$patch replace replaces the object",
-        ),
-        pytest.param(
-            {"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "merge", "fsGroup": 2}},
-            {"securityContext": {"runAsUser": 1, "fsGroup": 2}},
-            id="$patch merge says the default",
-        ),
-        pytest.param(
-            {"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "delete"}}, {"securityContext": {}},
-            id="$patch delete empties the object",
-        ),
-        pytest.param({}, {"securityContext": {"$patch": "delete"}}, {}, id="$patch delete of nothing is nothing"),
-        pytest.param(
-            {"volumes": [{"name": "a"}, {"name": "b"}]}, {"volumes": [{"$patch": "delete", "name": "a"}]},
-            {"volumes": [{"name": "b"}]},
-            id="$patch delete takes one item out",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a"}]}, {"volumes": [{"$patch": "replace"}, {"name": "b"}]},
-            {"volumes": [{"name": "b"}]},
-            id="an item $patch replace replaces the list",
-        ),
-        pytest.param(
-            {"tolerations": [{"key": "a"}]}, {"tolerations": [{"$patch": "delete", "key": "a"}, {"key": "b"}]},
-            {"tolerations": [{"key": "b"}]},
-            id="directives in a list without keys are dropped",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a", "emptyDir": {}}]},
-            {"volumes": [{"name": "a", "hostPath": {"path": "/"}, "$retainKeys": ["name", "hostPath"]}]},
-            {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]},
-            id="$retainKeys drops the other keys",
-        ),
-        pytest.param(
-            {"volumes": [{"name": "a"}, {"name": "b"}]},
-            {"$setElementOrder/volumes": [{"name": "b"}, {"name": "c"}, {"name": "a"}], "volumes": [{"name": "c"}]},
-            {"volumes": [{"name": "b"}, {"name": "c"}, {"name": "a"}]},
-            id="$setElementOrder orders the merged list",
-        ),
-        pytest.param(
-            {}, {"$setElementOrder/volumes": [{"name": "b"}, {"name": "a"}], "volumes": [{"name": "a"}, {"name": "b"}]},
-            {"volumes": [{"name": "b"}, {"name": "a"}]},
-            id="$setElementOrder orders a new list",
-        ),
-        pytest.param({}, {"$setElementOrder/volumes": [{"name": "b"}]}, {}, id="$setElementOrder adds nothing"),
-        pytest.param({"$x": 1}, {"$y": 2}, {"$x": 1, "$y": 2}, id="other keys with a dollar are keys"),
-    ],
-)  # fmt: skip
-def test_directives_are_obeyed_and_gone(base: Json, patch: Json, expected: Json) -> None:
-    assert merge(base, patch, POD) == expected
-
-
-def test_primitive_lists_merge_and_lose_what_is_deleted() -> None:
-    base = {"metadata": {"finalizers": ["a", "b"]}}
-    patch = {"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
-    assert merge(base, patch, TEMPLATE) == {"metadata": {"finalizers": ["c", "b"]}}
-
-
-@pytest.mark.parametrize(
-    ("patch", "path", "message"),
-    [
-        pytest.param({"$patch": "drop"}, "(root)", "write delete, merge or replace", id="unknown $patch"),
-        pytest.param(
-            {"volumes": [{"$patch": "merge", "name": "a"}]}, "volumes[0]", "write delete or replace",
-            id="unknown $patch of an item",
-        ),
-        pytest.param({"volumes": [{"emptyDir": {}}]}, "volumes[0]", "has no name", id="item without its key"),
-        pytest.param({"volumes": ["a"]}, "volumes[0]", "must be an object, not str", id="item that is no object"),
-        pytest.param(
-            {"volumes": [{"$patch": "delete"}]}, "volumes[0]", "has no name", id="deletion of an item without key"
-        ),
-        pytest.param(
-            {"$retainKeys": ["a"], "b": 1}, "(root)", "leaves out 'b'", id="$retainKeys that contradicts the patch"
-        ),
-        pytest.param({"$retainKeys": 1}, '["$retainKeys"]', "must be a list, not int", id="$retainKeys that is text"),
-        pytest.param(
-            {"containers": [{"name": "a", "ports": [{"name": "x"}]}]}, "containers[0].ports[0]",
-            "has no containerPort", id="nested item without its key",
-        ),
-    ],
-)  # fmt: skip
-def test_a_patch_that_cannot_be_applied_names_its_place(patch: Json, path: str, message: str) -> None:
-    with pytest.raises(OverlayConflict) as caught:
-        merge({"volumes": [{"name": "a"}]}, patch)
-    assert caught.value.path == path
-    assert message in caught.value.message
-
-
-def test_a_conflict_is_terminal_and_carries_its_place_as_steps_and_as_text() -> None:
-    conflict = OverlayConflict(("ports", 1, "name"), "taken")
-    assert isinstance(conflict, Terminal)
-    assert (conflict.steps, conflict.path) == (("ports", 1, "name"), "ports[1].name")
-    assert str(conflict) == "ports[1].name: taken"
-
-
-def test_base_items_that_are_no_objects_are_left_alone() -> None:
-    assert merge({"volumes": ["odd"]}, {"volumes": [{"name": "a"}]}) == {"volumes": [{"name": "a"}, "odd"]}
-
-
-def test_a_type_without_merge_keys_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"tools/merge_keys\.py"):
-        merge({}, {}, "io.k8s.api.core.v1.Pod" + "Spek")
 
 
 HTTP = {"httpGet": {"path": "/livez", "port": "slurmctld"}, "periodSeconds": 10, "failureThreshold": 6}
@@ -432,9 +241,9 @@ def test_required_node_affinity_is_narrowed_never_widened(
 )
 def test_a_malformed_pod_spec_names_its_place(user: Json, path: str) -> None:
     base = {**node_terms(PIN), "dnsConfig": {"options": [{"name": "edns0"}]}}
-    with pytest.raises(OverlayConflict) as caught:
+    with pytest.raises(MergeConflict) as caught:
         merge_pod_spec(base, user)
-    assert caught.value.path.endswith(path)
+    assert format_path(caught.value.steps).endswith(path)
 
 
 SERVICE = {
@@ -490,14 +299,14 @@ def test_one_number_may_serve_two_protocols() -> None:
     ],
 )
 def test_ports_that_conflict_are_refused(ports: Any, path: str, message: str) -> None:
-    with pytest.raises(OverlayConflict) as caught:
+    with pytest.raises(MergeConflict) as caught:
         merge_service_spec(SERVICE, {"ports": ports})
-    assert caught.value.path == path
+    assert format_path(caught.value.steps) == path
     assert message in caught.value.message
 
 
 def test_a_selector_that_is_no_map_is_refused() -> None:
-    with pytest.raises(OverlayConflict, match="selector: must be an object, not str"):
+    with pytest.raises(MergeConflict, match="selector: must be an object, not str"):
         merge_service_spec(SERVICE, {"selector": "app"})
 
 
@@ -536,7 +345,7 @@ POD_SPECS = st.fixed_dictionaries(
         ),
     },
 )  # fmt: skip
-MERGES = st.sampled_from([merge, merge_pod_spec])
+MERGES = st.sampled_from([plain, merge_pod_spec])
 
 
 def directives(value: Any) -> list[str]:
@@ -622,25 +431,24 @@ def test_what_the_operator_needs_stays(base: Json, user: Json) -> None:
 
 def test_every_rule_of_the_overlay_names_a_type_on_the_way_down() -> None:
     types = {field.type for field in MERGE_KEYS.values()} | {"PodSpec"}
-    rules = overlay._OVERLAY
-    named = {slot.partition(".")[0] for slot in (*rules.lists, *rules.base_first)}
-    assert named | set(rules.handlers) | rules.one_source <= types
+    named = {slot.partition(".")[0] for slot in (*overlay._LISTS, *overlay._BASE_FIRST)}
+    assert named | set(overlay._HANDLERS) | overlay._ONE_SOURCE <= types
 
 
 def test_many_terms_that_would_be_paired_are_refused_with_the_bound() -> None:
     """T3: every pair of terms becomes a term."""
     ours = node_terms(*({"matchExpressions": [expression(f"o{at}", "1")]} for at in range(2)))
     user = node_terms(*({"matchExpressions": [expression(f"u{at}", "1")]} for at in range(overlay.MAX_TERMS)))
-    with pytest.raises(OverlayConflict) as caught:
+    with pytest.raises(MergeConflict) as caught:
         merge_pod_spec(ours, user)
-    assert caught.value.path.endswith("nodeSelectorTerms")
+    assert format_path(caught.value.steps).endswith("nodeSelectorTerms")
     assert f"at most {overlay.MAX_TERMS // 2} are allowed" in caught.value.message
 
 
 def test_an_item_named_again_and_again_is_refused() -> None:
     """T3: each repetition is merged at the cost of all that is there already."""
-    few = [{"name": "a", "value": str(at)} for at in range(overlay.MAX_REPEATS)]
+    few = [{"name": "a", "value": str(at)} for at in range(MAX_REPEATS)]
     assert merge_container({}, {"env": few})["env"] == [few[-1]]
-    with pytest.raises(OverlayConflict) as caught:
+    with pytest.raises(MergeConflict) as caught:
         merge_container({}, {"env": [*few, {"name": "a"}]})
-    assert caught.value.path == f"env[{overlay.MAX_REPEATS}].name"
+    assert format_path(caught.value.steps) == f"env[{MAX_REPEATS}].name"

@@ -26,7 +26,7 @@ from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmError
 from slurm_operator.slurm.model import Job, Known, Node, SlurmList, Unknown, view
-from slurm_operator.slurm.requests import JobSubmission, NodeCreation, PartitionChange, ReservationChange
+from slurm_operator.slurm.requests import JobSubmission, PartitionChange, ReservationChange
 from slurm_operator.slurm.token import TokenSource, mint
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -46,7 +46,7 @@ READ = frozenset(
     {
         *("meta", "slurm", "release", "cluster", "errors", "warnings", "last_update", "description", "error"),
         *("error_number", "set", "infinite", "number", "nodes", "jobs", "partitions", "reservations"),
-        *("pings", "associations", "qos", "slurm_conf", "statistics", "status", "code", "message", "job_id"),
+        *("pings", "slurm_conf", "statistics", "status", "code", "message", "job_id"),
         *("name", "state", "reason", "reason_set_by_user", "features", "active_features", "comment", "extra"),
         *("topology", "cpus", "alloc_cpus", "real_memory", "alloc_memory", "gres", "gres_used", "address"),
         *("hostname", "port", "reservation", "weight", "last_busy", "boot_time", "slurmd_start_time"),
@@ -57,7 +57,7 @@ READ = frozenset(
         *("cpus_per_node", "cpus_per_socket", "over_time_limit", "tier", "job_factor", "accounts", "groups"),
         *("tres", "defaults", "maximums", "minimums", "priority", "alternate", "grace_time", "node_sets"),
         *("flags", "preempt_mode", "node_list", "users", "responding", "primary", "latency", "pinged"),
-        *("user", "parent_account", "default", "server_thread_count", "agent_queue_size"),
+        *("server_thread_count", "agent_queue_size"),
         *("dbd_agent_queue_size", "jobs_running", "jobs_pending", "jobs_submitted", "jobs_completed"),
         *("req_time_start"),
     }
@@ -85,12 +85,9 @@ CALLS: dict[str, Call] = {
     "GET ping": lambda client: client.ping(),
     "GET diag": lambda client: client.diag(),
     "GET conf": lambda client: client.conf(),
-    "GET associations": lambda client: client.associations(),
-    "GET qos": lambda client: client.qos(),
     "GET reconfigure": lambda client: client.reconfigure(),
     "POST nodes": lambda client: client.drain(("n0",), "a"),
     "DELETE node": lambda client: client.delete_node("n0"),
-    "POST new": lambda client: client.create_node(NodeCreation(name="n0")),
     "POST partitions": lambda client: client.set_partition(PartitionChange(name="live")),
     "DELETE partition": lambda client: client.delete_partition("live"),
     "POST reservation": lambda client: client.set_reservation(ReservationChange(name="r1")),

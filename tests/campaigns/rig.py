@@ -23,6 +23,7 @@ from tests.campaigns.invariants import Judge
 from tests.campaigns.kubernetes import Cluster
 from tests.campaigns.slurm_model import Line, SlurmModel, is_write
 from tests.kube_runtime.client.in_process import InProcess, InProcessResponse
+from tests.kube_runtime.loop.quiet import NeverQuietError, run_until_quiet
 
 from kube_local.apiserver import ApiServer
 from kube_runtime.client.client import Client
@@ -31,7 +32,6 @@ from kube_runtime.client.requests import Request
 from kube_runtime.client.transport import HttpResponse
 from kube_runtime.client.write import Write
 from kube_runtime.clock import Clock, VirtualClock, run_until_idle
-from kube_runtime.loop.run import NeverQuietError, run_until_quiet
 from slurm_operator.build.images import TRUSTED
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import SlurmTarget

@@ -83,7 +83,7 @@ def test_t3_a_merge_that_is_quadratic_is_found(plant: Plant) -> None:
         own = self._identity(wanted)
         return next((at for at in sorted(self._under, key=str) if self._under[at] == own), None)
 
-    plant(importlib.import_module("slurm_operator.build.item_index").ItemIndex, "find", slow)
+    plant(importlib.import_module("kube_runtime.item_index").ItemIndex, "find", slow)
     found = hostile_manifests.replay("R8/NodeSet/spec.slurmd.env/largest").violations
     assert said(found, "admission:", "CPU")
 

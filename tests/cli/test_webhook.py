@@ -1,9 +1,11 @@
-"""`slurm-operator webhook` as a process, asked by an API server over HTTPS."""
+"""`slurm-operator webhook` as a process, asked over HTTPS as an API server asks."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
+import ssl
 import sys
 import time
 import urllib.request
@@ -11,18 +13,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from kube_local.apiserver import ApiServer
 from kube_runtime.client import kubeconfig
 from kube_runtime.client.client import Client
-from kube_runtime.client.errors import KubeError
 from kube_runtime.client.objects import CRDS, SECRETS
 from slurm_operator.admission.rotation import CONFIGURATIONS, PUBLISHED
 from slurm_operator.admission.server import path_of
 from slurm_operator.api.crd import definitions
 from slurm_operator.api.kinds import KINDS
-from slurm_operator.reconcile.resources import OURS
 
 NAME = "slurm-operator-webhook"
 GOOD: dict[str, Any] = {
@@ -107,14 +108,30 @@ async def listening(process: asyncio.subprocess.Process) -> None:
     pytest.fail("the server ended")
 
 
+async def asked(client: Client, new: dict[str, Any], old: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What the server says, asked at the address and by the authority that are published."""
+    hooks = (await client.get(CONFIGURATIONS, NAME)).content()["webhooks"]
+    config = next(one["clientConfig"] for one in hooks if one["name"].startswith("controller"))
+    request = {
+        "uid": "u",
+        "operation": "UPDATE" if old else "CREATE",
+        "object": new,
+        "oldObject": old,
+        "namespace": "default",
+    }
+    kind = {"group": "slinky.slurm.net", "version": "v1beta1", "kind": "Controller"}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, "kind": kind}}
+    trusting = ssl.create_default_context(cadata=base64.b64decode(config["caBundle"]).decode())
+    async with aiohttp.ClientSession() as session, session.post(config["url"], json=review, ssl=trusting) as answer:
+        found: dict[str, Any] = (await answer.json())["response"]
+        return found
+
+
 @pytest.mark.timeout(60)
-async def test_an_api_server_trusts_its_certificate_and_heeds_its_word(server: tuple[Client, Path]) -> None:
+async def test_its_certificate_is_trusted_and_it_judges(server: tuple[Client, Path]) -> None:
     client, path = server
     port = free_port()
     await client.create(CONFIGURATIONS, configuration(port))
-    with pytest.raises(KubeError):
-        # Nobody listens yet: our kinds are closed, other kinds are not.
-        await client.create(OURS["Controller"], GOOD, "default")
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}}
     await client.create(SECRETS, secret, "default")
 
@@ -123,10 +140,10 @@ async def test_an_api_server_trusts_its_certificate_and_heeds_its_word(server: t
     try:
         await listening(process)
         await published(client)
-        await client.create(OURS["Controller"], GOOD, "default")
-        changed = {"spec": {"clusterName": "two"}}
-        with pytest.raises(KubeError, match=r"spec\.clusterName"):
-            await client.merge_patch(OURS["Controller"], "slurm", changed, "default")
+        assert (await asked(client, GOOD))["allowed"]
+        refused = await asked(client, {**GOOD, "spec": {**GOOD["spec"], "clusterName": "two"}}, GOOD)
+        assert not refused["allowed"]
+        assert "spec.clusterName" in refused["status"]["message"]
         told = await asyncio.to_thread(scrape, metrics)
         assert told['slurm_operator_admission_reviews_total{kind="Controller",result="allowed"}'] == 1
         assert told['slurm_operator_admission_reviews_total{kind="Controller",result="refused"}'] == 1

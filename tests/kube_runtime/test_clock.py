@@ -7,11 +7,11 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.kube_runtime.skewed_clock import SkewedClock
 
 from kube_runtime.clock import (
     DeadlinePassed,
     DeadlinePassedError,
-    SkewedClock,
     SystemClock,
     VirtualClock,
     check_deadline,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
+from tests.kube_runtime.loop.quiet import NeverQuietError
 
-from kube_runtime.loop.run import NeverQuietError
 from slurm_operator.reconcile import nodeset
 
 

@@ -64,8 +64,8 @@ class Replay:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer like slurmrestd: an unknown version or path is a 404 in plain text."""
-        _, service, version, *rest = request.path.split("/")
-        call = f"{request.method} {'slurmdb ' if service == 'slurmdb' else ''}/{'/'.join(rest)}"
+        _, _, version, *rest = request.path.split("/")
+        call = f"{request.method} /{'/'.join(rest)}"
         self.seen.append(call if version == VERSIONS[self.release] else f"{call} {version}")
         self.tokens.append(request.headers.get("X-SLURM-USER-TOKEN", ""))
         self.bodies.append(json.loads(await request.read() or b"null"))

@@ -29,7 +29,6 @@ from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
     NodeChange,
-    NodeCreation,
     PartitionChange,
     ReservationChange,
 )
@@ -97,22 +96,6 @@ async def test_a_node_that_slurm_does_not_have_is_absent(client: SlurmClient, re
     assert await client.node("nosuch") == Absent()
 
 
-async def test_a_name_missing_in_the_list_is_asked_for_once_more(client: SlurmClient, replay: Replay) -> None:
-    replay.on("GET /nodes", "nodes")
-    replay.on("GET /node/n9", "node_absent")
-    replay.on("GET /node/n8", "node_controller_down")
-    views = await client.node_views(["n0", "n9", "n8"])
-    assert isinstance(views["n0"], Known)
-    assert isinstance(views["n8"], Unknown)
-    assert views["n9"] == Absent()
-
-
-async def test_without_a_list_every_node_is_unknown(client: SlurmClient, replay: Replay) -> None:
-    replay.on("GET /nodes", "nodes_controller_down")
-    views = await client.node_views(["n0", "n9"])
-    assert {type(view) for view in views.values()} == {Unknown}
-
-
 async def test_a_call_that_the_version_has_but_nobody_found_is_tried_again(client: SlurmClient) -> None:
     # A proxy without a way, or a slurmrestd that is just starting: no reason to give up for good.
     with pytest.raises(SlurmBadAnswer, match="404") as raised:
@@ -164,18 +147,6 @@ async def test_reservations_are_read(client: SlurmClient, replay: Replay) -> Non
     replay.on("GET /reservations", "reservations")
     names = [(r.name, tuple(r.nodes), r.users) for r in (await client.all_reservations()).items]
     assert names == ([] if replay.release == "24.11" else [("r1", ("n2",), ("slurm",))])
-
-
-async def test_accounting_is_read_without_asking_the_controller(client: SlurmClient, replay: Replay) -> None:
-    replay.on("GET slurmdb /associations", "associations")
-    replay.on("GET slurmdb /qos", "qos")
-    assert {a.account for a in await client.associations()} == {"root"}
-    assert [qos.name for qos in await client.qos()] == ["normal"]
-
-
-async def test_a_server_without_accounting_says_so(client: SlurmClient) -> None:
-    with pytest.raises(SlurmUnsupported):
-        await client.qos()
 
 
 async def test_diag_is_read(client: SlurmClient, replay: Replay) -> None:
@@ -295,10 +266,9 @@ async def test_a_cancel_that_slurm_refuses_in_its_status_is_an_error(client: Slu
         (Feature.PARTITIONS, lambda c: c.delete_partition("p")),
         (Feature.RESERVATIONS, lambda c: c.set_reservation(ReservationChange(name="r"))),
         (Feature.RESERVATIONS, lambda c: c.delete_reservation("r")),
-        (Feature.NODE_CREATION, lambda c: c.create_node(NodeCreation(name="n"))),
         (Feature.TOPOLOGY, lambda c: c.update_nodes(["n"], NodeChange(topology="a"))),
     ],
-    ids=["set partition", "delete partition", "set reservation", "delete reservation", "create node", "topology"],
+    ids=["set partition", "delete partition", "set reservation", "delete reservation", "topology"],
 )
 @pytest.mark.parametrize("replay", ["24.11"], indirect=True)
 async def test_what_a_version_lacks_is_refused_before_it_is_sent(

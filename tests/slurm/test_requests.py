@@ -11,7 +11,7 @@ import pytest
 from slurm_operator.slurm import requests
 from slurm_operator.slurm.errors import SlurmRejected as Refused
 from slurm_operator.slurm.model import UNLIMITED
-from slurm_operator.slurm.requests import NodeChange, NodeCreation, PartitionChange, Request, ReservationChange
+from slurm_operator.slurm.requests import NodeChange, PartitionChange, Request, ReservationChange
 from slurm_operator.slurm.versions import NEWEST_FIRST
 
 BAD_NAMES = ["", "n[0-9]", "a,b", "a b", "a/b", "../x", "-x", "a\nb", "a%2fb", "n" * 300, "ä", "ALL=1"]
@@ -24,7 +24,6 @@ BAD_NAMES = ["", "n[0-9]", "a,b", "a b", "a/b", "../x", "-x", "a\nb", "a%2fb", "
         lambda name: requests.read_one("node", name),
         lambda name: requests.update_nodes(["ok", name], NodeChange(state="UNDRAIN")),
         requests.delete_node,
-        lambda name: requests.create_node(NodeCreation(name=name)),
         lambda name: requests.set_partition(PartitionChange(name=name)),
         requests.delete_partition,
         lambda name: requests.set_reservation(ReservationChange(name=name)),
@@ -32,7 +31,7 @@ BAD_NAMES = ["", "n[0-9]", "a,b", "a b", "a/b", "../x", "-x", "a\nb", "a%2fb", "
         requests.delete_reservation,
     ],
     ids=[
-        *("read", "update", "delete", "create", "set partition", "delete partition", "set reservation"),
+        *("read", "update", "delete", "set partition", "delete partition", "set reservation"),
         *("reserve node", "delete reservation"),
     ],
 )
@@ -101,19 +100,6 @@ def test_only_what_is_given_is_changed() -> None:
 )
 def test_a_partition_change_holds_what_is_given(change: PartitionChange, body: dict[str, Any]) -> None:
     assert requests.set_partition(change).body == {"partitions": [body]}
-
-
-def test_a_node_line_is_built_of_checked_words() -> None:
-    creation = NodeCreation(name="n1", cpus=2, features=("a", "b"), gres="gpu:2", address="10.0.0.1")
-    assert requests.create_node(creation).body == {
-        "node_conf": "NodeName=n1 State=CLOUD CPUs=2 Feature=a,b Gres=gpu:2 NodeAddr=10.0.0.1"
-    }
-
-
-@pytest.mark.parametrize("value", ["a b", "a\nNodeName=x", 'a"', "a#b", ""], ids=repr)
-def test_a_node_line_cannot_be_broken_out_of(value: str) -> None:
-    with pytest.raises(Refused):
-        requests.create_node(NodeCreation(name="n", more={"Reason": value}))
 
 
 def test_versions_are_newest_first_and_only_ever_gain() -> None:

@@ -99,8 +99,6 @@ def calls(client: SlurmClient) -> dict[str, Callable[[], Any]]:
         "reservations": client.all_reservations,
         "diag": client.diag,
         "conf": client.conf,
-        "associations": client.associations,
-        "qos": client.qos,
         "reconfigured": client.reconfigure,
         "nodes_updated": lambda: client.drain(["n0"], "x"),
         "node_deleted": lambda: client.delete_node("n9"),

@@ -5,7 +5,7 @@
     await server.start()                      # HTTPS on loopback: server.url, server.kubeconfig()
     await server.stop()
 
-`handle` never waits for anything but webhooks; clock, uids and versions are injected. Garbage collection runs as a task
+`handle` never waits but for the log of a pod; clock, uids and versions are injected. Garbage collection runs as a task
 between `start` and `stop`; without sockets call `collect_garbage` (one pass) or `run_garbage_collector` (as a task).
 """
 
@@ -33,7 +33,6 @@ from .request import Request, Response, User
 from .state import State, random_suffix, random_uid
 from .store import MEMORY, Change, Store
 from .strategy import CRD_RESOURCE
-from .webhooks import Transport, Webhooks, https_transport
 from .writes import Writes
 
 __all__ = ["ApiServer", "PodAccess", "Request", "Response", "Store", "User"]
@@ -55,7 +54,6 @@ class ApiServer:
         first_revision: int = 1,
         keep_changes: int = 10_000,
         bookmark_seconds: float = 60.0,
-        webhook_transport: Transport = https_transport,
         certificates_folder: Path | None = None,
         hosts: Sequence[str] = (),
     ) -> None:
@@ -65,8 +63,7 @@ class ApiServer:
             else Store(store, first_revision=first_revision, keep_changes=keep_changes)
         )
         self.state = State(opened, Registry(builtin_kinds()), clock, uid, suffix, bookmark_seconds=bookmark_seconds)
-        self.writes = Writes(self.state, Webhooks(self.state, webhook_transport))
-        self.handlers = Handlers(self.state, self.writes, self._is_token)
+        self.handlers = Handlers(self.state, Writes(self.state), self._is_token)
         self._folder = certificates_folder
         self._hosts = (*_LOOPBACK, *hosts)
         self._credentials: certificates.Credentials | None = None

@@ -24,7 +24,6 @@ from .typed_values import (
     merge,
     remove,
     type_problems,
-    with_current_atoms,
     with_named_parents,
 )
 
@@ -136,8 +135,6 @@ def _apply(
     earlier = ownership.owner(BEFORE_FIRST_APPLY, UPDATE, version, subresource)
     owners = _owners_before_apply(base, schema, earlier, now)
     me = ownership.owner(manager, APPLY, version, subresource)
-
-    owners = {who: what.owning(with_current_atoms(root, what.fields)) for who, what in owners.items()}
     last = owners.get(me)
     reset = schema.reset_fields(subresource)
     mine = field_set(root, applied).recursive_difference(reset)
@@ -227,11 +224,10 @@ def track_update(
     if _problems(root, before) or _problems(root, after):
         # As kube-apiserver does: a write is never refused over bookkeeping.
         return _with_owners(new, {})
-    owners = {who: what.owning(with_current_atoms(root, what.fields)) for who, what in owners.items()}
     me = ownership.owner(manager, UPDATE, version, subresource)
     change = _without(compare(root, before, after), schema.reset_fields(subresource))
     owners = _updated(owners, change, me, version, now)
-    return _unless_only_times_differ(live, _with_owners(new, ownership.cap(owners)))
+    return _unless_only_times_differ(live, _with_owners(new, owners))
 
 
 def _without(change: Comparison, fields: FieldSet) -> Comparison:

@@ -89,7 +89,7 @@ def _pod_spec(spec: Object) -> None:
     _service_account(spec)
     for volume in _maps(spec, "volumes"):
         _volume(volume)
-    for key in ("initContainers", "containers", "ephemeralContainers"):
+    for key in ("initContainers", "containers"):
         for container in _maps(spec, key):
             _container(container)
 
@@ -133,8 +133,6 @@ def _probe(probe: Object) -> None:
         return
     _fill_empty(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
     _http_get(_map(probe, "httpGet"))
-    if isinstance(probe.get("grpc"), dict):
-        _fill(probe["grpc"], service="")
 
 
 def _http_get(action: Object) -> None:
@@ -156,9 +154,6 @@ def _volume(volume: Object) -> None:
             _fill(volume[name], defaultMode=420)
     if isinstance(volume.get("hostPath"), dict):
         _fill(volume["hostPath"], type="")
-    if isinstance(volume.get("image"), dict):
-        latest = tag_of(str(volume["image"].get("reference", ""))) == "latest"
-        _fill_empty(volume["image"], pullPolicy="Always" if latest else "IfNotPresent")
     for item in _maps(_map(volume, "downwardAPI"), "items"):
         _field_ref(item)
     for source in _maps(_map(volume, "projected"), "sources"):
@@ -166,9 +161,6 @@ def _volume(volume: Object) -> None:
             _field_ref(item)
         if isinstance(source.get("serviceAccountToken"), dict):
             _fill(source["serviceAccountToken"], expirationSeconds=3600)
-    template = _map(_map(volume, "ephemeral"), "volumeClaimTemplate")
-    if template:
-        _fill(_made(template, "spec"), volumeMode="Filesystem")
 
 
 # --- workloads -------------------------------------------------------------------------------------------------------
@@ -213,7 +205,6 @@ def _replica_set(value: Object) -> None:
 def _service(value: Object) -> None:
     spec = _made(value, "spec")
     _fill_empty(spec, sessionAffinity="None", type="ClusterIP")
-    _session_affinity(spec)
     for port in _maps(spec, "ports"):
         _fill_empty(port, protocol="TCP")
         if not port.get("targetPort"):
@@ -226,15 +217,6 @@ def _service(value: Object) -> None:
     if kind == "LoadBalancer":
         _fill(spec, allocateLoadBalancerNodePorts=True)
     _fill(_made(value, "status"), loadBalancer={})
-
-
-def _session_affinity(spec: Object) -> None:
-    if spec["sessionAffinity"] == "None":
-        spec.pop("sessionAffinityConfig", None)
-    elif spec["sessionAffinity"] == "ClientIP":
-        timeout = _map(_map(spec, "sessionAffinityConfig"), "clientIP").get("timeoutSeconds")
-        if timeout is None:
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
 
 
 def _claim(value: Object) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,107 +42,84 @@ def contains_rules(schema: Any) -> bool:
 
 def rule_problems(schema: Schema, value: Any, old: Any, skipped: Skipped) -> list[FieldProblem]:
     """The rules that an object breaks; `old` is ABSENT on create."""
-    found: list[FieldProblem] = []
-    _walk(_as_object(schema), value, old, "", False, found, skipped)
-    return found
+    walk = _Walk(skipped)
+    walk.visit(_as_object(schema), value, old, "", False)
+    return walk.found
 
 
 def _as_object(schema: Schema) -> Schema:
     return {**schema, "properties": {**(schema.get("properties") or {}), **_OBJECT_FIELDS}}
 
 
-def _walk(
-    schema: Schema,
-    value: Any,
-    old: Any,
-    path: str,
-    unchanged: bool,
-    found: list[FieldProblem],
-    skipped: Skipped,
-) -> None:
-    """One node and all below it. `unchanged` tells whether the nearest comparable value is what it was."""
-    if value is None:
-        return
-    if old is not ABSENT and old is not None:
-        unchanged = is_unchanged(schema, value, old)
-    _check_rules(schema, value, old, path, unchanged, found, skipped)
-    if isinstance(value, list):
-        items = schema.get("items")
-        if isinstance(items, Mapping):
-            find_old = old_items(schema, old)
-            for index, item in enumerate(value):
-                _walk(items, item, find_old(item), f"{path}[{index}]", unchanged, found, skipped)
-    elif isinstance(value, dict):
-        _walk_map(schema, value, old, path, unchanged, found, skipped)
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One object beside its schema. `unchanged` tells whether the nearest comparable value is what it was."""
 
+    skipped: Skipped
+    found: list[FieldProblem] = field(default_factory=list)
 
-def _walk_map(
-    schema: Schema,
-    value: dict[str, Any],
-    old: Any,
-    path: str,
-    unchanged: bool,
-    found: list[FieldProblem],
-    skipped: Skipped,
-) -> None:
-    before = old if isinstance(old, dict) else {}
-    properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
-    for key, item in value.items():
-        if key in properties:
-            where = f"{path}.{key}" if path else key
-            _walk(properties[key], item, before.get(key, ABSENT), where, unchanged, found, skipped)
-        elif isinstance(rest, Mapping):
-            _walk(rest, item, before.get(key, ABSENT), f"{path}[{key}]", unchanged, found, skipped)
+    def visit(self, schema: Schema, value: Any, old: Any, path: str, unchanged: bool) -> None:
+        """One node and all below it."""
+        if value is None:
+            return
+        if old is not ABSENT and old is not None:
+            unchanged = is_unchanged(schema, value, old)
+        self._check_rules(schema, value, old, path, unchanged)
+        if isinstance(value, list):
+            items = schema.get("items")
+            if isinstance(items, Mapping):
+                find_old = old_items(schema, old)
+                for index, item in enumerate(value):
+                    self.visit(items, item, find_old(item), f"{path}[{index}]", unchanged)
+        elif isinstance(value, dict):
+            self._visit_map(schema, value, old, path, unchanged)
 
+    def _visit_map(self, schema: Schema, value: dict[str, Any], old: Any, path: str, unchanged: bool) -> None:
+        before = old if isinstance(old, dict) else {}
+        properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            if key in properties:
+                where = f"{path}.{key}" if path else key
+                self.visit(properties[key], item, before.get(key, ABSENT), where, unchanged)
+            elif isinstance(rest, Mapping):
+                self.visit(rest, item, before.get(key, ABSENT), f"{path}[{key}]", unchanged)
 
-# --- one rule --------------------------------------------------------------------------------------------------------
+    def _check_rules(self, schema: Schema, value: Any, old: Any, path: str, unchanged: bool) -> None:
+        rules = schema.get("x-kubernetes-validations") or ()
+        if not rules:
+            return
+        had_old = old is not ABSENT and old is not None
+        self_value = cel_value(schema, value)
+        old_value = cel_value(schema, old) if had_old else None
+        for rule in rules:
+            program = _program(rule.get("rule", ""))
+            if isinstance(program, str):
+                self.skipped[rule.get("rule", "")] = program
+                continue
+            uses_old = "oldSelf" in program.variables()
+            if uses_old and not had_old:
+                continue
+            variables = {"self": self_value} | ({"oldSelf": old_value} if uses_old else {})
+            verdict = self._evaluate(rule, program, variables, schema, path)
+            if isinstance(verdict, FieldProblem):
+                self.found.append(verdict)
+            elif not verdict and (uses_old or not unchanged):
+                shown = OMITTED if schema.get("type") in ("object", "array") else value
+                self.found.append(FieldProblem(path or ROOT, "Invalid", _default_message(rule), shown))
 
+    def _evaluate(
+        self, rule: Schema, program: cel.Program, variables: dict[str, Any], schema: Schema, path: str
+    ) -> FieldProblem | bool:
+        """Whether a rule holds, or why that cannot be said: a field that is missing, an operator that does not fit."""
+        import cel  # noqa: PLC0415
 
-def _check_rules(
-    schema: Schema,
-    value: Any,
-    old: Any,
-    path: str,
-    unchanged: bool,
-    found: list[FieldProblem],
-    skipped: Skipped,
-) -> None:
-    rules = schema.get("x-kubernetes-validations") or ()
-    if not rules:
-        return
-    had_old = old is not ABSENT and old is not None
-    self_value = cel_value(schema, value)
-    old_value = cel_value(schema, old) if had_old else None
-    for rule in rules:
-        program = _program(rule.get("rule", ""))
-        if isinstance(program, str):
-            skipped[rule.get("rule", "")] = program
-            continue
-        uses_old = "oldSelf" in program.variables()
-        if uses_old and not had_old:
-            continue
-        variables = {"self": self_value} | ({"oldSelf": old_value} if uses_old else {})
-        verdict = _evaluate(rule, program, variables, schema, path, skipped)
-        if isinstance(verdict, FieldProblem):
-            found.append(verdict)
-        elif not verdict and (uses_old or not unchanged):
-            shown = OMITTED if schema.get("type") in ("object", "array") else value
-            found.append(FieldProblem(path or ROOT, "Invalid", _default_message(rule), shown))
-
-
-def _evaluate(
-    rule: Schema, program: cel.Program, variables: dict[str, Any], schema: Schema, path: str, skipped: Skipped
-) -> FieldProblem | bool:
-    """Whether a rule holds, or why that cannot be said: a field that is not there, an operator that does not fit."""
-    import cel  # noqa: PLC0415
-
-    try:
-        return program.execute(cel.Context(variables=variables)) is True
-    except Exception as error:  # CEL reports by many types; all mean that this rule failed
-        if _UNKNOWN_FUNCTION.match(str(error)):
-            skipped[rule.get("rule", "")] = str(error)
-            return True
-        return FieldProblem(path or ROOT, "Invalid", _failure_text(error, _rule_text(rule)), _type_name(schema))
+        try:
+            return program.execute(cel.Context(variables=variables)) is True
+        except Exception as error:  # CEL reports by many types; all mean that this rule failed
+            if _UNKNOWN_FUNCTION.match(str(error)):
+                self.skipped[rule.get("rule", "")] = str(error)
+                return True
+            return FieldProblem(path or ROOT, "Invalid", _failure_text(error, _rule_text(rule)), _type_name(schema))
 
 
 def _failure_text(error: Exception, rule: str) -> str:

@@ -1,4 +1,4 @@
-"""What the server serves, told to clients: /api, /apis (plain and aggregated), /version and the health pages.
+"""What the server serves, told to clients: /api, /apis, /version and the health pages.
 
 In: the registry and a path. Out: a response, or None when the page is not one of these. Called by `handlers`.
 """
@@ -8,29 +8,25 @@ from __future__ import annotations
 from typing import Any
 
 from . import definitions
-from .registry import STANDARD_VERBS, Kind, Registry
+from .registry import Kind, Registry
 from .request import Request, Response, json_response
 
 Object = dict[str, Any]
 
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale"),
     "eviction": ("policy", "v1", "Eviction"),
     "binding": ("", "v1", "Binding"),
-    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "exec": ("", "v1", "PodExecOptions"),
     "portforward": ("", "v1", "PodPortForwardOptions"),
 }
 _SUBRESOURCE_VERBS = {
     "eviction": ("create",),
     "binding": ("create",),
-    "token": ("create",),
     "exec": ("create", "get"),
     "portforward": ("create", "get"),
     "log": ("get",),
-    "finalize": ("update",),
 }
 
 
@@ -42,7 +38,7 @@ def page(registry: Registry, request: Request, address: str) -> Response | None:
     if path == "/version":
         return json_response(version())
     if path in {"/api", "/apis"}:
-        return _root(registry, request, path, address)
+        return _root(registry, path, address)
     if path == "/":
         return json_response(
             {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v2", "/openapi/v3", "/version"]}
@@ -72,17 +68,12 @@ def version() -> Object:
     }
 
 
-def _root(registry: Registry, request: Request, path: str, address: str) -> Response:
-    accept = request.headers.get("accept", "").replace(" ", "")
-    core = path == "/api"
-    groups = [group for group in registry.versions() if (group == "") == core]
-    if "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", ""):
-        return json_response(_aggregated(registry, groups), content_type=_AGGREGATED)
-    if core:
+def _root(registry: Registry, path: str, address: str) -> Response:
+    if path == "/api":
         where = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
         return json_response({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": where})
-    body = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, group) for group in groups]}
-    return json_response(body)
+    groups = [_group(registry, group) for group in registry.versions() if group]
+    return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
 
 def _group(registry: Registry, group: str) -> Object:
@@ -121,66 +112,12 @@ def _entries(kind: Kind) -> list[Object]:
 
 
 def _subresource_entry(kind: Kind, name: str) -> Object:
-    group, version_name, response = _response_kind(kind, name)
+    group, version_name, response = _SUBRESOURCE_KINDS.get(name, ("", "", kind.kind))
     entry: Object = {
         "name": f"{kind.plural}/{name}",
         "singularName": "",
         "namespaced": kind.namespaced,
         "kind": response,
-        "verbs": list(_verbs(name)),
+        "verbs": list(_SUBRESOURCE_VERBS.get(name, ("get", "patch", "update"))),
     }
-    if name in _SUBRESOURCE_KINDS:
-        entry |= {"group": group, "version": version_name}
-    return entry
-
-
-def _response_kind(kind: Kind, subresource: str) -> tuple[str, str, str]:
-    return _SUBRESOURCE_KINDS.get(subresource, (kind.group, kind.version, kind.kind))
-
-
-def _verbs(subresource: str) -> tuple[str, ...]:
-    return _SUBRESOURCE_VERBS.get(subresource, ("get", "patch", "update"))
-
-
-def _aggregated(registry: Registry, groups: list[str]) -> Object:
-    items = [
-        {
-            "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
-            "versions": [
-                {
-                    "version": one,
-                    "resources": [_discovered(kind) for kind in registry.in_version(group, one)],
-                    "freshness": "Current",
-                }
-                for one in registry.versions()[group]
-            ],
-        }
-        for group in groups
-    ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _discovered(kind: Kind) -> Object:
-    found: Object = {
-        "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.singular,
-        "verbs": list(kind.verbs or STANDARD_VERBS),
-    }
-    if kind.short_names:
-        found["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        found["categories"] = list(kind.categories)
-    if kind.subresources:
-        found["subresources"] = [_discovered_subresource(kind, name) for name in kind.subresources]
-    return found
-
-
-def _discovered_subresource(kind: Kind, name: str) -> Object:
-    group, version_name, response = _response_kind(kind, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": group, "version": version_name, "kind": response},
-        "verbs": list(_verbs(name)),
-    }
+    return {**entry, "group": group, "version": version_name} if name in _SUBRESOURCE_KINDS else entry

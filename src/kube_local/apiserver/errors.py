@@ -178,7 +178,7 @@ def too_large_version(asked: int, current: int) -> ApiError:
 
 
 def internal(message: str) -> ApiError:
-    """The server failed, for example to call a webhook."""
+    """The server failed, for example to write to a full disk."""
     causes = [{"message": message}]
     text = f"Internal error occurred: {message}"
     return ApiError(500, "InternalError", text, details={"causes": causes})

@@ -170,9 +170,6 @@ class FieldSet:
             here = here.children.setdefault(element, FieldSet())
         here.members.add(path[-1])
 
-    def child(self, element: str) -> FieldSet:
-        return self.children.get(element) or FieldSet()
-
     def paths(self, prefix: Path = ()) -> Iterator[Path]:
         """Every member: those of this level first, in written order."""
         for element in sorted(self.members, key=_order):

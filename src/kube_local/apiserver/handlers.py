@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from . import discovery, errors, openapi, reads, reviews, subresources
 from .registry import Registry
@@ -17,12 +17,10 @@ from .writes import Writes
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Request, Target], Awaitable[Response]]
+Handler = Callable[[Request, Target], Response]
 _REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 # Served on an upgraded connection by `http`.
 STREAMS = frozenset({"exec", "portforward"})
-# Pods may be changed there in ways that an ordinary update may not.
-_FREE_UPDATES = frozenset({"status", "finalize", "ephemeralcontainers"})
 
 
 class Handlers:
@@ -61,7 +59,7 @@ class Handlers:
             return reviews.answer(request, target, self._is_token)
         if "get" not in target.kind.verbs:
             raise errors.method_not_allowed()
-        return await (self._item(request, target) if target.name else self._collection(request, target))
+        return self._item(request, target) if target.name else self._collection(request, target)
 
     def _page(self, request: Request, address: str) -> Response:
         if request.method not in {"GET", "HEAD"}:
@@ -72,7 +70,7 @@ class Handlers:
             raise errors.no_such_resource()
         return found or _page_not_found()
 
-    async def _collection(self, request: Request, target: Target) -> Response:
+    def _collection(self, request: Request, target: Target) -> Response:
         if request.method == "GET":
             if request.flag("watch"):
                 return reads.watch(self._state, request, target)
@@ -80,14 +78,12 @@ class Handlers:
         if target.all_namespaces:
             raise errors.method_not_allowed()
         if request.method == "POST":
-            return await self._writes.create(request, target)
-        if request.method == "DELETE":
-            return await self._writes.delete_collection(request, target)
+            return self._writes.create(request, target)
         if target.kind.custom and request.method in {"PUT", "PATCH"}:
             raise errors.bad_request("name must be provided")
         raise errors.method_not_allowed()
 
-    async def _item(self, request: Request, target: Target) -> Response:
+    def _item(self, request: Request, target: Target) -> Response:
         if request.method == "GET":
             if request.flag("watch"):
                 return reads.watch(self._state, request, target)
@@ -103,7 +99,7 @@ class Handlers:
         verb = verbs.get(request.method)
         if verb is None:
             raise errors.method_not_allowed()
-        return await verb(request, target)
+        return verb(request, target)
 
     async def _subresource(self, request: Request, target: Target) -> Response:
         name, method = target.subresource, request.method
@@ -111,29 +107,18 @@ class Handlers:
             if target.kind.custom:
                 raise errors.not_found(target.kind.group, target.kind.plural, target.name)
             raise errors.no_such_resource()
-        if name == "ephemeralcontainers" and method in {"PUT", "PATCH"}:
-            raise errors.bad_request(
-                "ephemeral containers are not run here: enter a running container with exec instead"
-            )
-        if name in _FREE_UPDATES and method in {"GET", "PUT", "PATCH"}:
-            return await self._item(request, target)
+        if name == "status" and method in {"GET", "PUT", "PATCH"}:
+            return self._item(request, target)
         if name == "scale" and method == "GET":
             return subresources.get_scale(self._state, target)
         if name == "scale" and method in {"PUT", "PATCH"}:
-            return await subresources.change_scale(self._writes, request, target)
+            return subresources.change_scale(self._writes, request, target)
         if name == "log" and method == "GET":
             return await subresources.logs(self._state, request, target)
-        if method == "POST":
-            return await self._post_subresource(request, target)
-        raise errors.method_not_allowed()
-
-    async def _post_subresource(self, request: Request, target: Target) -> Response:
-        if target.subresource == "eviction":
-            return await subresources.evict(self._writes, request, target)
-        if target.subresource == "binding":
-            return subresources.bind(self._writes, request, target)
-        if target.subresource == "token":
-            return subresources.issue_token(self._state, request, target)
+        if name == "eviction" and method == "POST":
+            return subresources.evict(self._state, request, target)
+        if name == "binding" and method == "POST":
+            return subresources.bind(self._state, request, target)
         raise errors.method_not_allowed()
 
 

@@ -1,7 +1,7 @@
 """OpenAPI pages: what `kubectl explain` prints and what its validation looks up.
 
 In: the registry and the definitions. Out: /openapi/v3 (an index and one document for each group version) and
-/openapi/v2 (definitions without paths). Called by `handlers`.
+/openapi/v2 (which says nothing). Called by `handlers`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ Object = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_V2 = "#/definitions/"
 _V3 = "#/components/schemas/"
 _ACTIONS = {"get": "get", "put": "put", "patch": "patch", "delete": "delete"}
-_COLLECTION_ACTIONS = {"get": "list", "post": "post", "delete": "deletecollection"}
+_COLLECTION_ACTIONS = {"get": "list", "post": "post"}
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
 
@@ -29,7 +28,7 @@ def page(registry: Registry, request: Request) -> Response | None:
     """The answer to an OpenAPI path."""
     path = request.path.rstrip("/")
     if path == "/openapi/v2":
-        return _version_two(registry, request)
+        return Response(200, _empty_document(), {"Content-Type": _V2_PROTOBUF.replace("@", ".")})
     if path == "/openapi/v3":
         return json_response(
             {"paths": {_key(*gv): {"serverRelativeURL": _url(registry, *gv)} for gv in _all(registry)}}
@@ -39,15 +38,6 @@ def page(registry: Registry, request: Request) -> Response | None:
         found = next((gv for gv in _all(registry) if _key(*gv) == wanted), None)
         return json_response(document(registry, *found)) if found else None
     return None
-
-
-def _version_two(registry: Registry, request: Request) -> Response:
-    accept = request.headers.get("accept", "")
-    if _V2_PROTOBUF in accept and "application/json" not in accept:
-        return Response(200, _empty_document(), {"Content-Type": _V2_PROTOBUF.replace("@", ".")})
-    custom = {name: schema for kind in registry if kind.custom for name, schema in _custom_schema(kind, _V2)}
-    info = {"title": "slurm-operator local", "version": definitions.release()}
-    return json_response({"swagger": "2.0", "info": info, "paths": {}, "definitions": {**definitions.load(), **custom}})
 
 
 def _empty_document() -> bytes:
@@ -77,7 +67,7 @@ def document(registry: Registry, group: str, version: str) -> Object:
     schemas: Object = {}
     for kind in kinds:
         if kind.custom:
-            schemas.update(_custom_schema(kind, _V3))
+            schemas[custom_name(kind)] = _custom_schema(kind)
     roots = [definitions.name_of(kind.group, kind.version, kind.kind) for kind in kinds if not kind.custom]
     schemas.update(_closure([_META, *(name for name in roots if name)]))
     return {
@@ -121,12 +111,12 @@ def custom_name(kind: Kind) -> str:
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
 
 
-def _custom_schema(kind: Kind, prefix: str) -> list[tuple[str, Object]]:
+def _custom_schema(kind: Kind) -> Object:
     schema = ((kind.crd_version or {}).get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
     text = {"type": "string"}
-    metadata = {"allOf": [{"$ref": prefix + _META}], "description": "Standard object's metadata."}
+    metadata = {"allOf": [{"$ref": _V3 + _META}], "description": "Standard object's metadata."}
     properties = {"apiVersion": text, "kind": text, **(schema.get("properties") or {}), "metadata": metadata}
-    return [(custom_name(kind), {**schema, "properties": properties, "x-kubernetes-group-version-kind": [_gvk(kind)]})]
+    return {**schema, "properties": properties, "x-kubernetes-group-version-kind": [_gvk(kind)]}
 
 
 def _gvk(kind: Kind) -> Object:

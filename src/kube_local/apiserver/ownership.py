@@ -1,4 +1,4 @@
-"""metadata.managedFields: read, written back, sorted and capped.
+"""metadata.managedFields: read, written back and sorted.
 
 In: the entries of an object. Out: `Ownership` by `Owner`, and entries again. Called by `apply` alone.
 """
@@ -11,8 +11,6 @@ from typing import Any
 from .field_sets import FieldSet
 
 APPLY, UPDATE = "Apply", "Update"
-MAX_UPDATERS = 10
-OLD_UPDATERS = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,28 +103,3 @@ def _entry(who: Owner, what: Ownership) -> dict[str, Any]:
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry
-
-
-def cap(owners: Owners) -> Owners:
-    """Ten updaters at most: the oldest are merged into one, per version."""
-    updaters = [who for who in owners if who.operation == UPDATE]
-    if len(updaters) <= MAX_UPDATERS:
-        return owners
-    updaters.sort(key=lambda who: (owners[who].time or "", who))
-    result = dict(owners)
-    count, first_of_version = len(updaters), dict[str, Owner]()
-    for who in updaters:
-        if count <= MAX_UPDATERS:
-            break
-        what = result[who]
-        first = first_of_version.setdefault(what.version, who)
-        if first is who:
-            continue
-        bucket = Owner(OLD_UPDATERS, UPDATE, what.version)
-        if bucket not in result:
-            result[bucket] = result.pop(first)
-        merged = what.fields.union(result[bucket].fields)
-        del result[who]
-        result[bucket] = Ownership(merged, what.version, what.time)
-        count -= 1
-    return result

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) and merge patch (RFC 7386) on decoded JSON. Pure; called by `writes` and `webhooks`.
+"""JSON patch (RFC 6902) and merge patch (RFC 7386) on decoded JSON. Pure; called by `writes`.
 
 A patch that does not fit raises `PatchFailed`; neither function changes its input.
 """

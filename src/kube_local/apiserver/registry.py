@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STANDARD_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _review(group: str, kind: str) -> Kind:
     return replace(_cluster(f"{group}/v1", kind, f"{kind.lower()}s"), verbs=("create",))
 
 
-_POD_SUBRESOURCES = ("binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "status")
+_POD_SUBRESOURCES = ("binding", "eviction", "exec", "log", "portforward", "status")
 _RBAC = "rbac.authorization.k8s.io/v1"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 
@@ -169,13 +169,13 @@ def _core() -> list[Kind]:
     return [
         _kind("v1", "ConfigMap", "configmaps", "cm"),
         _kind("v1", "Event", "events", "ev"),
-        _cluster("v1", "Namespace", "namespaces", "ns", ("finalize", "status")),
+        _cluster("v1", "Namespace", "namespaces", "ns", ("status",)),
         _cluster("v1", "Node", "nodes", "no", ("status",)),
         _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", ("status",)),
         _cluster("v1", "PersistentVolume", "persistentvolumes", "pv", ("status",)),
         _kind("v1", "Pod", "pods", "po", _POD_SUBRESOURCES),
         _kind("v1", "Secret", "secrets"),
-        _kind("v1", "ServiceAccount", "serviceaccounts", "sa", ("token",)),
+        _kind("v1", "ServiceAccount", "serviceaccounts", "sa"),
         _kind("v1", "Service", "services", "svc", ("status",)),
         replace(_kind("events.k8s.io/v1", "Event", "events", "ev"), stored_as="events", stored_version="v1"),
     ]

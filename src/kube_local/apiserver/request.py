@@ -37,10 +37,10 @@ class Response:
         return _decode(self.body)
 
 
-def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """A body that is encoded here; bytes are taken as JSON already."""
     body = value if isinstance(value, bytes) else encode(value)
-    return Response(status, body, {"Content-Type": content_type})
+    return Response(status, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,6 @@ class Target:
     namespace: str
     name: str
     subresource: str
-    tail: str = ""
 
     @property
     def all_namespaces(self) -> bool:
@@ -146,8 +145,6 @@ def resolve(registry: Registry, path: str) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    if rest[0] == "watch":
-        rest = rest[1:]
     return _resource(registry, group, version, rest)
 
 
@@ -161,10 +158,10 @@ def _resource(registry: Registry, group: str, version: str, rest: list[str]) -> 
     kind = registry.find(group, version, rest[0])
     if kind is None or (namespace and not kind.namespaced):
         return None
-    name, subresource, tail = [*rest[1:3], "", ""][0], [*rest[2:3], ""][0], "/".join(rest[3:])
+    name, subresource = [*rest[1:3], ""][0], [*rest[2:3], ""][0]
     if name and kind.namespaced and not namespace:
         return None
-    return Target(kind, namespace, name, subresource, tail)
+    return Target(kind, namespace, name, subresource)
 
 
 def _own_subresource(registry: Registry, group: str, version: str, rest: list[str]) -> bool:

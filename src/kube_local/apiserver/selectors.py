@@ -1,6 +1,6 @@
 """Label and field selectors: text or LabelSelector object in, predicate out.
 
-Called by `reads` and `watch` for every row, by `webhooks` for namespaces and objects.
+Called by `reads` and `watch` for every row.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from kube_runtime.requirement import holds
 
 from .errors import ApiError, bad_request
 from .registry import Kind
@@ -23,31 +25,15 @@ _FIELD_TERM = re.compile(r"(?P<field>[^=!,]+?)(?P<op>==|!=|=)(?P<value>(?:\\.|[^
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term: `op` is one of in, notin, exists, absent, gt, lt."""
+    """One term: `op` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
     op: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True when the labels meet the term; `notin` also meets labels without the key."""
-        value = labels.get(self.key)
-        if self.op == "exists":
-            return value is not None
-        if self.op == "absent":
-            return value is None
-        if self.op == "notin":
-            return value not in self.values
-        if value is None:
-            return False
-        return value in self.values if self.op == "in" else self._compares(value)
-
-    def _compares(self, value: str) -> bool:
-        try:
-            have, want = int(value), int(self.values[0])
-        except ValueError:
-            return False
-        return have > want if self.op == "gt" else have < want
+        """True when the labels meet the term; `NotIn` also meets labels without the key."""
+        return holds(self.op, labels.get(self.key), self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +47,7 @@ class LabelSelector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
-_OPS = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
+_OPS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
 
 
 class _Parser:
@@ -94,10 +80,10 @@ class _Parser:
         if not key or key in _SYMBOLS:
             raise bad_request(f"found '{key}', expected: !, identifier, or 'end of string'")
         if absent or self._peek() in {"", ","}:
-            return Requirement(key, "absent" if absent else "exists")
+            return Requirement(key, "DoesNotExist" if absent else "Exists")
         operator = self._take()
         if operator in {"in", "notin"}:
-            return Requirement(key, operator, self._set())
+            return Requirement(key, "In" if operator == "in" else "NotIn", self._set())
         if operator not in _OPS:
             raise _unreadable(f"found '{operator}', expected: {_OPERATORS}")
         value = "" if self._peek() in {"", ","} else self._take()
@@ -148,16 +134,13 @@ def _check(requirement: Requirement) -> None:
             )
 
 
-_EXPRESSION_OPS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-
-
 def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
     """A selector as in `spec.selector`: matchLabels and matchExpressions."""
     if not selector:
         return LabelSelector()
-    terms = [Requirement(key, "in", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    terms = [Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     terms += [
-        Requirement(term["key"], _EXPRESSION_OPS[term["operator"]], tuple(term.get("values") or ()))
+        Requirement(term["key"], term["operator"], tuple(term.get("values") or ()))
         for term in selector.get("matchExpressions") or ()
     ]
     return LabelSelector(tuple(terms))

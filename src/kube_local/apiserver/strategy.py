@@ -125,7 +125,7 @@ def prepare_update(kind: Kind, old: Object, new: Object, subresource: str) -> No
     elif kind.has_status:
         _keep(old, new, "status")
     _keep_metadata(old["metadata"], new["metadata"])
-    if kind.resource == "namespaces" and subresource != "finalize":
+    if kind.resource == "namespaces":
         _keep(old, new, "spec")
     if kind.resource == "pods" and not subresource and isinstance(new.get("spec"), dict):
         _tolerate(new["spec"])

@@ -1,6 +1,6 @@
-"""The subresources with a body of their own: scale, eviction, binding, token and logs. Called by `handlers`.
+"""The subresources with a body of their own: scale, eviction, binding and logs. Called by `handlers`.
 
-Status and finalize are ordinary updates and live in `writes`.
+Status is an ordinary update and lives in `writes`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import copy
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from kube_runtime.times import seconds_text
-
 from . import deletion, errors, present, selectors
 from .problems import FieldProblem
 from .registry import Kind
 from .request import Request, Response, Target, decode_body, json_response
+from .schema import TypeSchema
 from .state import State
 from .store import Row
 from .writes import Step, Writes, check_options, patch_document
@@ -27,7 +26,6 @@ _SCALE_PATCHES = {
     # A Scale has no lists, so a strategic patch is a merge patch.
     "application/strategic-merge-patch+json": "merge",
 }
-_TOKEN_SECONDS = 3600
 
 
 def _lookup(obj: Mapping[str, Any], path: tuple[str, ...]) -> Any:
@@ -74,7 +72,7 @@ def get_scale(state: State, target: Target) -> Response:
     return json_response(scale_of(target.kind, _require(state, target).load()))
 
 
-async def change_scale(writes: Writes, request: Request, target: Target) -> Response:
+def change_scale(writes: Writes, request: Request, target: Target) -> Response:
     """PUT or PATCH of a scale."""
     check_options(request, "PatchOptions" if request.method == "PATCH" else "UpdateOptions")
     body = decode_body(request, expected="Scale")
@@ -82,13 +80,14 @@ async def change_scale(writes: Writes, request: Request, target: Target) -> Resp
     if form is None:
         raise errors.unsupported_media_type(", ".join(_SCALE_PATCHES))
     step = Step(request, target)
-    row = await writes.change(step, lambda live: _scaled(target, form, live, body))
+    schema = writes.state.schema(target.kind)
+    row = writes.change(step, lambda live: _scaled(target, form, live, body, schema))
     return json_response(scale_of(target.kind, present.to_version(target.kind, row.load())))
 
 
-def _scaled(target: Target, form: str, live: Object, body: Any) -> Object:
+def _scaled(target: Target, form: str, live: Object, body: Any, schema: TypeSchema) -> Object:
     current = scale_of(target.kind, live)
-    wanted = body if form == "put" else patch_document(form, current, body, lambda: None)
+    wanted = body if form == "put" else patch_document(form, current, body, schema)
     if not isinstance(wanted, dict) or not isinstance(wanted.get("spec") or {}, dict):
         raise errors.bad_request('Scale in version "v1" cannot be handled as a Scale: it is not an object')
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
@@ -122,9 +121,8 @@ def _set(obj: Object, path: tuple[str, ...], value: Any) -> None:
 # --- pods ---------------------------------------------------------------------------------------------------------
 
 
-async def evict(writes: Writes, request: Request, target: Target) -> Response:
+def evict(state: State, request: Request, target: Target) -> Response:
     """POST of an Eviction: a delete that the disruption budgets must allow."""
-    state = writes.state
     body = decode_body(request, expected="Eviction")
     body = body if isinstance(body, dict) else {}
     row = _require(state, target)
@@ -192,7 +190,7 @@ def _not_now(text: str, *values: Any) -> errors.ApiError:
     return errors.too_many_requests(message, [cause])
 
 
-def bind(writes: Writes, request: Request, target: Target) -> Response:
+def bind(state: State, request: Request, target: Target) -> Response:
     """POST of a Binding: the scheduler's word."""
     body = decode_body(request, expected="Binding")
     node = ((body.get("target") or {}) if isinstance(body, dict) else {}).get("name")
@@ -200,7 +198,6 @@ def bind(writes: Writes, request: Request, target: Target) -> Response:
         problem = FieldProblem("target.name", "Required")
         raise errors.invalid("", "Binding", target.name, [problem])
     annotations = (body.get("metadata") or {}).get("annotations") or {}
-    state = writes.state
     row = _require(state, target)
     pod = row.load()
     _check_unbound(pod, target)
@@ -252,24 +249,3 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byt
         yield first
     async for piece in rest:
         yield piece
-
-
-# --- service accounts ---------------------------------------------------------------------------------------------
-
-
-def issue_token(state: State, request: Request, target: Target) -> Response:
-    """POST of a TokenRequest: a token that this server does not check further."""
-    _require(state, target)
-    body = decode_body(request, expected="TokenRequest")
-    spec = (body.get("spec") or {}) if isinstance(body, dict) else {}
-    seconds = int(spec.get("expirationSeconds") or _TOKEN_SECONDS)
-    expires = seconds_text(state.clock() + seconds)
-    token = f"{target.namespace}:{target.name}:{state.new_uid()}"
-    made = {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": target.name, "namespace": target.namespace, "creationTimestamp": state.now()},
-        "spec": {"audiences": spec.get("audiences") or ["slurm-operator-local"], "expirationSeconds": seconds},
-        "status": {"token": token, "expirationTimestamp": expires},
-    }
-    return json_response(made, 201)

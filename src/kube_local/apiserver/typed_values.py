@@ -447,37 +447,3 @@ def with_named_parents(node: TypeNode | None, fields: FieldSet) -> FieldSet:
             child = node.items
         children[element] = with_named_parents(child, below)
     return FieldSet(members, children)
-
-
-def with_current_atoms(node: TypeNode, fields: FieldSet) -> FieldSet:
-    """Ownership written when a type was granular, moved to the root of what is atomic by now."""
-    return _reconciled(node, fields, is_leaf=False, path=()) or fields
-
-
-def _reconciled(node: TypeNode, fields: FieldSet, *, is_leaf: bool, path: Path) -> FieldSet | None:
-    moved: list[Path] = []
-    _find_moved(node, fields, is_leaf, path, moved)
-    if not moved:
-        return None
-    roots = FieldSet.of(*moved)
-    return fields.recursive_difference(roots).union(roots)
-
-
-def _find_moved(node: TypeNode, fields: FieldSet | None, is_leaf: bool, path: Path, moved: list[Path]) -> None:
-    if node.is_map:
-        if node.element is node.tree.deduced and not node.fields:
-            return
-        if not is_leaf and node.is_atomic_map:
-            if fields:
-                moved.append(path)
-            return
-    elif node.scalar is not None:
-        return
-    elif not is_leaf and node.list_type == "atomic":
-        moved.append(path)
-        return
-    for element in fields.members | fields.children.keys() if fields is not None else ():
-        below = node.entry(element[2:]) if node.is_map else node.items
-        if below is not None and fields is not None:
-            child = fields.children.get(element)
-            _find_moved(below, child, element in fields.members and child is None, (*path, element), moved)

@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from . import errors, protobuf, tables
+from . import errors, tables
 from .present import Form, object_bytes, one, to_version
 from .registry import Kind
 from .request import encode
@@ -123,8 +123,6 @@ class Watch:
         if annotations:
             metadata["annotations"] = annotations
         head: dict[str, object] = {"kind": kind.kind, "apiVersion": kind.api_version}
-        if not kind.custom:
-            head = protobuf.empty(kind.api_version, kind.kind)
         if self._options.form.name == "PartialObjectMetadata":
             head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         if self._options.form.name == "Table":

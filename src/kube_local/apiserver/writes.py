@@ -1,9 +1,9 @@
-"""Create, update, patch and delete: decode, decide, admit, check, commit.
+"""Create, update, patch and delete: decode, decide, check, commit.
 
-    body -> decode -> strategy (what the server decides) -> managedFields
-         -> validation -> validating webhooks -> store
+    body -> decode -> strategy (what the server decides) -> managedFields -> validation -> store
 
-`handlers` calls the five verbs; `subresources` builds its own steps on `change`.
+Nothing here waits, so what is read is still so when it is written. `handlers` calls the four verbs; `subresources`
+builds its own steps on `change`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import addresses, crds, deletion, errors, names, present, protobuf, rules, selectors
+from kube_runtime.strategic_merge import MergeConflict
+
+from . import addresses, crds, deletion, errors, names, present, protobuf, rules
 from .apply import ApplyConflict, ApplyInvalid, ManagedFieldsInPatch, apply_patch, track_update
 from .decode import check_identity, check_place, complete, normalize, read_object
 from .patch import PatchFailed, PatchMalformed, json_patch, merge_patch
-from .pod_warnings import pod_warnings
 from .problems import BLOCKING, ROOT, FieldProblem
 from .registry import Kind
 from .request import Request, Response, Target, decode_body, encode, json_response
 from .scale_owners import owners_after_scaling
+from .schema import TypeSchema
 from .state import State
 from .store import Changed, Row, make_row
 from .strategic import strategic_merge
 from .strategy import CRD_RESOURCE, STATUS_ON_CREATE, prepare_create, prepare_update
-from .webhooks import Admission, Webhooks
 
 Object = dict[str, Any]
 Build = Callable[[Object], Object]
@@ -39,7 +40,6 @@ _PATCH_TYPES = {
     APPLY_TYPE: "apply",
 }
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
-_RETRIES = 5
 _ATTEMPTS_AT_NAMES = 8
 _NO_UNCONDITIONAL_UPDATE = frozenset(
     {
@@ -80,29 +80,28 @@ class Step:
 class Writes:
     """The verbs that change something."""
 
-    def __init__(self, state: State, webhooks: Webhooks) -> None:
+    def __init__(self, state: State) -> None:
         self.state = state
-        self.webhooks = webhooks
 
     # --- create -------------------------------------------------------------------------------------------------
 
-    async def create(self, request: Request, target: Target) -> Response:
+    def create(self, request: Request, target: Target) -> Response:
         """POST on a collection."""
         check_options(request, "CreateOptions")
         step = Step(request, target)
         obj = read_object(self.state, request, target)
-        row = await self.store_new(step, obj, track=True)
+        row = self.store_new(step, obj, track=True)
         return self._answer(step, row, 201)
 
-    async def store_new(self, step: Step, obj: Object, *, track: bool) -> Row:
-        """Admits, checks and stores an object that does not exist yet."""
+    def store_new(self, step: Step, obj: Object, *, track: bool) -> Row:
+        """Checks and stores an object that does not exist yet."""
         self._check_namespace(step)
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         versioned = step.request.method == "POST" and bool(obj["metadata"].get("resourceVersion"))
         attempts = _ATTEMPTS_AT_NAMES if generated else 1
         while True:
             attempts -= 1
-            made = await self._admit_new(step, copy.deepcopy(obj), track=track)
+            made = self._prepare_new(step, copy.deepcopy(obj), track=track)
             if versioned and not step.request.dry_run:
                 raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
             if step.request.dry_run:
@@ -113,11 +112,11 @@ class Writes:
                 if attempts <= 0:
                     raise self._taken(step, made["metadata"]["name"]) from None
 
-    async def _admit_new(self, step: Step, obj: Object, *, track: bool) -> Object:
+    def _prepare_new(self, step: Step, obj: Object, *, track: bool) -> Object:
         kind = step.kind
         self._identify(obj["metadata"])
         self._dedupe_owners(step, obj["metadata"])
-        # Fields belong to whoever sent them: neither the server's own nor a webhook's additions are anybody's.
+        # Fields belong to whoever sent them: the server's own additions are nobody's.
         if track:
             status = obj.get("status") if kind.resource in STATUS_ON_CREATE else None
             obj = self._tracked(step, None, _own_part(step, obj))
@@ -127,8 +126,6 @@ class Writes:
         if kind.resource == CRD_RESOURCE:
             crds.establish(obj, self.state.now())
         self._validate(step, obj, None)
-        step.request.warnings.extend(pod_warnings(kind.resource, obj))
-        await self.webhooks.validate(self._admission(step, "CREATE", None, obj))
         return obj
 
     def _identify(self, metadata: Object) -> None:
@@ -158,7 +155,7 @@ class Writes:
 
     # --- update and patch ---------------------------------------------------------------------------------------
 
-    async def update(self, request: Request, target: Target) -> Response:
+    def update(self, request: Request, target: Target) -> Response:
         """PUT on an object, or on its status."""
         check_options(request, "UpdateOptions")
         step = Step(request, target)
@@ -168,12 +165,12 @@ class Writes:
                 raise _other_uid(target, sent["metadata"]["uid"], "")
             _refuse_status_of_nothing(target, sent)
             _check_number(sent["metadata"].get("resourceVersion"))
-            row = await self.store_new(step, sent, track=True)
+            row = self.store_new(step, sent, track=True)
             return self._answer(step, row, 201)
-        row = await self.change(step, lambda _: copy.deepcopy(sent))
+        row = self.change(step, lambda _: sent)
         return self._answer(step, row, 200)
 
-    async def patch(self, request: Request, target: Target) -> Response:
+    def patch(self, request: Request, target: Target) -> Response:
         """PATCH with one of the four kinds of patches."""
         form = _PATCH_TYPES.get(request.content_type)
         if form is None and not target.kind.custom:
@@ -184,19 +181,15 @@ class Writes:
         check_options(request, "PatchOptions", applying=form == "apply")
         step = Step(request, target)
         if form == "apply":
-            return await self._apply(step, decode_body(request, expected=target.kind.kind))
-        if self._find(target) is None:
-            raise errors.not_found(target.kind.group, target.kind.plural, target.name)
-        body = decode_body(request, expected=target.kind.kind)
-        row = await self.change(step, lambda live: self.patched(step, form, live, body))
+            return self._apply(step, decode_body(request, expected=target.kind.kind))
+        self._require(target)
+        body, schema = decode_body(request, expected=target.kind.kind), self.state.schema(target.kind)
+        row = self.change(
+            step, lambda live: normalize(self.state, request, target, patch_document(form, live, body, schema))
+        )
         return self._answer(step, row, 200)
 
-    def patched(self, step: Step, form: str, live: Object, patch: Any) -> Object:
-        """`live` after a patch, as an object of its kind."""
-        made = patch_document(form, live, patch, lambda: self.state.schema(step.kind))
-        return normalize(self.state, step.request, step.target, made)
-
-    async def _apply(self, step: Step, body: Any) -> Response:
+    def _apply(self, step: Step, body: Any) -> Response:
         state, target = self.state, step.target
         applied = self._applied(step, body)
         if self._find(target) is None:
@@ -205,9 +198,9 @@ class Writes:
                 raise errors.not_found(step.kind.group, step.kind.plural, target.name)
             _refuse_uid_of_nothing(step, applied)
             merged = self._merge_applied(step, None, applied)
-            row = await self.store_new(step, complete(state, step.kind, merged), track=False)
+            row = self.store_new(step, complete(state, step.kind, merged), track=False)
             return self._answer(step, row, 201)
-        row = await self.change(
+        row = self.change(
             step, lambda live: complete(state, step.kind, self._merge_applied(step, live, applied)), track=False
         )
         return self._answer(step, row, 200)
@@ -240,25 +233,18 @@ class Writes:
         check_place(step.target, merged.setdefault("metadata", {}))
         return merged
 
-    async def change(self, step: Step, build: Build, *, track: bool = True, rules_apply: bool = True) -> Row:
-        """Reads, builds the new object, admits and commits it; starts over when somebody else was faster."""
-        for _ in range(_RETRIES):
-            row = self._find(step.target)
-            if row is None:
-                raise errors.not_found(step.kind.group, step.kind.plural, step.target.name)
-            old = present.to_version(step.kind, row.load())
-            new = build(copy.deepcopy(old))
-            self._check_preconditions(step, row, new)
-            new = await self._admit_change(step, old, new, track=track, rules_apply=rules_apply)
-            if _without_times(new) == _without_times(old):
-                return row
-            if step.request.dry_run:
-                return self._dry_row(step, new, row.revision)
-            try:
-                return deletion.commit(self.state.store, row, present.to_stored(step.kind, new)).row
-            except Changed:
-                continue
-        raise errors.conflict(step.kind.group, step.kind.plural, step.target.name)
+    def change(self, step: Step, build: Build, *, track: bool = True) -> Row:
+        """Reads, builds the new object, checks and commits it."""
+        row = self._require(step.target)
+        old = present.to_version(step.kind, row.load())
+        new = build(copy.deepcopy(old))
+        self._check_preconditions(step, row, new)
+        new = self._prepare_change(step, old, new, track=track)
+        if _without_times(new) == _without_times(old):
+            return row
+        if step.request.dry_run:
+            return self._dry_row(step, new, row.revision)
+        return deletion.commit(self.state.store, row, present.to_stored(step.kind, new)).row
 
     def _check_preconditions(self, step: Step, row: Row, new: Object) -> None:
         kind, metadata = step.kind, new["metadata"]
@@ -274,7 +260,7 @@ class Writes:
             raise errors.conflict(kind.group, kind.plural, row.name)
         metadata["resourceVersion"] = str(row.revision)
 
-    async def _admit_change(self, step: Step, old: Object, new: Object, *, track: bool, rules_apply: bool) -> Object:
+    def _prepare_change(self, step: Step, old: Object, new: Object, *, track: bool) -> Object:
         kind, subresource = step.kind, step.target.subresource
         self._dedupe_owners(step, new["metadata"])
         prepare_update(kind, old, new, subresource)
@@ -283,10 +269,7 @@ class Writes:
         addresses.allocate(self.state, kind, new, old)
         if kind.resource == CRD_RESOURCE and subresource != "status":
             crds.establish(new, self.state.now())
-        self._validate(step, new, old, rules_apply=rules_apply)
-        if kind.resource != "pods" and new["metadata"].get("generation") != old["metadata"].get("generation"):
-            step.request.warnings.extend(pod_warnings(kind.resource, new))
-        await self.webhooks.validate(self._admission(step, "UPDATE", old, new))
+        self._validate(step, new, old)
         return new
 
     def _dedupe_owners(self, step: Step, metadata: Object) -> None:
@@ -305,33 +288,16 @@ class Writes:
 
     # --- delete -------------------------------------------------------------------------------------------------
 
-    async def delete(self, request: Request, target: Target) -> Response:
+    def delete(self, request: Request, target: Target) -> Response:
         """DELETE on an object."""
-        options = self._delete_options(request)
-        step = Step(request, target)
-        for _ in range(_RETRIES):
-            row = self._find(target)
-            if row is None:
-                raise errors.not_found(target.kind.group, target.kind.plural, target.name)
-            try:
-                outcome = await self._delete_row(step, row, options)
-            except Changed:
-                continue
-            return self._deleted(step, outcome)
-        raise errors.conflict(target.kind.group, target.kind.plural, target.name)
-
-    def _delete_options(self, request: Request) -> deletion.DeleteOptions:
         body = decode_body(request, expected="DeleteOptions")
         body = body if isinstance(body, dict) else {}
         check_options(request, "DeleteOptions", body)
-        return deletion.parse_options(request.query, body)
-
-    async def _delete_row(self, step: Step, row: Row, options: deletion.DeleteOptions) -> deletion.Deleted:
-        deletion.check_preconditions(step.kind, row, options)
-        old = present.to_version(step.kind, row.load())
-        await self.webhooks.validate(self._admission(step, "DELETE", old, None))
-        store = deletion.DryRun() if _is_dry(step.request) else self.state.store
-        return deletion.delete(store, step.kind, row, options, self.state.clock())
+        options = deletion.parse_options(request.query, body)
+        is_dry = request.dry_run or "All" in (body.get("dryRun") or ())
+        store = deletion.DryRun() if is_dry else self.state.store
+        outcome = deletion.delete(store, target.kind, self._require(target), options, self.state.clock())
+        return self._deleted(Step(request, target), outcome)
 
     def _deleted(self, step: Step, outcome: deletion.Deleted) -> Response:
         if not outcome.gone or step.kind.resource in _RETURNS_DELETED:
@@ -342,38 +308,16 @@ class Writes:
         status["details"] = {key: value for key, value in details.items() if value}
         return json_response(status)
 
-    async def delete_collection(self, request: Request, target: Target) -> Response:
-        """DELETE on a collection: every selected object, one by one."""
-        options = self._delete_options(request)
-        selector = selectors.from_query(request.query, target.kind)
-        namespace = target.namespace or None
-        rows = [row for row in self.state.store.rows(target.kind.resource, namespace) if selector.matches(row)]
-        step, listed_at = Step(request, target), self.state.store.revision
-        for row in rows:
-            current = self.state.store.get(row.resource, row.namespace, row.name)
-            if current is not None:
-                await self._delete_row(step, current, options)
-        now, form = self.state.clock(), present.negotiate(request, target.kind)
-        body = present.many(target.kind, rows, form, now, revision=listed_at, token="", remaining=None)
-        return json_response(body)
-
     # --- parts --------------------------------------------------------------------------------------------------
 
     def _find(self, target: Target) -> Row | None:
         return self.state.store.get(target.kind.resource, target.namespace, target.name)
 
-    def _admission(self, step: Step, operation: str, old: Object | None, new: Object | None) -> Admission:
-        name = ((new or old or {}).get("metadata") or {}).get("name", "")
-        return Admission(
-            target=step.target,
-            name=name,
-            operation=operation,
-            old=old,
-            new=new,
-            user=step.request.user,
-            dry_run=_is_dry(step.request),
-            warnings=step.request.warnings,
-        )
+    def _require(self, target: Target) -> Row:
+        row = self._find(target)
+        if row is None:
+            raise errors.not_found(target.kind.group, target.kind.plural, target.name)
+        return row
 
     def _tracked(self, step: Step, old: Object | None, new: Object) -> Object:
         kind, schema = step.kind, self.state.schema(step.kind)
@@ -389,13 +333,13 @@ class Writes:
         tracked: Object = track_update(old, new, step.request.manager, schema, self.state.now(), subresource)
         return tracked
 
-    def _validate(self, step: Step, new: Object, old: Object | None, *, rules_apply: bool = True) -> None:
+    def _validate(self, step: Step, new: Object, old: Object | None) -> None:
         kind, given = step.kind, str(new.get("kind") or step.kind.kind)
         problems = [FieldProblem("kind", "Invalid", f"must be {kind.kind}", given)] if given != kind.kind else []
         problems += names.check_changed_metadata(new["metadata"]) if old is not None else []
         problems += names.check_metadata(kind, new["metadata"])
         problems += self._schema_problems(step, new, old, blocked=any(one.reason in BLOCKING for one in problems))
-        if not problems and rules_apply:
+        if not problems:
             problems += rules.check(kind.resource, new, old)
         if kind.resource == CRD_RESOURCE and not problems:
             problems += crds.check(new)
@@ -477,7 +421,7 @@ def _own_part(step: Step, applied: Object) -> Object:
     return applied
 
 
-def patch_document(form: str, live: Object, patch: Any, schema: Callable[[], Any]) -> Any:
+def patch_document(form: str, live: Object, patch: Any, schema: TypeSchema) -> Any:
     """Plain data after a JSON, merge or strategic patch."""
     try:
         if form == "json":
@@ -486,8 +430,8 @@ def patch_document(form: str, live: Object, patch: Any, schema: Callable[[], Any
             raise errors.bad_request("the patch is not an object")
         if form == "merge":
             return merge_patch(live, patch)
-        return strategic_merge(live, patch, schema())
-    except PatchMalformed as problem:
+        return strategic_merge(live, patch, schema)
+    except (PatchMalformed, MergeConflict) as problem:
         raise errors.bad_request(str(problem)) from problem
     except PatchFailed as problem:
         raise errors.unprocessable() from problem
@@ -523,18 +467,6 @@ def _manager_problems(request: Request, *, applying: bool) -> list[FieldProblem]
         listed = ", ".join(f'"{one}"' for one in _FIELD_VALIDATION)
         problems.append(FieldProblem("fieldValidation", "NotSupported", f"supported values: {listed}", validation))
     return problems
-
-
-def _is_dry(request: Request) -> bool:
-    if request.dry_run:
-        return True
-    body = request.body
-    return request.method == "DELETE" and bool(body) and "All" in (_dry_run_of(request) or ())
-
-
-def _dry_run_of(request: Request) -> list[str]:
-    body = decode_body(request, expected="DeleteOptions")
-    return list(body.get("dryRun") or []) if isinstance(body, dict) else []
 
 
 def _without_times(obj: Object) -> Object:

@@ -32,7 +32,7 @@ class Deployments:
         # The revision is noted with the status: as an ordinary change it would be a new generation.
         noted = {decide.REVISION: decision.revision} if decision.revision else {}
         await self.world.status(DEPLOYMENTS, owner, decision.status, noted)
-        return Result(decision.look_again if decision.look_again is None else max(0.0, decision.look_again) + 1.0)
+        return Result()
 
     async def _do(self, owner: Deployment, action: decide.Action) -> RawObject | None:
         match action:

@@ -52,20 +52,10 @@ class NodeSelector(Slim, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredNode(Slim, frozen=True):
-    """A term that is worth something."""
-
-    weight: int = 0
-    preference: NodeSelectorTerm = NodeSelectorTerm()
-
-
 class NodeAffinity(Slim, frozen=True):
-    """Which nodes a pod needs and likes."""
+    """Which nodes a pod needs."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[PreferredNode, ...] = msgspec.field(
-        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
 
 
 class PodTerm(Slim, frozen=True):
@@ -77,20 +67,10 @@ class PodTerm(Slim, frozen=True):
     topology_key: str = ""
 
 
-class PreferredPods(Slim, frozen=True):
-    """A term that is worth something."""
-
-    weight: int = 0
-    pod_affinity_term: PodTerm = PodTerm()
-
-
 class PodAffinity(Slim, frozen=True):
     """Which pods a pod wants near, or far."""
 
     required: tuple[PodTerm, ...] = msgspec.field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[PreferredPods, ...] = msgspec.field(
-        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
 
 
 class Affinity(Slim, frozen=True):
@@ -117,7 +97,6 @@ class ContainerPort(Slim, frozen=True):
     name: str = ""
     container_port: int = 0
     protocol: str = "TCP"
-    host_port: int = 0
 
 
 class Resources(Slim, frozen=True):
@@ -162,7 +141,6 @@ class PodSpec(Slim, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[Gate, ...] = ()
-    overhead: dict[str, str | int | float] = {}
 
 
 class PodStatus(Slim, frozen=True):
@@ -211,9 +189,8 @@ class Node(Slim, frozen=True):
 
 
 class RollingUpdate(Slim, frozen=True):
-    """How many at once, and from which ordinal on."""
+    """How many at once."""
 
-    partition: int = 0
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
 
@@ -225,19 +202,6 @@ class Strategy(Slim, frozen=True):
     rolling_update: RollingUpdate | None = None
 
 
-class Ordinals(Slim, frozen=True):
-    """The first number."""
-
-    start: int = 0
-
-
-class ClaimRetention(Slim, frozen=True):
-    """What happens to claims."""
-
-    when_deleted: str = "Retain"
-    when_scaled: str = "Retain"
-
-
 class StatefulSetSpec(Slim, frozen=True):
     """What a StatefulSet is to be."""
 
@@ -247,11 +211,7 @@ class StatefulSetSpec(Slim, frozen=True):
     template: Json = {}
     volume_claim_templates: tuple[Json, ...] = ()
     pod_management_policy: str = "OrderedReady"
-    update_strategy: Strategy = Strategy()
     revision_history_limit: int = 10
-    min_ready_seconds: int = 0
-    ordinals: Ordinals = Ordinals()
-    persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
 
 
 class StatefulSet(Slim, frozen=True):
@@ -268,7 +228,6 @@ class ReplicaSetSpec(Slim, frozen=True):
     replicas: int = 1
     selector: LabelSelector = LabelSelector()
     template: Json = {}
-    min_ready_seconds: int = 0
 
 
 class ReplicaSet(Slim, frozen=True):
@@ -286,9 +245,7 @@ class DeploymentSpec(Slim, frozen=True):
     selector: Json = {}
     template: Json = {}
     strategy: Strategy = Strategy()
-    min_ready_seconds: int = 0
     revision_history_limit: int = 10
-    progress_deadline_seconds: int | None = None
     paused: bool = False
 
 
@@ -415,7 +372,6 @@ class StorageClass(Slim, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     reclaim_policy: str = "Delete"
-    allow_volume_expansion: bool = False
 
 
 PODS = Resource("", "v1", "pods", "Pod", Pod)

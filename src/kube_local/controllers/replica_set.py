@@ -26,7 +26,7 @@ class ReplicaSets:
         if owner is None:
             return Result()
         await self._adopt(owner)
-        decision = decide.decide(owner, self.world.pods_of(owner.metadata.uid), self.world.clock.now())
+        decision = decide.decide(owner, self.world.pods_of(owner.metadata.uid))
         await self._create(owner, decision.create)
         await together(self.world.delete_pod(pod) for pod in decision.delete)
         for pod in decision.delete:
@@ -34,7 +34,7 @@ class ReplicaSets:
                 "Normal", owner, REPLICA_SETS, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"
             )
         await self.world.status(REPLICA_SETS, owner, decision.status)
-        return Result(decision.look_again)
+        return Result()
 
     async def _adopt(self, owner: ReplicaSet) -> None:
         if owner.metadata.deletion_timestamp:

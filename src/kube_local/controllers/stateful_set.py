@@ -8,7 +8,7 @@ from kube_local.controllers.decide import pods as pods_
 from kube_local.controllers.decide import stateful_set as decide
 from kube_local.controllers.decide.revision import Revisions, outdated, revisions
 from kube_local.controllers.decide.selector import selects
-from kube_local.controllers.objects import CLAIMS, PODS, REVISIONS, STATEFUL_SETS, Json, StatefulSet
+from kube_local.controllers.objects import PODS, REVISIONS, STATEFUL_SETS, Json, StatefulSet
 from kube_local.controllers.world import BY_OWNER, World, together
 from kube_runtime.client.errors import KubeError
 from kube_runtime.loop.controller import Result
@@ -31,15 +31,14 @@ class StatefulSets:
         known = caches.revisions.by_index(BY_OWNER, owner.metadata.uid)
         chosen = revisions(owner, known)
         await self._write_revision(chosen)
-        seen = decide.Seen(owner, self.world.pods_of(owner.metadata.uid), chosen, self.world.clock.now())
+        seen = decide.Seen(owner, self.world.pods_of(owner.metadata.uid), chosen)
         decision = decide.decide(seen)
-        await self._hand_over_claims(seen)
         await self._carry_out(owner, decision)
         await self.world.status(STATEFUL_SETS, owner, decision.status)
         for revision in outdated(owner, known, seen.pods, chosen):
             head = revision.metadata
             await self.world.writer.delete(REVISIONS, head.name, head.namespace, uid=head.uid)
-        return Result(decision.look_again)
+        return Result()
 
     async def _adopt(self, owner: StatefulSet) -> None:
         if owner.metadata.deletion_timestamp:
@@ -86,15 +85,3 @@ class StatefulSets:
     def _record_event(self, owner: StatefulSet, reason: str, what: str) -> None:
         note = f"{what} in StatefulSet {owner.metadata.name} successful"
         self.world.record_event("Normal", owner, STATEFUL_SETS, reason, note)
-
-    async def _hand_over_claims(self, seen: decide.Seen) -> None:
-        namespace = seen.owner.metadata.namespace
-        names = {
-            decide.claim_name(seen.owner, template, ordinal)
-            for template in seen.owner.spec.volume_claim_templates
-            for ordinal in seen.by_ordinal
-        }
-        found = ((name, self.world.caches.claims.get(namespace, name)) for name in names)
-        claims = {name: claim for name, claim in found if claim is not None}
-        for claim, owners in decide.claims_to_hand_over(seen, claims):
-            await self.world.patch(CLAIMS, claim, {"metadata": {"ownerReferences": owners}})

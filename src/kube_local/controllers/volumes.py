@@ -93,7 +93,7 @@ class Claims:
             case decide.Provision(made_by):
                 await self._provision(claim, made_by)
             case decide.Bind(volume):
-                await self._bind(claim, volume, classes.get(volume.spec.storage_class_name))
+                await self._bind(claim, volume)
             case decide.Wait(phase, why):
                 await self.world.status(CLAIMS, claim, {**claim.status, "phase": phase})
                 self.world.record_event("Normal", claim, CLAIMS, "FailedBinding", why)
@@ -111,13 +111,10 @@ class Claims:
             )
         volume = self.world.caches.volumes.get("", name)
         if volume is not None:
-            await self._bind(claim, volume, made_by)
+            await self._bind(claim, volume)
 
-    async def _bind(self, claim: Claim, volume: PersistentVolume, made_by: StorageClass | None) -> None:
+    async def _bind(self, claim: Claim, volume: PersistentVolume) -> None:
         volume = await self._bind_volume(claim, volume)
-        larger = decide.grown(claim, volume, made_by)
-        if larger is not None:
-            volume = await self._patched_volume(volume, {"spec": {"capacity": {"storage": larger}}})
         claim = await self._name_volume(claim, volume)
         await self.world.status(CLAIMS, claim, decide.bound_status(claim, volume))
         await self.world.status(VOLUMES, volume, {**volume.status, "phase": "Bound"})
@@ -129,9 +126,6 @@ class Claims:
         reference = decide.claim_reference(claim)
         annotations = {decide.BOUND_BY_US: "yes"} if held is None else {}
         patch: Json = {"spec": {"claimRef": reference}, "metadata": {"annotations": annotations}}
-        return await self._patched_volume(volume, patch)
-
-    async def _patched_volume(self, volume: PersistentVolume, patch: Json) -> PersistentVolume:
         written = await self.world.patch(VOLUMES, volume, patch)
         await self.world.seen(self.world.caches.volumes, [written])
         return self.world.caches.volumes.get("", volume.metadata.name) or volume

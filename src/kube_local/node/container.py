@@ -267,8 +267,6 @@ class Container:
             self.folder,
             home.paths.log(name, self.record.restarts),
             terminal=bool(self.spec.get("tty")),
-            stdin=bool(self.spec.get("stdin")),
-            once=bool(self.spec.get("stdinOnce")),
         )
         home.record_event("Normal", "Created", f"Created container: {name}")
         await tools.runtime.start(container_id)
@@ -335,7 +333,7 @@ class Container:
         finally:
             await end(*watchers)
         self._gone.set()
-        message = await asyncio.to_thread(self._termination_message, ended)
+        message = await asyncio.to_thread(self._termination_message)
         self._note_end(ended, message)
         await self._remove_bundle()
 
@@ -527,18 +525,13 @@ class Container:
             return ended.exit_code != 0 and policy != "Never"
         return policy == "Always" or (policy == "OnFailure" and ended.exit_code != 0)
 
-    def _termination_message(self, ended: Exit) -> str:
+    def _termination_message(self) -> str:
         try:
             # The container may have written any amount of it.
             with (self.folder / "termination-log").open("rb") as file:
-                message = file.read(_MESSAGE_BYTES).decode("utf-8", "replace")
+                return file.read(_MESSAGE_BYTES).decode("utf-8", "replace")
         except OSError:
-            message = ""
-        wants_log = self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        if message or not wants_log or ended.code == 0:
-            return message
-        lines = self.home.paths.log(self.name, self.record.restarts).read_text(errors="replace").splitlines()[-80:]
-        return "\n".join(line.split(" ", 3)[-1] for line in lines)[-2048:]
+            return ""
 
     def _note_end(self, ended: Exit, message: str) -> None:
         reason = "OOMKilled" if ended.out_of_memory else "Completed" if ended.code == 0 else "Error"

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from kube_local.node.errors import CommandFailed, MountFailed
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
-MS_SLAVE = 1 << 19
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
 _MNT_DETACH = 2
 _EINVAL, _ENOENT = 22, 2
 _libc = ctypes.CDLL(None, use_errno=True)

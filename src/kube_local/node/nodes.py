@@ -24,12 +24,11 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(f"local-{number}" for number in range(count))
 
 
-def capacity(cores: int | None = None, memory: int | None = None) -> dict[str, str]:
+def capacity() -> dict[str, str]:
     """What each virtual node has: the whole machine, since they share it."""
-    cores = cores or os.cpu_count() or 1
-    memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "cpu": str(cores),
+        "cpu": str(os.cpu_count() or 1),
         "memory": f"{memory // 1024}Ki",
         "pods": str(PODS_PER_NODE),
         "ephemeral-storage": "100Gi",

@@ -125,11 +125,9 @@ class PodWorker:
         if _mark(before) != _mark(self.pod):
             self.touched.set()
             self._nudged.set()
-        if before.get("status", {}).get("conditions") != self.pod.get("status", {}).get("conditions"):
-            # A readiness gate may have opened.
-            self._dirty.set()
         if self._was_overwritten():
             self._written = None
+            self._dirty.set()
         if raw.metadata.deletion_timestamp:
             self._leave()
 

@@ -73,12 +73,12 @@ class Runtime:
             raise CannotRunPods(f"{', '.join(missing)} is not on this machine: apt-get install {packages}")
         return cls(paths, found["runc"] or "", found["conmon"] or "")
 
-    async def create(self, name: str, bundle: Path, log: Path, *, terminal: bool, stdin: bool, once: bool) -> Made:
+    async def create(self, name: str, bundle: Path, log: Path, *, terminal: bool) -> Made:
         """Make a container out of a bundle; its process waits for `start`."""
         self.paths.exits.mkdir(parents=True, exist_ok=True)
         reading, writing = os.pipe()
         try:
-            argv = self._monitor_command(name, bundle, log, terminal=terminal, stdin=stdin, once=once)
+            argv = self._monitor_command(name, bundle, log, terminal=terminal)
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -103,12 +103,7 @@ class Runtime:
         monitor = int((bundle / "monitor.pid").read_text())
         return Made(answer.data, host.start_time(answer.data), monitor, host.start_time(monitor))
 
-    def _monitor_command(
-        self, name: str, bundle: Path, log: Path, *, terminal: bool, stdin: bool, once: bool
-    ) -> list[str]:
-        flags = ["-t"] if terminal else []
-        flags += ["-i"] if stdin else []
-        flags += ["--leave-stdin-open"] if stdin and not once else []
+    def _monitor_command(self, name: str, bundle: Path, log: Path, *, terminal: bool) -> list[str]:
         return [
             self.conmon,
             *("--api-version", "1", "-c", name, "-u", name, "-r", self.runc),
@@ -116,7 +111,7 @@ class Runtime:
             *("-p", str(bundle / "pid"), "-P", str(bundle / "monitor.pid"), "--exit-dir", str(self.paths.exits)),
             # No limit here: conmon would throw a full log away, the agent puts it aside.
             *("-l", f"k8s-file:{log}", "--log-level", "error"),
-            *flags,
+            *(["-t"] if terminal else []),
         ]
 
     async def start(self, name: str) -> None:

@@ -98,7 +98,7 @@ def _conditions(facts: Facts, current: str, before: Mapping[str, Mapping[str, An
     ]
     unready = [view.record.name for view in facts.containers if view.kind is not Kind.INIT and not view.ready]
     up = facts.sandbox and current in {"Pending", "Running"}
-    not_ready = _why("ContainersNotReady", "containers with unready status", unready)
+    why = (reason_over, "") if reason_over else _why("ContainersNotReady", "containers with unready status", unready)
     found = [
         ("PodReadyToStartContainers", up, ("", "")),
         (
@@ -106,30 +106,15 @@ def _conditions(facts: Facts, current: str, before: Mapping[str, Mapping[str, An
             done or not uninitialized,
             _why("ContainersNotInitialized", "containers with incomplete status", uninitialized),
         ),
-        ("ContainersReady", not unready and not reason_over, (reason_over, "") if reason_over else not_ready),
+        ("Ready", not unready and not reason_over, why),
+        ("ContainersReady", not unready and not reason_over, why),
         ("PodScheduled", True, ("", "")),
     ]
-    gates = _closed_gates(facts.pod)
-    ready = not unready and not reason_over and not gates
-    why = (reason_over, "") if reason_over else not_ready if unready else ("ReadinessGatesNotReady", "; ".join(gates))
-    found.insert(2, ("Ready", ready, why))
-    return [_condition(name, good, why, facts.now, before.get(name)) for name, good, why in found]
+    return [_condition(name, good, reason, facts.now, before.get(name)) for name, good, reason in found]
 
 
 def _why(reason: str, text: str, names: list[str]) -> tuple[str, str]:
     return (reason, f"{text}: [{' '.join(names)}]")
-
-
-def _closed_gates(pod: Object) -> list[str]:
-    wanted = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
-    have = {one["type"]: one.get("status") for one in (pod.get("status") or {}).get("conditions") or ()}
-    return [
-        f'corresponding condition of pod readiness gate "{gate}" does not exist.'
-        if gate not in have
-        else f'the status of pod readiness gate "{gate}" is not "True", but {have[gate]}'
-        for gate in wanted
-        if have.get(gate) != "True"
-    ]
 
 
 def _condition(

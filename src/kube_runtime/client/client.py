@@ -308,11 +308,6 @@ class Client:
         request = requests.delete(resource, namespace, name, **options)
         return decode_status(await self.send(request), request.what)
 
-    async def evict(self, name: str, namespace: str, **options: Unpack[DeleteOptions]) -> None:
-        """Ask a pod to go; `TooManyRequests` when a disruption budget says not now."""
-        request = requests.evict(PODS, namespace, name, **options)
-        decode_status(await self.send(request), request.what)
-
     # Sending
 
     async def _object(self, request: Request, wanted: type[T]) -> T:

@@ -34,7 +34,6 @@ class ListMeta(Slim, frozen=True):
 
     resource_version: str = ""
     token: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
 
 
 class _Envelope(Slim, frozen=True):

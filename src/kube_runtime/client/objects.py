@@ -159,7 +159,6 @@ class PodStatus(Slim, frozen=True):
     start_time: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Slim, frozen=True):
@@ -227,31 +226,11 @@ class ServiceSpec(Slim, frozen=True):
     selector: dict[str, str] = {}
 
 
-class LoadBalancerIngress(Slim, frozen=True):
-    """One address that a load balancer gave."""
-
-    ip: str = ""
-    hostname: str = ""
-
-
-class LoadBalancerStatus(Slim, frozen=True):
-    """What a load balancer gave."""
-
-    ingress: tuple[LoadBalancerIngress, ...] = ()
-
-
-class ServiceStatus(Slim, frozen=True):
-    """What a Service got."""
-
-    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
-
-
 class Service(Slim, frozen=True):
     """core/v1 Service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
-    status: ServiceStatus = ServiceStatus()
 
 
 class ConfigMap(Slim, frozen=True):
@@ -259,7 +238,6 @@ class ConfigMap(Slim, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
-    binary_data: dict[str, str] = {}
     immutable: bool = False
 
 
@@ -311,35 +289,11 @@ class WorkloadSpec(Slim, frozen=True):
     replicas: int = 1
 
 
-class StatefulSetStatus(Slim, frozen=True):
-    """How far a StatefulSet is."""
-
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
-    current_revision: str = ""
-    update_revision: str = ""
-
-
 class StatefulSet(Slim, frozen=True):
     """apps/v1 StatefulSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
-    status: StatefulSetStatus = StatefulSetStatus()
-
-
-class DeploymentStatus(Slim, frozen=True):
-    """How far a Deployment is."""
-
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
-    conditions: tuple[Condition, ...] = ()
 
 
 class Deployment(Slim, frozen=True):
@@ -347,7 +301,6 @@ class Deployment(Slim, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
-    status: DeploymentStatus = DeploymentStatus()
 
 
 class ControllerRevision(Slim, frozen=True):
@@ -358,21 +311,10 @@ class ControllerRevision(Slim, frozen=True):
     data: Any = None
 
 
-class PodDisruptionBudgetStatus(Slim, frozen=True):
-    """How many pods may go."""
-
-    observed_generation: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    disruptions_allowed: int = 0
-    expected_pods: int = 0
-
-
 class PodDisruptionBudget(Slim, frozen=True):
     """policy/v1 PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class LeaseSpec(Slim, frozen=True):
@@ -407,7 +349,6 @@ class EventSeries(Slim, frozen=True):
     """How often an Event came again."""
 
     count: int = 0
-    last_observed_time: str = ""
 
 
 class Event(Slim, frozen=True):
@@ -419,7 +360,6 @@ class Event(Slim, frozen=True):
     reason: str = ""
     action: str = ""
     note: str = ""
-    reporting_controller: str = ""
     series: EventSeries | None = None
 
 
@@ -442,7 +382,6 @@ class CrdStatus(Slim, frozen=True):
     """Whether a custom kind is served."""
 
     conditions: tuple[Condition, ...] = ()
-    stored_versions: tuple[str, ...] = ()
 
 
 class CustomResourceDefinition(Slim, frozen=True):

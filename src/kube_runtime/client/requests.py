@@ -318,26 +318,6 @@ def _delete_body(options: DeleteOptions) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **given}
 
 
-def evict(pods: Resource[Any], namespace: str, name: str, **options: Unpack[DeleteOptions]) -> Request:
-    """Ask for a pod to go, disruption budgets permitting."""
-    return _object(
-        "POST",
-        pods,
-        namespace,
-        name,
-        "eviction",
-        repeat=Repeat.UNPROCESSED if options.get("uid") else Repeat.NEVER,
-        content_type=JSON,
-        body={
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": _delete_body(options),
-        },
-        verb="evict",
-    )
-
-
 def logs(pods: Resource[Any], namespace: str, name: str, **options: Unpack[LogOptions]) -> Request:
     """Read what a container printed."""
     tail, since, limit = options.get("tail"), options.get("since_seconds"), options.get("limit_bytes")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from kube_runtime.text import shown
+
 Step = str | int
 Path = tuple[Step, ...]
 Severity = Literal["error", "warning"]
@@ -18,8 +20,7 @@ Severity = Literal["error", "warning"]
 # More than anybody mends at once. A resource of many parts must not make an answer of many megabytes.
 MAX_PROBLEMS = 100
 
-_MAX_SHOWN_CHARACTERS = 60
-_PLAIN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_MAX_SHOWN_CHARACTERS - 1}}}")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +46,6 @@ def format_path(path: Sequence[Step]) -> str:
         else:
             text += f"[{shown(step)}]"
     return text or "(root)"
-
-
-def shown(value: object) -> str:
-    """A value in a message: short, on one line, with control characters made visible."""
-    text = (
-        _repr(value)
-        if not isinstance(value, str)
-        else '"' + value[:_MAX_SHOWN_CHARACTERS].encode("unicode_escape").decode() + '"'
-    )
-    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
-
-
-def _repr(value: object) -> str:
-    try:
-        return repr(value)
-    except (ValueError, RecursionError):
-        # Python writes no number of more than 4,300 digits.
-        return "a value too long to show"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kube_runtime.text import shown
 from slurm_operator.api.bounds import MAX_DEPTH_LEVELS
-from slurm_operator.api.problem import MAX_PROBLEMS, FieldProblem, Path, did_you_mean, shown
+from slurm_operator.api.problem import MAX_PROBLEMS, FieldProblem, Path, did_you_mean
 from slurm_operator.api.schema import Schema
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kube_runtime.text import shown
 from slurm_operator.api.meta import MAX_FILE_BYTES
-from slurm_operator.api.problem import shown
 
 MAX_VALUE_CHARACTERS = 8192
 MAX_TEXT_CHARACTERS = MAX_FILE_BYTES

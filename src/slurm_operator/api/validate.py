@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
+from kube_runtime.text import shown
 from slurm_operator.api import embedded
 from slurm_operator.api.bounds import depth_problem
 from slurm_operator.api.crd import object_schema
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import API_VERSION, Resource
-from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, limited, shown
+from slurm_operator.api.problem import FieldProblem, Path, did_you_mean, errors, limited
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import PRESERVE, UNKNOWN, structural
 

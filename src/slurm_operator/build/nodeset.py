@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from kube_runtime import quantity
+from kube_runtime.strategic_merge import MergeConflict
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import INT32_MAX
@@ -310,7 +311,7 @@ def is_privileged(cr: NodeSet, refs: Refs) -> bool:
         patch = {name: value for name, value in user.items() if name == "securityContext" or name.startswith("$")}
         try:
             container = overlay.merge_container(container, patch)
-        except overlay.OverlayConflict:
+        except MergeConflict:
             return True
     security = container.get("securityContext")
     security = security if isinstance(security, Mapping) else {}

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from kube_runtime.strategic_merge import MergeConflict
 from slurm_operator.api.meta import PodTemplate, SecretKeySelector
 from slurm_operator.build import labels, metadata, overlay
 from slurm_operator.build.errors import InvalidSpec
@@ -118,7 +119,7 @@ def container(base: Mapping[str, Any], user: Mapping[str, Any], *path: str) -> O
     """A container of the operator with the user's overlay, which stands at `path` in the resource."""
     try:
         return overlay.merge_container(base, user)
-    except overlay.OverlayConflict as conflict:
+    except MergeConflict as conflict:
         raise InvalidSpec(("spec", *path, *conflict.steps), conflict.message) from conflict
 
 
@@ -126,7 +127,7 @@ def pod_spec(base: Mapping[str, Any], user: Mapping[str, Any]) -> Object:
     """A pod spec of the operator with the user's overlay."""
     try:
         return overlay.merge_pod_spec(base, user)
-    except overlay.OverlayConflict as conflict:
+    except MergeConflict as conflict:
         raise InvalidSpec(("spec", "template", "spec", *conflict.steps), conflict.message) from conflict
 
 

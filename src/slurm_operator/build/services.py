@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kube_runtime.strategic_merge import MergeConflict
 from slurm_operator.api.meta import Resource, ServiceTemplate
 from slurm_operator.build import metadata, overlay
 from slurm_operator.build.errors import InvalidSpec
@@ -33,7 +34,7 @@ def service(
         port["nodePort"] = user.node_port
     try:
         spec = overlay.merge_service_spec({"selector": dict(selector), "ports": [port]}, user.spec)
-    except overlay.OverlayConflict as conflict:
+    except MergeConflict as conflict:
         raise InvalidSpec(("spec", "service", "spec", *conflict.steps), conflict.message) from conflict
     return {
         "apiVersion": "v1",

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from kube_runtime.text import shown
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP, Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
-from slurm_operator.api.problem import FieldProblem, shown
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.api.validate import decode
 from slurm_operator.build import labels

@@ -34,7 +34,7 @@ COMPONENTS = {
 # Reasons that name a fault in the resource itself: nothing further down matters before it is mended.
 FAULTS = frozenset(
     {
-        *("InvalidSpec", "OverlayConflict", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),
+        *("InvalidSpec", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),
         *("SecondDefault", "NotSupported", "Forbidden", "Invalid", "ConfigInvalid", "RolledBack", "Refused"),
     }
 )

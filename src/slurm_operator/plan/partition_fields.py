@@ -63,12 +63,6 @@ class Line:
         """The nodes as a live change names them."""
         return ",".join([*self.sets, *([hostlist.compress(self.hosts)] if self.hosts else [])])
 
-    def option(self, key: str) -> str | None:
-        """An option in its normal form, None where the line does not set it."""
-        if key == NODES:
-            return self.nodes
-        return _wanted(self).get(key)
-
     def with_option(self, key: str, value: str) -> Line:
         """The line with one option set to something else."""
         return Line(self.name, {**self.values, key: value}, self.sets, self.hosts, self.edited)

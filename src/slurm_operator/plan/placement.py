@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kube_runtime.client.objects import Node, Taint
+from kube_runtime.requirement import holds
 from slurm_operator.build import labels, nodeset
 
 BLOCKING = ("NoSchedule", "NoExecute")
@@ -70,31 +71,9 @@ def _matches(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _all_hold(requirements: Iterable[Mapping[str, Any]], present: Mapping[str, str]) -> bool:
-    return all(_holds(requirement, present) for requirement in requirements)
-
-
-def _holds(requirement: Mapping[str, Any], present: Mapping[str, str]) -> bool:
-    key, values = str(requirement.get("key")), [str(value) for value in requirement.get("values") or ()]
-    value = present.get(key)
-    match requirement.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return _compare(value, values, 1)
-        case "Lt":
-            return _compare(value, values, -1)
-        case _:
-            return False
-
-
-def _compare(value: str | None, values: Sequence[str], sign: int) -> bool:
-    try:
-        return value is not None and len(values) == 1 and (int(value) - int(values[0])) * sign > 0
-    except ValueError:
-        return False
+    return all(
+        holds(
+            str(one.get("operator")), present.get(str(one.get("key"))), [str(each) for each in one.get("values") or ()]
+        )
+        for one in requirements
+    )

@@ -29,7 +29,6 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.model import (
     Absent,
-    Association,
     Diag,
     Job,
     JobView,
@@ -37,18 +36,15 @@ from slurm_operator.slurm.model import (
     NodeView,
     Partition,
     Ping,
-    Qos,
     Reservation,
     SlurmList,
     Unchanged,
     Unknown,
-    view,
 )
 from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
     NodeChange,
-    NodeCreation,
     PartitionChange,
     PartitionState,
     Request,
@@ -180,21 +176,6 @@ class SlurmClient:
         except SlurmError as problem:
             return Unknown(str(problem))
 
-    async def node_views(self, names: Iterable[str]) -> dict[str, NodeView]:
-        """What Slurm says about each of these nodes.
-
-        A name that the list lacks is asked for once more by itself: an emptied or halved list is never an absence.
-        """
-        try:
-            answer: SlurmList[Node] | Unknown = await self.all_nodes()
-        except SlurmError as problem:
-            answer = Unknown(str(problem))
-        views = {name: view(name, answer) for name in names}
-        for name, seen in views.items():
-            if isinstance(seen, Absent):
-                views[name] = await self.node(name)
-        return views
-
     async def jobs(self, since: int | None = None) -> SlurmList[Job] | Unchanged:
         """All jobs; with `since`, Unchanged when nothing happened after it."""
         return await self._list("jobs", wire.jobs, since)
@@ -239,14 +220,6 @@ class SlurmClient:
             raise SlurmBadAnswer("the response has no slurm_conf", call="GET conf")
         return found.slurm_conf
 
-    async def associations(self) -> tuple[Association, ...]:
-        """Who may charge which account, from slurmdbd."""
-        return await self._call(requests.read_accounting("associations"), wire.associations)
-
-    async def qos(self) -> tuple[Qos, ...]:
-        """The qualities of service, from slurmdbd."""
-        return await self._call(requests.read_accounting("qos"), wire.qos)
-
     # --- writing -----------------------------------------------------------------------------------------------
 
     async def write(self, request: Request) -> Written:
@@ -264,10 +237,6 @@ class SlurmClient:
     async def undrain(self, names: Iterable[str]) -> Written:
         """Put nodes back into service. Whose drain it is has been checked by the plan."""
         return await self.update_nodes(names, NodeChange(state="UNDRAIN"))
-
-    async def create_node(self, node: NodeCreation) -> Written:
-        """Make a node record (REST v0.0.44)."""
-        return await self.write(requests.create_node(node))
 
     async def delete_node(self, name: str) -> Written:
         """Remove a node record; SlurmBusy while jobs run on it. A suspended job does not stop Slurm: see policy."""
@@ -335,13 +304,15 @@ class SlurmClient:
             if problem.status != 404:
                 raise
             if await self._negotiate() == adapter:
-                raise _what_404_means(request, problem) from problem
+                # The server still speaks that version, which has the call: somebody on the way lost it.
+                text = "slurmrestd has this call, but the answer was 404"
+                raise SlurmBadAnswer(text, call=request.label, status=404) from problem
         return await self._ask(await self._ready(request), request, reader)
 
     async def _ready(self, request: Request) -> Adapter:
         """The adapter to use, once slurmctld is known to answer; at most one caller finds out at a time."""
         async with self._getting_ready:
-            if request.service == "slurm" and self._breaker.needs_ping(request.label, is_read=_is_read(request)):
+            if self._breaker.needs_ping(request.label, is_read=_is_read(request)):
                 await self._check_controller()
             return self._adapter or await self._negotiate()
 
@@ -424,14 +395,14 @@ class SlurmClient:
             found = await self._decode(await self._received(sending, request, reading), reader, request.label, reading)
         except SlurmError as problem:
             outcome, failure = problem.reason, problem
-            if isinstance(problem, SlurmUnreachable) and request.service == "slurm":
+            if isinstance(problem, SlurmUnreachable):
                 self._breaker.bad(problem.text)
             raise
         except BaseException as problem:
             outcome = type(problem).__name__
             raise
         else:
-            if request.service == "slurm" and request is not PING:
+            if request is not PING:
                 self._breaker.answered()
             return found
         finally:
@@ -464,7 +435,7 @@ class SlurmClient:
             sending.fence()
         call = asyncio.ensure_future(self._transport.send(sending, self._token.current()))
         try:
-            if request in (PING, DIAG) or request.service != "slurm":
+            if request in (PING, DIAG):
                 return await call
             while not (await asyncio.wait({call}, timeout=self._seconds.patience))[0]:
                 if await self._is_dead():
@@ -505,13 +476,6 @@ class SlurmClient:
 
 def _is_read(request: Request) -> bool:
     return request.method == "GET" and request.path != RECONFIGURE.path
-
-
-def _what_404_means(request: Request, problem: SlurmUnsupported) -> SlurmError:
-    """The server still speaks that version, which has the call: somebody on the way lost it, and will find it again."""
-    if request.service != "slurm":
-        return problem
-    return SlurmBadAnswer("slurmrestd has this call, but the response was 404", call=request.label, status=404)
 
 
 def _changes(reply: Reply, reader: Reader[SlurmList[T]], call: str) -> SlurmList[T] | Unchanged:

@@ -151,27 +151,6 @@ class Diag(msgspec.Struct, frozen=True, kw_only=True):
     since: int = 0
 
 
-class Association(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may charge which account."""
-
-    account: str
-    user: str = ""
-    cluster: str = ""
-    partition: str = ""
-    parent: str = ""
-    qos: tuple[str, ...] = ()
-    default_qos: str = ""
-
-
-class Qos(msgspec.Struct, frozen=True, kw_only=True):
-    """One quality of service."""
-
-    name: str
-    description: str = ""
-    priority: int = 0
-    flags: frozenset[str] = frozenset()
-
-
 class SlurmList(msgspec.Struct, Generic[T], frozen=True):
     """A list out of one answer. Only where `complete` does a missing item mean that Slurm has none."""
 

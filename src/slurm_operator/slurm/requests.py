@@ -36,7 +36,6 @@ class Feature(Enum):
 
     TOPOLOGY = "setting a node's topology"
     RESERVATIONS = "changing reservations"
-    NODE_CREATION = "creating nodes"
     PARTITIONS = "changing partitions live"
     CONF = "reading the running configuration"
 
@@ -47,7 +46,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: Literal["GET", "POST", "DELETE"]
     path: str
     label: str
-    service: Literal["slurm", "slurmdb"] = "slurm"
     query: tuple[tuple[str, str], ...] = ()
     body: Mapping[str, Any] | None = None
     needs: Feature | None = None
@@ -65,19 +63,6 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     extra: str | None = None
     topology: str | None = None
     weight: int | None = None
-
-
-class NodeCreation(msgspec.Struct, frozen=True, kw_only=True):
-    """A node record that is made before any slurmd registers; `more` holds further slurm.conf keys."""
-
-    name: str
-    state: str = "CLOUD"
-    cpus: int | None = None
-    real_memory: int | None = None
-    features: tuple[str, ...] = ()
-    gres: str = ""
-    address: str = ""
-    more: Mapping[str, str] = {}
 
 
 class PartitionChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,11 +145,6 @@ def read_one(kind: str, name: str) -> Request:
     return Request(method="GET", path=f"/{kind}/{_in_path(kind, name)}", label=f"GET {kind}")
 
 
-def read_accounting(what: str) -> Request:
-    """A list of slurmdbd."""
-    return Request(method="GET", path=f"/{what}", label=f"GET slurmdb {what}", service="slurmdb", large=True)
-
-
 def update_nodes(names: Iterable[str], change: NodeChange) -> Request:
     """One change of many nodes. A name that Slurm does not know is an error, but the other nodes are changed."""
     chosen = [_checked("node", name) for name in names]
@@ -181,20 +161,6 @@ def update_nodes(names: Iterable[str], change: NodeChange) -> Request:
     _put(body, "weight", _number(change.weight))
     needs = Feature.TOPOLOGY if change.topology is not None else None
     return Request(method="POST", path="/nodes/", label="POST nodes", body=body, needs=needs)
-
-
-def create_node(node: NodeCreation) -> Request:
-    """Make a node record."""
-    pairs: dict[str, object] = {"NodeName": _checked("node", node.name), "State": node.state}
-    _put(pairs, "CPUs", node.cpus)
-    _put(pairs, "RealMemory", node.real_memory)
-    _put(pairs, "Feature", ",".join(node.features) or None)
-    _put(pairs, "Gres", node.gres or None)
-    _put(pairs, "NodeAddr", node.address or None)
-    pairs |= node.more
-    line = " ".join(f"{_conf_name(key)}={_conf_name(str(value))}" for key, value in pairs.items())
-    body = {"node_conf": line}
-    return Request(method="POST", path="/new/node/", label="POST new/node", body=body, needs=Feature.NODE_CREATION)
 
 
 def delete_node(name: str) -> Request:
@@ -383,9 +349,3 @@ def _conf_names(what: str, names: tuple[str, ...] | None) -> list[str] | None:
         if not name or not name.isprintable() or set(name) & set(", \"'="):
             raise SlurmRejected(f"{name[:80]!r} is not a {what}: no blanks, commas, quotes or '='")
     return None if names is None else list(names)
-
-
-def _conf_name(name: str) -> str:
-    if not _CONF_VALUE.fullmatch(name):
-        raise SlurmRejected(f"{name[:80]!r} cannot stand in a node's configuration line")
-    return name

@@ -121,14 +121,6 @@ class Pings(Envelope, frozen=True):
     pings: msgspec.Raw = NOTHING
 
 
-class Associations(Envelope, frozen=True):
-    associations: msgspec.Raw = NOTHING
-
-
-class QosList(Envelope, frozen=True):
-    qos: msgspec.Raw = NOTHING
-
-
 class Conf(Envelope, frozen=True):
     """The running configuration."""
 
@@ -287,24 +279,3 @@ class Ping(Item, frozen=True):
     latency: Count = 0
     status: str = ""
     pinged: str = ""
-
-
-class Default(Item, frozen=True):
-    qos: str = ""
-
-
-class Association(Item, frozen=True):
-    account: str
-    user: str = ""
-    cluster: str = ""
-    partition: str = ""
-    parent_account: str = ""
-    qos: list[str] = []
-    default: Default = Default()
-
-
-class Qos(Item, frozen=True):
-    name: str
-    description: str = ""
-    priority: Number = NOT_SET
-    flags: list[str] = []

@@ -279,18 +279,6 @@ def diag(reply: Reply, call: str) -> model.Diag:
     )
 
 
-def associations(reply: Reply, call: str) -> tuple[model.Association, ...]:
-    """The associations of slurmdbd."""
-    answer = read(reply, shapes.Associations, call=call)
-    return _list(answer, answer.associations, _association, call).items
-
-
-def qos(reply: Reply, call: str) -> tuple[model.Qos, ...]:
-    """The qualities of service of slurmdbd."""
-    answer = read(reply, shapes.QosList, call=call)
-    return _list(answer, answer.qos, _one_qos, call).items
-
-
 def streamed(name: str) -> Streamed | None:
     """A reader of that list for a response that is on its way; None where there is none."""
     convert = _CONVERTERS.get(name)
@@ -467,29 +455,6 @@ def _ping(raw: Bytes) -> model.Ping:
         primary=p.primary,
         latency=p.latency,
         status=p.status or p.pinged,
-    )
-
-
-def _association(raw: Bytes) -> model.Association:
-    a = lenient.decode(raw, shapes.Association)
-    return model.Association(
-        account=a.account,
-        user=a.user,
-        cluster=a.cluster,
-        partition=a.partition,
-        parent=a.parent_account,
-        qos=tuple(a.qos),
-        default_qos=a.default.qos,
-    )
-
-
-def _one_qos(raw: Bytes) -> model.Qos:
-    q = lenient.decode(raw, shapes.Qos)
-    return model.Qos(
-        name=q.name,
-        description=q.description,
-        priority=q.priority.seconds(),
-        flags=frozenset(q.flags),
     )
 
 

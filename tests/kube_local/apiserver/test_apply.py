@@ -328,18 +328,6 @@ def test_appliers_come_first_then_the_oldest() -> None:
     assert listed == [("a", "Apply"), ("b", "Apply"), ("z-updater", "Update")]
 
 
-def test_more_than_ten_updaters_are_folded_into_ancient_changes() -> None:
-    live = track_update(None, config_map(a="0"), "m00", CONFIG_MAP, NOW)
-    for number in range(1, 13):
-        changed = copy.deepcopy(live)
-        changed["data"][f"k{number}"] = "x"
-        live = track_update(live, changed, f"m{number:02}", CONFIG_MAP, f"2026-01-01T00:01:{number:02}Z")
-    managers = [entry["manager"] for entry in live["metadata"]["managedFields"]]
-    assert len(managers) == 10
-    assert managers[0] == "ancient-changes"
-    assert ".data.k1" in owned(live, "ancient-changes", "Update")
-
-
 # --- managedFields that clients touch --------------------------------------------------------------------------------
 
 

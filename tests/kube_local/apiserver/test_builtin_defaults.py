@@ -73,7 +73,7 @@ def test_a_container_gets_its_paths_ports_and_probe_numbers() -> None:
         ports=[{"containerPort": 80}],
         env=[{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         livenessProbe={"httpGet": {"port": 80}},
-        readinessProbe={"grpc": {"port": 1}, "periodSeconds": 3},
+        readinessProbe={"tcpSocket": {"port": 1}, "periodSeconds": 3},
         lifecycle={"preStop": {"httpGet": {"port": 80}}},
     )
     assert made["terminationMessagePath"] == "/dev/termination-log"
@@ -83,7 +83,7 @@ def test_a_container_gets_its_paths_ports_and_probe_numbers() -> None:
     assert made["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
     numbers = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
     assert made["livenessProbe"] == {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, **numbers}
-    assert made["readinessProbe"] == {"grpc": {"port": 1, "service": ""}, **numbers, "periodSeconds": 3}
+    assert made["readinessProbe"] == {"tcpSocket": {"port": 1}, **numbers, "periodSeconds": 3}
     assert made["lifecycle"]["preStop"]["httpGet"]["scheme"] == "HTTP"
 
 
@@ -167,11 +167,10 @@ SERVICES: list[tuple[str, Object, Object]] = [
     ),
     (
         "a named target port is kept",
-        {"ports": [{"port": 80, "targetPort": "http"}], "type": "NodePort", "sessionAffinity": "ClientIP"},
+        {"ports": [{"port": 80, "targetPort": "http"}], "type": "NodePort"},
         {
             "ports": [{"port": 80, "protocol": "TCP", "targetPort": "http"}],
-            "sessionAffinity": "ClientIP",
-            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}},
+            "sessionAffinity": "None",
             "type": "NodePort",
             "externalTrafficPolicy": "Cluster",
             "internalTrafficPolicy": "Cluster",

@@ -16,7 +16,7 @@ PATHS: list[tuple[str, tuple[str, str, str, str]]] = [
     ("/api/v1/namespaces/a/pods/b/log", ("pods", "a", "b", "log")),
     ("/api/v1/namespaces", ("namespaces", "", "", "")),
     ("/api/v1/namespaces/a", ("namespaces", "", "a", "")),
-    ("/api/v1/namespaces/a/finalize", ("namespaces", "", "a", "finalize")),
+    ("/api/v1/namespaces/a/status", ("namespaces", "", "a", "status")),
     ("/api/v1/nodes/n/status", ("nodes", "", "n", "status")),
     ("/apis/apps/v1/namespaces/a/deployments/d/scale", ("deployments", "a", "d", "scale")),
     ("/apis/events.k8s.io/v1/events", ("events", "", "", "")),

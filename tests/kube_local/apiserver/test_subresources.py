@@ -1,4 +1,4 @@
-"""Scale, eviction, binding, tokens and logs."""
+"""Scale, eviction, binding and logs, and what is not served."""
 
 from __future__ import annotations
 
@@ -130,13 +130,6 @@ async def test_a_pod_that_is_not_ready_goes_by_the_budget_s_policy(
     assert ("deletionTimestamp" in (await api.ok("GET", f"{PODS}/p"))["metadata"]) is goes
 
 
-async def test_a_service_account_gets_a_token(api: Any) -> None:
-    path = "/api/v1/namespaces/default/serviceaccounts"
-    await api.create(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}})
-    made = await api.ok("POST", f"{path}/sa/token", {"spec": {"expirationSeconds": 600}})
-    assert made["status"]["expirationTimestamp"] == "2023-11-14T22:23:20Z"
-
-
 class Agent:
     """A node agent that knows one log."""
 
@@ -170,9 +163,13 @@ async def test_logs_come_from_the_node_agent(api: Any) -> None:
     assert status["message"] == "container x is not valid for pod p"
 
 
-async def test_who_wants_an_ephemeral_container_is_told_what_to_do_instead(api: Any) -> None:
+@pytest.mark.parametrize(
+    "path", [f"{PODS}/p/ephemeralcontainers", f"{PODS}/p/attach", "/api/v1/namespaces/default/finalize"]
+)
+async def test_a_subresource_that_is_not_served_is_not_found(api: Any, path: str) -> None:
     await api.create(PODS, POD)
-    wanted = {"spec": {"ephemeralContainers": [{"name": "debugger", "image": "x"}]}}
-    path, patch = f"{PODS}/p/ephemeralcontainers", "application/strategic-merge-patch+json"
-    status = await api.fails(400, "PATCH", path, wanted, content_type=patch)
-    assert "enter a running container with exec" in status["message"]
+    assert (await api.fails(404, "GET", path))["reason"] == "NotFound"
+
+
+async def test_a_collection_is_not_deleted_as_a_whole(api: Any) -> None:
+    assert (await api.fails(405, "DELETE", PODS))["reason"] == "MethodNotAllowed"

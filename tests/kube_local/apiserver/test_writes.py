@@ -361,15 +361,6 @@ async def test_a_pod_that_no_node_has_goes_at_once(api: Any) -> None:
     await api.fails(404, "GET", f"{PODS}/p")
 
 
-async def test_a_collection_is_deleted_by_selector(api: Any) -> None:
-    for name, label in (("a", "x"), ("b", "x"), ("c", "y")):
-        await api.create(MAPS, config(name, labels={"l": label}))
-    deleted = await api.ok("DELETE", MAPS, query={"labelSelector": "l=x"})
-    assert [item["metadata"]["name"] for item in deleted["items"]] == ["a", "b"]
-    left = await api.ok("GET", MAPS)
-    assert [item["metadata"]["name"] for item in left["items"]] == ["c"]
-
-
 async def test_a_dry_delete_shows_what_would_be(api: Any) -> None:
     await api.create(MAPS, config())
     shown = await api.ok("DELETE", f"{MAPS}/m", {"dryRun": ["All"], "propagationPolicy": "Orphan"})

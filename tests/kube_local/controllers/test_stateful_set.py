@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 SET = """
 apiVersion: apps/v1
 kind: StatefulSet
@@ -83,34 +81,6 @@ async def test_a_scale_in_takes_the_highest_number_and_leaves_its_claim(cluster:
     assert len(await cluster.list("PersistentVolumeClaim")) == 3
 
 
-@pytest.mark.parametrize(
-    ("policy", "left"),
-    [
-        ("{whenScaled: Delete, whenDeleted: Retain}", ["data-web-0"]),
-        ("{whenScaled: Retain, whenDeleted: Delete}", ["data-web-0", "data-web-1", "data-web-2"]),
-    ],
-    ids=["deleted when scaled", "kept when scaled"],
-)
-async def test_claims_go_as_the_retention_policy_says(cluster: Any, policy: str, left: list[str]) -> None:
-    retained = SET.replace("replicas: 3", f"replicas: 3\n  persistentVolumeClaimRetentionPolicy: {policy}")
-    await cluster.apply(retained + CLAIMS)
-    await cluster.status("StatefulSet", "web", **DONE)
-    await cluster.patch("StatefulSet", "web", {"spec": {"replicas": 1}})
-    await cluster.status("StatefulSet", "web", replicas=1, readyReplicas=1)
-
-    async def settled() -> bool:
-        return bool(await cluster.names("PersistentVolumeClaim") == left)
-
-    await cluster.until(settled)
-    await cluster.delete("StatefulSet", "web")
-
-    async def gone() -> bool:
-        wanted = [] if "whenDeleted: Delete" in policy else left
-        return await cluster.names("PersistentVolumeClaim") == wanted and not await cluster.names("Pod")
-
-    await cluster.until(gone)
-
-
 def _image(pod: dict[str, Any]) -> str:
     return str(pod["spec"]["containers"][0]["image"])
 
@@ -139,30 +109,6 @@ async def test_going_back_finds_the_old_revision_and_gives_it_the_newest_number(
     assert again["updateRevision"] == first["updateRevision"]
     numbers = {one["metadata"]["name"]: one["revision"] for one in await cluster.list("ControllerRevision")}
     assert numbers[first["updateRevision"]] == 3
-
-
-async def test_a_partition_keeps_the_pods_below_it(cluster: Any) -> None:
-    rolling = "replicas: 3\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}"
-    await cluster.apply(SET.replace("replicas: 3", rolling))
-    await cluster.status("StatefulSet", "web", **DONE)
-    await cluster.patch("StatefulSet", "web", _new_image("image:2"))
-    await cluster.status("StatefulSet", "web", replicas=3, readyReplicas=3, updatedReplicas=1, currentReplicas=2)
-    assert [_image(pod) for pod in await cluster.list("Pod")] == ["image:1", "image:1", "image:2"]
-    await cluster.delete("Pod", "web-0")
-    await cluster.status("StatefulSet", "web", replicas=3, readyReplicas=3)
-    assert _image(await cluster.there("Pod", "web-0")) == "image:1"
-
-
-async def test_on_delete_changes_a_pod_when_somebody_deletes_it(cluster: Any) -> None:
-    await cluster.apply(SET.replace("replicas: 3", "replicas: 3\n  updateStrategy: {type: OnDelete}"))
-    await cluster.status("StatefulSet", "web", **DONE)
-    await cluster.patch("StatefulSet", "web", _new_image("image:2"))
-    await cluster.status("StatefulSet", "web", observedGeneration=2, readyReplicas=3)
-    await cluster.quiet()
-    assert {_image(pod) for pod in await cluster.list("Pod")} == {"image:1"}
-    await cluster.delete("Pod", "web-1")
-    await cluster.status("StatefulSet", "web", readyReplicas=3, updatedReplicas=1)
-    assert [_image(pod) for pod in await cluster.list("Pod")] == ["image:1", "image:2", "image:1"]
 
 
 async def test_a_finished_pod_is_replaced(cluster: Any) -> None:

@@ -116,13 +116,6 @@ async def test_a_claim_of_an_unknown_class_waits_and_is_bound_when_a_volume_come
     await _bound(cluster)
 
 
-async def test_a_grown_claim_gets_its_size(cluster: Any) -> None:
-    await cluster.apply(CLAIM)
-    await _bound(cluster)
-    await cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
-    await cluster.status("PersistentVolumeClaim", "data", capacity={"storage": "2Gi"})
-
-
 @pytest.mark.parametrize("name", ["", "..", "../etc", "a/b", ".hidden"])
 def test_no_name_leads_out_of_the_folder_of_volumes(tmp_path: Path, name: str) -> None:
     with pytest.raises(FolderFailed):

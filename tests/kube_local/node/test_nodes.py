@@ -11,12 +11,10 @@ def test_nodes_are_numbered() -> None:
 
 
 def test_a_node_has_the_whole_machine() -> None:
-    assert nodes.capacity(4, 8 * 2**30) == {
-        "cpu": "4",
-        "memory": "8388608Ki",
-        "pods": "110",
-        "ephemeral-storage": "100Gi",
-    }
+    has = nodes.capacity()
+    assert int(has["cpu"]) >= 1
+    assert has["memory"].endswith("Ki")
+    assert has["pods"] == "110"
 
 
 def test_a_node_that_comes_back_is_ready_since_now_and_the_rest_since_before() -> None:

@@ -82,14 +82,6 @@ def test_a_condition_keeps_its_time_until_it_turns(make_pod: MakePod) -> None:
     assert {one["type"]: one["lastTransitionTime"] for one in turned}["Ready"] == NOW
 
 
-def test_a_closed_readiness_gate_keeps_the_pod_unready(make_pod: MakePod) -> None:
-    pod = make_pod(readinessGates=[{"conditionType": "x/registered"}])
-    ready = next(one for one in made(pod, [MAIN_UP])["conditions"] if one["type"] == "Ready")
-    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
-    pod["status"] = {"conditions": [{"type": "x/registered", "status": "True"}]}
-    assert next(one for one in made(pod, [MAIN_UP])["conditions"] if one["type"] == "Ready")["status"] == "True"
-
-
 def test_a_pod_that_the_node_ended_says_why(make_pod: MakePod) -> None:
     found = made(make_pod(), [MAIN_UP], reason="DeadlineExceeded", message="too long")
     assert (found["phase"], found["reason"], found["message"]) == ("Failed", "DeadlineExceeded", "too long")

@@ -215,13 +215,6 @@ async def test_a_pod_condition_of_ours_leaves_the_others(api: Api) -> None:
     assert {item.type for item in after.status.conditions} == {"Ready", "kube.test/Drained"}
 
 
-async def test_an_evicted_pod_goes(api: Api) -> None:
-    made = await api.client.create(PODS, pod(api), api.namespace)
-    await api.client.evict("p", api.namespace, uid=made.metadata.uid)
-    with pytest.raises(errors.NotFound):
-        await api.client.get(PODS, "p", api.namespace)
-
-
 async def test_a_command_in_a_pod_that_runs_nowhere_is_a_typed_error(api: Api) -> None:
     await api.client.create(PODS, pod(api), api.namespace)
     with pytest.raises(errors.KubeError):

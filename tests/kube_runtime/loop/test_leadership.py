@@ -10,8 +10,9 @@ from itertools import count
 from typing import Any, TypeVar
 
 import pytest
+from tests.kube_runtime.skewed_clock import SkewedClock
 
-from kube_runtime.clock import SkewedClock, SystemClock, VirtualClock, run_until_idle
+from kube_runtime.clock import SystemClock, VirtualClock, run_until_idle
 from kube_runtime.loop.leadership import Elector, LeaseRecord, LeaseTimes, NotLeader
 
 T = TypeVar("T")

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from tests.kube_runtime.loop.quiet import NeverQuietError, Quiet, run_until_quiet
 
 from kube_runtime.clock import VirtualClock, run_until_idle
 from kube_runtime.errors import Retryable, Terminal
 from kube_runtime.loop.controller import Controller, Reconcile, Result
 from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
-from kube_runtime.loop.run import Ending, NeverQuietError, Quiet, run, run_until_quiet
+from kube_runtime.loop.run import Ending, run
 
 A, B = Key("slurm", "a"), Key("slurm", "b")
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from slurm_operator.local.image.oci import OciImage, oci_archive
+from tests.real.kubelet.oci import OciImage, oci_archive
 
 
 @pytest.fixture

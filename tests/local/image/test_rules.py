@@ -50,7 +50,7 @@ OWN = "/usr/lib/slurm-operator"
 )
 def test_an_image_name_stands_for_a_program_and_a_user(name: str, first_words: list[str], user: str) -> None:
     found = rules.resolve(name, DEFAULT, BOTH)
-    assert list(found.argv(None, None)) == first_words
+    assert [*found.entrypoint, *found.command] == first_words
     assert found.user == user
     assert found.env["PATH"].startswith("/usr/local/sbin")
 
@@ -81,24 +81,6 @@ def test_a_version_that_is_not_built_is_replaced_and_that_is_said() -> None:
 def test_without_any_image_the_error_says_how_to_build_one() -> None:
     with pytest.raises(ImageMissing, match=r"slurm-operator local image build --slurm 26\.05"):
         rules.resolve("x/slurmd:24.11", DEFAULT, {})
-
-
-@pytest.mark.parametrize(
-    ("command", "args", "argv"),
-    [
-        (None, None, ("run", "--all")),
-        (None, ("--one",), ("run", "--one")),
-        (None, (), ("run",)),
-        (("sh", "-c"), ("true",), ("sh", "-c", "true")),
-        (("sh",), None, ("sh",)),
-    ],
-    ids=["neither", "args", "no args", "both", "command"],
-)
-def test_a_pods_command_and_args_take_the_place_of_the_images(
-    command: tuple[str, ...] | None, args: tuple[str, ...] | None, argv: tuple[str, ...]
-) -> None:
-    chosen = Rules(rules=(Rule(match="*", entrypoint=("run",), command=("--all",)),))
-    assert rules.resolve("x", chosen, BOTH).argv(command, args) == argv
 
 
 def test_the_default_rules_survive_being_written_and_read(tmp_path: Path) -> None:

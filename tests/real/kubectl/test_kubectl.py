@@ -197,7 +197,6 @@ def test_created_by_command(kubectl: Any) -> None:
     kubectl("create", "deployment", "d", "--image=nginx", "--replicas=3")
     assert value(kubectl, "deploy/d", ".spec.replicas") == "3"
     kubectl("create", "serviceaccount", "sa")
-    assert kubectl("create", "token", "sa").strip()
     assert "configmap/c created (dry run)" in kubectl("create", "cm", "c", "--dry-run=client")
     assert "created (server dry run)" in kubectl("create", "cm", "c", "--from-literal=a=b", "--dry-run=server")
     assert "NotFound" in kubectl("get", "cm", "c", code=1)

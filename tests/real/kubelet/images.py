@@ -24,12 +24,12 @@ from pathlib import Path
 import pip
 import yaml
 from tests.real.kubelet import tools
+from tests.real.kubelet.oci import OciImage, oci_archive
 from tests.real.kubelet.settings import PAUSE
 
 from slurm_operator.build import images as names
 from slurm_operator.local.image import apt, build, recipe, rules, store
 from slurm_operator.local.image.errors import CannotBuild
-from slurm_operator.local.image.oci import OciImage, oci_archive
 from slurm_operator.local.image.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -195,7 +195,7 @@ class Pods:
         user = [int(part) for part in (resolved.user or "0:0").split(":")]
         config = self._config(
             hostname,
-            resolved.argv(None, args),
+            (*resolved.entrypoint, *(resolved.command if args is None else args)),
             {**resolved.env, **(env or {})},
             user,
             [Volume(self.folder / "hosts", "/etc/hosts"), *volumes],

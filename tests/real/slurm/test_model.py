@@ -47,7 +47,7 @@ class Both:
     async def replies(self, request: Request, token: str) -> tuple[Reply, Reply]:
         sending = Sending(
             method=request.method,
-            path=f"/{request.service}/{VERSIONS[self.real.version]}{request.path}",
+            path=f"/slurm/{VERSIONS[self.real.version]}{request.path}",
             label=request.label,
             query=request.query,
             body=None if request.body is None else json.dumps(request.body).encode(),

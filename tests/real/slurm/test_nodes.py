@@ -9,7 +9,7 @@ from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmForbidden, SlurmNotFound, SlurmUnsupported
 from slurm_operator.slurm.model import Absent, Job, Known, Node, SlurmList, Unchanged
-from slurm_operator.slurm.requests import JobSubmission, NodeChange, NodeCreation
+from slurm_operator.slurm.requests import JobSubmission, NodeChange
 from slurm_operator.slurm.token import TokenSource
 
 pytestmark = pytest.mark.real_slurm
@@ -48,9 +48,7 @@ async def test_all_nodes_come_in_one_complete_answer(client: SlurmClient) -> Non
 
 async def test_a_node_that_slurm_never_had_is_absent(client: SlurmClient) -> None:
     assert await client.node("nosuch") == Absent()
-    views = await client.node_views(["n0", "nosuch"])
-    assert isinstance(views["n0"], Known)
-    assert views["nosuch"] == Absent()
+    assert isinstance(await client.node("n0"), Known)
 
 
 async def test_an_idle_node_is_drained_and_undrained(client: SlurmClient, slurm: Cluster) -> None:
@@ -104,7 +102,7 @@ async def test_a_bulk_change_with_a_missing_name_fails_and_changes_the_others(cl
     with pytest.raises(SlurmNotFound) as caught:
         await client.drain(["n0", "nosuch", "n2"], "x")
     assert caught.value.number == 2018
-    views = await client.node_views(["n0", "n1", "n2"])
+    views = {name: await client.node(name) for name in ("n0", "n1", "n2")}
     drained = {name for name, seen in views.items() if isinstance(seen, Known) and policy.is_draining(seen.node)}
     assert drained == {"n0", "n2"}
 
@@ -122,18 +120,6 @@ async def test_a_deleted_node_is_absent_and_comes_back_with_its_slurmd(client: S
     assert isinstance(await client.node("extra"), Known)
     slurm.kill_node("extra")
     await client.delete_node("extra")
-
-
-async def test_a_node_record_is_created_before_its_slurmd(client: SlurmClient, slurm: Cluster) -> None:
-    creation = NodeCreation(name="made", cpus=2, real_memory=100, address="127.0.0.1", features=("compute",))
-    if slurm.version == "24.11":
-        with pytest.raises(SlurmUnsupported, match="creating nodes"):
-            await client.create_node(creation)
-        return
-    await client.create_node(creation)
-    assert (await known(client, "made")).features == ("compute",)
-    await client.delete_node("made")
-    assert await client.node("made") == Absent()
 
 
 async def test_topology_is_set_where_the_version_has_it(client: SlurmClient, slurm: Cluster) -> None:

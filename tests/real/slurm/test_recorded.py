@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real_slurm
 
 READS = (
     *("ping", "nodes", "node", "node_absent", "partitions", "partition_absent", "reservation_absent"),
-    *("job_absent", "diag", "unknown_version", "qos", "associations"),
+    *("job_absent", "diag", "unknown_version"),
 )
 
 

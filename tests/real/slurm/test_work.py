@@ -95,16 +95,6 @@ async def test_a_reservation_is_created_changed_and_deleted(client: SlurmClient,
         await client.delete_reservation(wanted.name)
 
 
-async def test_associations_and_qos_are_read_from_slurmdbd(client: SlurmClient, slurm: Cluster) -> None:
-    slurm.shell("sacctmgr -i add account science cluster=test; sacctmgr -i add user alice account=science")
-    try:
-        found = await client.associations()
-        assert {(a.account, a.user) for a in found} >= {("root", "root"), ("science", ""), ("science", "alice")}
-        assert "normal" in {qos.name for qos in await client.qos()}
-    finally:
-        slurm.shell("sacctmgr -i delete user alice; sacctmgr -i delete account science")
-
-
 async def test_diag_counts_jobs(client: SlurmClient) -> None:
     before = (await client.diag()).jobs_submitted
     await client.submit(JobSubmission(script="#!/bin/bash\ntrue\n"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from kube_local.controllers.decide import pods as pods_
 from kube_local.controllers.decide.revision import template_hash
 from kube_local.controllers.decide.status import condition, share
 from kube_local.controllers.objects import Deployment, Json, Pod, ReplicaSet
-from kube_runtime.times import parse_time, time_text
+from kube_runtime.times import time_text
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -25,8 +25,6 @@ DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 # Annotations of the Deployment that its ReplicaSets do not carry.
 _NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MAX_REPLICAS})
-# A Deployment without a deadline has the largest number there is.
-_NO_DEADLINE_SECONDS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,6 @@ class Decision:
     actions: tuple[Action, ...]
     status: Json
     revision: str = ""
-    look_again: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ def decide(seen: Seen) -> Decision:
     spare = () if actions or seen.owner.spec.paused else tuple(_spare(seen))
     number = max(seen.revision, revision_of(seen.new)) if seen.new else seen.revision
     revision = str(number) if seen.new or any(isinstance(one, Create) for one in actions) else ""
-    return Decision(actions + spare, status(seen, actions), revision, _deadline_in(seen))
+    return Decision(actions + spare, status(seen, actions), revision)
 
 
 def _actions(seen: Seen) -> list[Action]:
@@ -248,13 +245,6 @@ def new_set(seen: Seen, replicas: int) -> Json:
     labels = {**(described.get("labels") or {}), HASH_LABEL: hash_}
     selector = {**owner.spec.selector}
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}
-    spec: Json = {
-        "replicas": replicas,
-        "selector": selector,
-        "template": {**owner.spec.template, "metadata": {**described, "labels": labels}},
-    }
-    if owner.spec.min_ready_seconds:
-        spec["minReadySeconds"] = owner.spec.min_ready_seconds
     annotations = _copied(owner) | {
         DESIRED: str(seen.replicas),
         MAX_REPLICAS: str(seen.replicas + seen.surge),
@@ -270,7 +260,11 @@ def new_set(seen: Seen, replicas: int) -> Json:
             "annotations": annotations,
             "ownerReferences": [pods_.owner_reference("apps/v1", "Deployment", owner)],
         },
-        "spec": spec,
+        "spec": {
+            "replicas": replicas,
+            "selector": selector,
+            "template": {**owner.spec.template, "metadata": {**described, "labels": labels}},
+        },
     }
 
 
@@ -343,7 +337,7 @@ def _timed(before: Mapping[str, Any] | None, one: Json, now: datetime) -> Json:
 
 
 def _progressing(seen: Seen, desired: Json, before: Mapping[str, Any] | None, actions: Sequence[Action]) -> Json | None:
-    if _deadline(seen) is None:
+    if seen.owner.spec.paused:
         return None
     made = next((action.body for action in actions if isinstance(action, Create)), None)
     if made is not None:
@@ -358,43 +352,9 @@ def _progressing(seen: Seen, desired: Json, before: Mapping[str, Any] | None, ac
         return condition(
             "Progressing", "True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'
         )
-    if _moved(seen.owner.status, desired):
-        # A new time even when the words are the same: the deadline counts from here.
-        text = f'ReplicaSet "{name}" is progressing.'
-        return condition("Progressing", "True", "ReplicaSetUpdated", text) | {"lastUpdateTime": time_text(seen.now)}
-    if (left := _deadline_in(seen)) is not None and left <= 0:
-        text = f'ReplicaSet "{name}" has timed out progressing.'
-        return condition("Progressing", "False", "ProgressDeadlineExceeded", text)
-    if before is None:
-        return condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{name}"')
-    return dict(before)
-
-
-def _moved(old: Json, new: Json) -> bool:
-    def number(desired: Json, key: str) -> int:
-        return int(desired.get(key) or 0)
-
-    grew = any(number(new, key) > number(old, key) for key in ("updatedReplicas", "readyReplicas", "availableReplicas"))
-    left = number(new, "replicas") - number(new, "updatedReplicas")
-    return grew or left < number(old, "replicas") - number(old, "updatedReplicas")
+    return condition("Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
 
 
 def _is_complete(seen: Seen, desired: Json) -> bool:
     numbers = (desired.get(key) or 0 for key in ("replicas", "updatedReplicas", "availableReplicas"))
     return seen.new is not None and all(number == seen.replicas for number in numbers)
-
-
-def _deadline(seen: Seen) -> int | None:
-    seconds = seen.owner.spec.progress_deadline_seconds
-    return None if seconds is None or seconds >= _NO_DEADLINE_SECONDS or seen.owner.spec.paused else seconds
-
-
-def _deadline_in(seen: Seen) -> float | None:
-    """Seconds until the roll-out counts as stuck; None when it is done, or has no deadline."""
-    seconds = _deadline(seen)
-    conditions = seen.owner.status.get("conditions") or ()
-    found = next((one for one in conditions if one.get("type") == "Progressing"), None)
-    if seconds is None or found is None or found.get("status") != "True" or _is_complete(seen, seen.owner.status):
-        return None
-    since = parse_time(str(found.get("lastUpdateTime") or ""))
-    return None if since is None else (since + timedelta(seconds=seconds) - seen.now).total_seconds()

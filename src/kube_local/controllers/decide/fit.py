@@ -44,7 +44,6 @@ class Needs:
     node_selector: Mapping[str, str]
     affinity: Affinity
     tolerations: tuple[Toleration, ...]
-    host_ports: frozenset[tuple[str, int]]
 
     @property
     def apart(self) -> tuple[PodTerm, ...]:
@@ -62,7 +61,6 @@ class Needs:
 def needs_of(pod: Pod) -> Needs:
     """The needs of a pod."""
     spec = pod.spec
-    ports = ((port.protocol, port.host_port) for one in spec.containers for port in one.ports if port.host_port)
     return Needs(
         pod.metadata.namespace,
         pod.metadata.name,
@@ -71,7 +69,6 @@ def needs_of(pod: Pod) -> Needs:
         spec.node_selector,
         spec.affinity or Affinity(),
         spec.tolerations,
-        frozenset(ports),
     )
 
 
@@ -89,8 +86,6 @@ def requests_of(pod: Pod) -> dict[str, Fraction]:
     for one in pod.spec.containers:
         _add(running, _amounts(one))
     total = {key: max(Fraction(running[key]), peak.get(key, Fraction(0))) for key in {*running, *peak}}
-    for key, value in pod.spec.overhead.items():
-        total[key] = total.get(key, Fraction(0)) + (quantity.parse(value) or 0)
     return {**total, "pods": Fraction(1)}
 
 
@@ -158,7 +153,7 @@ class Nowhere:
 
 
 def choose(needs: Needs, rooms: Sequence[NodeRoom]) -> Chosen | Nowhere:
-    """The best node of those that will have the pod; ties go to the least used, then to the first by name."""
+    """Of the nodes that will have the pod, the least used, then the first by name."""
     reasons: Counter[str] = Counter()
     fitting: list[NodeRoom] = []
     shunned = _shunned(needs, rooms)
@@ -169,7 +164,7 @@ def choose(needs: Needs, rooms: Sequence[NodeRoom]) -> Chosen | Nowhere:
             fitting.append(room)
     if not fitting:
         return Nowhere(sentence(reasons, len(rooms)))
-    return Chosen(max(fitting, key=lambda room: (_score(needs, room, rooms), -_load(room), _Backwards(room.name))).name)
+    return Chosen(min(fitting, key=lambda room: (_load(room), room.name)).name)
 
 
 def sentence(reasons: Mapping[str, int], nodes: int) -> str:
@@ -178,14 +173,6 @@ def sentence(reasons: Mapping[str, int], nodes: int) -> str:
         return "no nodes available to schedule pods"
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return f"0/{nodes} nodes are available: {listed}."
-
-
-@dataclass(frozen=True, slots=True)
-class _Backwards:
-    text: str
-
-    def __lt__(self, other: _Backwards) -> bool:
-        return self.text > other.text
 
 
 def _objections(
@@ -201,8 +188,6 @@ def _objections(
         yield _WRONG_NODE
     elif short := list(_lacking(needs, room)):
         yield from short
-    elif any(needs.host_ports & other.host_ports for other in room.pods.values() if needs.host_ports):
-        yield "node(s) didn't have free ports for the requested pod ports"
     elif any(_is_near(term, needs, room, rooms) for term in needs.apart):
         yield _KEPT_APART
     elif any(room.labels.get(key) == value for key, value in shunned):
@@ -294,28 +279,6 @@ def _finds_company(term: PodTerm, needs: Needs, room: NodeRoom, rooms: Sequence[
     # The first of a group that wants to be together has nobody to join yet.
     nobody = not any(_means(term, needs, other) for place in rooms for other in place.pods.values())
     return nobody and _means(term, needs, needs)
-
-
-# --- the better of two --------------------------------------------------------------------------------------------
-
-
-def _score(needs: Needs, room: NodeRoom, rooms: Sequence[NodeRoom]) -> int:
-    affinity, score = needs.affinity, 0
-    if affinity.node_affinity:
-        liked = affinity.node_affinity.preferred
-        score += sum(one.weight for one in liked if selects_node(one.preference, room.labels, room.name))
-    if affinity.pod_affinity:
-        near = affinity.pod_affinity.preferred
-        score += sum(one.weight for one in near if _is_near(one.pod_affinity_term, needs, room, rooms))
-    if affinity.pod_anti_affinity:
-        far = affinity.pod_anti_affinity.preferred
-        score -= sum(one.weight for one in far if _is_near(one.pod_affinity_term, needs, room, rooms))
-    return score - sum(1 for taint in room.taints if _is_disliked(needs, taint))
-
-
-def _is_disliked(needs: Needs, taint: Json) -> bool:
-    key, value, effect = (str(taint.get(name) or "") for name in ("key", "value", "effect"))
-    return effect == "PreferNoSchedule" and not tolerates(needs.tolerations, key, value, effect)
 
 
 def _load(room: NodeRoom) -> float:

@@ -19,13 +19,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 _SILENT = "Kubelet stopped posting node status."
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-_PRESSURE = {
-    "MemoryPressure": "node.kubernetes.io/memory-pressure",
-    "DiskPressure": "node.kubernetes.io/disk-pressure",
-    "PIDPressure": "node.kubernetes.io/pid-pressure",
-    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
-}
-_OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURE.values()})
+_OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE})
 
 
 def readiness(node: Node) -> str:
@@ -62,10 +56,6 @@ def _wanted(node: Node, ready: str, *, evict: bool) -> Iterable[tuple[str, str]]
         yield key, "NoSchedule"
         if evict:
             yield key, "NoExecute"
-    for one in node.status.conditions:
-        key = _PRESSURE.get(str(one.get("type")), "")
-        if key and one.get("status") == "True":
-            yield key, "NoSchedule"
 
 
 def _taint(key: str, effect: str, now: datetime) -> Json:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kube_local.controllers.objects import Json, Pod
 from kube_runtime.client.objects import KubeObject, OwnerReference
-from kube_runtime.times import parse_time
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -31,26 +29,6 @@ def is_terminating(pod: Pod) -> bool:
 def is_active(pod: Pod) -> bool:
     """Counts as a replica: neither finished nor going."""
     return pod.status.phase not in FINISHED and not is_terminating(pod)
-
-
-def available_in(pod: Pod, min_ready_seconds: int, now: datetime) -> float | None:
-    """Seconds until the pod counts as available: 0 when it does, None when it is not ready."""
-    if not is_ready(pod):
-        return None
-    since = parse_time(str(condition(pod, "Ready").get("lastTransitionTime") or ""))
-    if min_ready_seconds <= 0 or since is None:
-        return 0.0
-    return max(0.0, (since + timedelta(seconds=min_ready_seconds) - now).total_seconds())
-
-
-def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
-    """Ready for long enough."""
-    return available_in(pod, min_ready_seconds, now) == 0.0
-
-
-def soonest(waits: Iterable[float | None]) -> float | None:
-    """The shortest wait that is one."""
-    return min((wait for wait in waits if wait), default=None)
 
 
 def controller_of(item: KubeObject) -> OwnerReference | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from kube_local.controllers.decide import pods as pods_
 from kube_local.controllers.decide.selector import selects
 from kube_local.controllers.objects import Json, LabelSelector, Pod, ReplicaSet
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # A scale from nothing to thousands is made in several passes.
 MAX_PODS_PER_RECONCILE = 500
 _PHASES = {"Pending": 0, "Unknown": 1}
@@ -24,17 +22,14 @@ class Decision:
     create: int
     delete: tuple[Pod, ...]
     status: Json
-    look_again: float | None = None
 
 
-def decide(owner: ReplicaSet, pods: Sequence[Pod], now: datetime) -> Decision:
+def decide(owner: ReplicaSet, pods: Sequence[Pod]) -> Decision:
     """Come nearer to the wanted number."""
     active = [pod for pod in pods if pods_.is_active(pod)]
     missing = 0 if owner.metadata.deletion_timestamp else owner.spec.replicas - len(active)
     surplus = sorted(active, key=_worth)[: max(0, -missing)] if missing < 0 else []
-    waits = (pods_.available_in(pod, owner.spec.min_ready_seconds, now) for pod in active)
-    observed = status(owner, active, pods, now)
-    return Decision(min(MAX_PODS_PER_RECONCILE, max(0, missing)), tuple(surplus), observed, pods_.soonest(waits))
+    return Decision(min(MAX_PODS_PER_RECONCILE, max(0, missing)), tuple(surplus), status(owner, active, pods))
 
 
 def _worth(pod: Pod) -> tuple[Any, ...]:
@@ -45,19 +40,11 @@ def _worth(pod: Pod) -> tuple[Any, ...]:
         bool(pod.spec.node_name),
         _PHASES.get(pod.status.phase, 2),
         pods_.is_ready(pod),
-        _cost(pod),
         _Newest(since),
         -restarts,
         _Newest(pod.metadata.creation_timestamp),
         pod.metadata.name,
     )
-
-
-def _cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +64,16 @@ def pod(owner: ReplicaSet) -> Json:
     return pods_.from_template(owner.spec.template, owner.metadata.namespace, reference, generateName=prefix)
 
 
-def status(owner: ReplicaSet, active: Sequence[Pod], pods: Sequence[Pod], now: datetime) -> Json:
+def status(owner: ReplicaSet, active: Sequence[Pod], pods: Sequence[Pod]) -> Json:
     """The status, with every number as it is observed now."""
     described = ((owner.spec.template.get("metadata") or {}).get("labels")) or {}
     labelled = LabelSelector(match_labels=described)
+    ready = sum(1 for one in active if pods_.is_ready(one))
     numbers = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(1 for one in active if selects(labelled, one.metadata.labels)),
-        "readyReplicas": sum(1 for one in active if pods_.is_ready(one)),
-        "availableReplicas": sum(1 for one in active if pods_.is_available(one, owner.spec.min_ready_seconds, now)),
+        "readyReplicas": ready,
+        "availableReplicas": ready,
     }
     terminating = sum(1 for one in pods if pods_.is_terminating(one) and one.status.phase not in pods_.FINISHED)
     return {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from kube_local.controllers.decide.selector import selects
 from kube_local.controllers.objects import Claim, Json, PersistentVolume, StorageClass
@@ -55,7 +54,6 @@ def storage_class() -> Json:
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
-        "allowVolumeExpansion": True,
     }
 
 
@@ -183,21 +181,13 @@ def claim_reference(claim: Claim) -> Json:
 
 
 def bound_status(claim: Claim, volume: PersistentVolume) -> Json:
-    """The status of a claim that has its volume; a grown claim shows its new size once the volume has it."""
+    """The status of a claim that has its volume."""
     return {
         **claim.status,
         "phase": "Bound",
         "accessModes": list(volume.spec.access_modes),
         "capacity": {"storage": volume.spec.capacity.get("storage", "0")},
     }
-
-
-def grown(claim: Claim, volume: PersistentVolume, made_by: StorageClass | None) -> Any:
-    """The size that a bound volume is to have, when its claim asks for more and its class allows it."""
-    ours = volume.metadata.annotations.get(PROVISIONED_BY) == PROVISIONER
-    if not ours or made_by is None or not made_by.allow_volume_expansion or requested(claim) <= size_of(volume):
-        return None
-    return claim.spec.resources.requests.get("storage")
 
 
 # --- volumes ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kube_runtime.text import shown
 from slurm_operator.api import text
 from slurm_operator.api.meta import (
     ConfigMapKeySelector,
@@ -17,7 +18,7 @@ from slurm_operator.api.meta import (
     SecretKeySelector,
     ServiceTemplate,
 )
-from slurm_operator.api.problem import FieldProblem, Path, shown
+from slurm_operator.api.problem import FieldProblem, Path
 
 NAME: Path = ("metadata", "name")
 NAMESPACE: Path = ("metadata", "namespace")

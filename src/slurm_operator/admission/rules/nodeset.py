@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kube_runtime.text import shown
 from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.problem import FieldProblem, Path, shown
+from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.build import hostnames, names
 from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_runtime.text import shown
 from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.partition import ALL, Partition, PartitionSpec
-from slurm_operator.api.problem import FieldProblem, shown
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build.partition import spec_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.slurm.requests import is_read_as_name

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kube_runtime.text import shown
 from slurm_operator.admission.rules import privileged_worker
 from slurm_operator.admission.rules.reach_table import TABLE, Allowed, Row
 from slurm_operator.api.embedded import EMBEDDED
@@ -22,7 +23,7 @@ from slurm_operator.api.kinds import WithPods
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
-from slurm_operator.api.problem import FieldProblem, Path, Severity, shown
+from slurm_operator.api.problem import FieldProblem, Path, Severity
 from slurm_operator.build import made_of, revision
 from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.build.refs import Refs

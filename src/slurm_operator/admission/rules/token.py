@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_runtime.text import shown
 from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
-from slurm_operator.api.problem import FieldProblem, shown
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.token import Token
 from slurm_operator.build import names
 from slurm_operator.build.refs import Refs

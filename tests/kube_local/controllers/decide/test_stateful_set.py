@@ -43,49 +43,40 @@ def _actions(seen: Seen) -> list[str]:
 
 
 PARALLEL: dict[str, Any] = {"podManagementPolicy": "Parallel"}
-PARTITION: dict[str, Any] = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}
-ROLLING: dict[str, Any] = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
 
 
 @pytest.mark.parametrize(
     ("spec", "pods", "actions"),
     [
-        (ROLLING, "", ["+0:new"]),
-        (ROLLING, "0:new!", []),
-        (ROLLING, "0:new", ["+1:new"]),
-        (ROLLING, "0:new~ 1:new 2:new", []),
-        (ROLLING, "0:new 1:new 2:new", []),
-        (ROLLING, "0:new 2:new", ["+1:new"]),
-        (ROLLING, "0:new- 1:new 2:new", ["-0"]),
-        (ROLLING, "0:old 1:old 2:old", ["-2"]),
-        (ROLLING, "0:old 1:old 2:new!", []),
-        (ROLLING, "0:old 1:old 2:new", ["-1"]),
-        (ROLLING, "0:new 1:new 2:new 3:new 4:new", ["-4"]),
-        (ROLLING, "0:new 1:new 2:new 3:new 4:new~", []),
-        (ROLLING, "0:new 1:new 2:new 3:new 4:new!", ["-4"]),
-        (PARALLEL | ROLLING, "", ["+0:new", "+1:new", "+2:new"]),
-        (PARALLEL | ROLLING, "1:new!", ["+0:new", "+2:new"]),
-        (PARALLEL | ROLLING, "0:new 1:new 2:new 3:new 4:new!", ["-4", "-3"]),
-        (PARALLEL | ROLLING, "0:old 1:old 2:old", ["-2"]),
-        (PARTITION, "0:old 1:old 2:old", ["-2"]),
-        (PARTITION, "0:old 1:old 2:new", []),
-        (PARTITION, "1:old 2:new", ["+0:old"]),
-        ({"updateStrategy": {"type": "OnDelete"}}, "0:old 1:old 2:old", []),
-        ({"updateStrategy": {"type": "OnDelete"}}, "0:old 1:old", ["+2:new"]),
+        ({}, "", ["+0:new"]),
+        ({}, "0:new!", []),
+        ({}, "0:new", ["+1:new"]),
+        ({}, "0:new~ 1:new 2:new", []),
+        ({}, "0:new 1:new 2:new", []),
+        ({}, "0:new 2:new", ["+1:new"]),
+        ({}, "0:new- 1:new 2:new", ["-0"]),
+        ({}, "0:old 1:old 2:old", ["-2"]),
+        ({}, "0:old 1:old 2:new!", []),
+        ({}, "0:old 1:old 2:new", ["-1"]),
+        ({}, "0:new 1:new 2:new 3:new 4:new", ["-4"]),
+        ({}, "0:new 1:new 2:new 3:new 4:new~", []),
+        ({}, "0:new 1:new 2:new 3:new 4:new!", ["-4"]),
+        (PARALLEL, "", ["+0:new", "+1:new", "+2:new"]),
+        (PARALLEL, "1:new!", ["+0:new", "+2:new"]),
+        (PARALLEL, "0:new 1:new 2:new 3:new 4:new!", ["-4", "-3"]),
+        (PARALLEL, "0:old 1:old 2:old", ["-2"]),
         ({}, "0:old 1:old", ["+2:new"]),
-        ({"ordinals": {"start": 5}} | ROLLING, "", ["+5:new"]),
-        (PARALLEL | {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, "0:old 1:old 2:old", ["-2", "-1"]),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_is_done_next(make: Any, spec: Any, pods: str, actions: list[str]) -> None:
-    assert _actions(Seen(_set(make, **spec), _pods(make, pods), OLD_AND_NEW, make.now)) == actions
+    assert _actions(Seen(_set(make, **spec), _pods(make, pods), OLD_AND_NEW)) == actions
 
 
 def test_a_set_that_is_going_makes_nothing(make: Any) -> None:
     head = {"name": "web", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"}
     owner = make.of(StatefulSet, metadata=head, spec={"replicas": 3})
-    assert _actions(Seen(owner, [], OLD_AND_NEW, make.now)) == []
+    assert _actions(Seen(owner, [], OLD_AND_NEW)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,20 +89,10 @@ def test_a_set_that_is_going_makes_nothing(make: Any) -> None:
     ],
 )
 def test_what_the_status_says(make: Any, pods: str, current: str, numbers: tuple[int, ...]) -> None:
-    said = decide(Seen(_set(make, **ROLLING), _pods(make, pods), OLD_AND_NEW, make.now)).status
+    said = decide(Seen(_set(make), _pods(make, pods), OLD_AND_NEW)).status
     keys = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
     assert (said["currentRevision"], said["updateRevision"]) == (current, "new")
     assert tuple(said.get(key, 0) for key in keys) == numbers
-
-
-def test_a_pod_counts_as_available_after_its_time_and_is_looked_at_then(make: Any) -> None:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T11:59:50Z"}
-    pod = make.pod("web-0", metadata={"labels": {"controller-revision-hash": "new"}}, status={"conditions": [ready]})
-    decision = decide(Seen(_set(make, minReadySeconds=30), [pod], OLD_AND_NEW, make.now))
-    assert decision.status["readyReplicas"] == 1
-    assert decision.status["availableReplicas"] == 0
-    assert decision.look_again == 20.0
-    assert decision.actions == ()
 
 
 @pytest.mark.parametrize(

@@ -393,14 +393,6 @@ def delete_with_policy(random: Random, kind: Kind) -> Step:
     return Step("DELETE", named(kind, name), {}, JSON, body, settle=True)
 
 
-def delete_collection(random: Random, kind: Kind) -> Step:
-    """All of a kind that a selector picks."""
-    query = {"labelSelector": random.choice(LIST_SELECTORS)}
-    if random.random() < 0.2:
-        query["dryRun"] = "All"
-    return Step("DELETE", kind.collection, query)
-
-
 def own(random: Random, kind: Kind) -> Step:
     """Give an object an owner, or two, or none."""
     references = [owner_reference(random) for _ in range(random.choice((0, 1, 1, 2)))]
@@ -465,7 +457,6 @@ PLAIN: dict[Maker, int] = {
     status_write: 8,
     scale: 4,
     delete: 8,
-    delete_collection: 2,
     malformed: 3,
 }
 COLLECTED: dict[Maker, int] = {

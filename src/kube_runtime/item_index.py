@@ -1,21 +1,40 @@
 """Finds an item of a list by what tells its items apart, in a time that does not grow with the list.
 
-In: a field of the merge table and the items of a list. Out: the position of the first item that is the same as another
-one. Called by `build/overlay.py`, whose lists a user may make as long as a resource can be.
+In: a `Field` and the items of its list. Out: the position of the first item that is the same as another one. Called by
+`strategic_merge`, whose lists a user may make as long as a resource can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from slurm_operator.build.merge_keys import Field
+Path = tuple[str | int, ...]
+ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
+Slot = tuple[Hashable, ...]
 
 _ANY: Final = object()
 
-Slot = tuple[Hashable, ...]
+
+class Field(NamedTuple):
+    """How one field takes part in a merge."""
+
+    type: Any = ""
+    """Type of the value, or of each item of the list; empty for scalars and for plain objects."""
+    merge: bool = False
+    """The field is a list that is merged, not replaced."""
+    key: str = ""
+    """Field that tells the items of a merged list apart; empty for scalars."""
+    also: tuple[tuple[str, str], ...] = ()
+    """Further fields that tell items apart, each with the value it has when left out."""
+    replaced: bool = False
+    """The field is an object that is replaced, not merged."""
+    rule: ListRule | None = None
+    """How a list that is neither replaced nor merged by key is made of the base's and the patch's."""
+    base_first: bool = False
+    """The keyed list keeps the base's order."""
 
 
 def frozen(value: Any) -> Hashable:
