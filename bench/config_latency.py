@@ -23,7 +23,7 @@ import tempfile
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -389,7 +389,9 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Path]:
     from tests.real.kubelet.installed import install
     from tests.real.kubelet.machine import machine
 
-    with tempfile.TemporaryDirectory(prefix="config-latency-") as folder, images.archives() as archives:
+    with tempfile.TemporaryDirectory(prefix="config-latency-") as folder, ExitStack() as stack:
+        # Beside the event loop: downloads run one of their own.
+        archives = await asyncio.to_thread(stack.enter_context, images.archives())
         async with machine(Path(folder) / "machine", archives) as (cluster, _), install(cluster):
             yield cluster.kubeconfig_path
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -43,24 +44,30 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{skipped} tests need {', '.join(lacking())}: run 'make kubelet-tools' as root.")
 
 
+@pytest.fixture(scope="session")
+def archives() -> Iterator[list[Path]]:
+    """The images as archives; made outside the event loop, since downloads run one of their own."""
+    started = time.monotonic()
+    with images.archives() as made:
+        MEASURED["images written"] = time.monotonic() - started
+        yield made
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def installed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, archives: list[Path]
 ) -> AsyncIterator[Installed]:
     """Everything ready; gone, with all its traces, when its tests are over."""
     folder = tmp_path_factory.mktemp("kubelet") / "machine"
     started = time.monotonic()
-    with images.archives() as archives:
-        MEASURED["images written"] = time.monotonic() - started
-        started = time.monotonic()
-        async with machine(folder, archives) as (cluster, made):
-            MEASURED["node ready"] = time.monotonic() - started
-            failed = request.session.testsfailed
-            try:
-                async with install(cluster) as ready:
-                    MEASURED.update(ready.took)
-                    yield ready
-            finally:
-                if sys.exc_info()[0] is not None or request.session.testsfailed > failed:
-                    for name in ("boot", "containerd", "kubelet", "kube-proxy", "dns"):
-                        print(f"--- {name}\n{made.tail(name)}")
+    async with machine(folder, archives) as (cluster, made):
+        MEASURED["node ready"] = time.monotonic() - started
+        failed = request.session.testsfailed
+        try:
+            async with install(cluster) as ready:
+                MEASURED.update(ready.took)
+                yield ready
+        finally:
+            if sys.exc_info()[0] is not None or request.session.testsfailed > failed:
+                for name in ("boot", "containerd", "kubelet", "kube-proxy", "dns"):
+                    print(f"--- {name}\n{made.tail(name)}")
