@@ -53,7 +53,7 @@ async def show(where: Where, controller: str, file: str, number: int | None, out
 
 
 @command(config)
-@click.argument("words", metavar="[CONTROLLER] [REVISION [REVISION]]", nargs=-1)
+@click.argument("arguments", metavar="[CONTROLLER] [REVISION [REVISION]]", nargs=-1)
 @OUTPUT
 async def diff(where: Where, arguments: tuple[str, ...], output: str) -> None:
     """Show what is requested but not in force, and why; exit code 1 when there is a difference.
@@ -103,7 +103,7 @@ async def history(where: Where, controller: str, output: str) -> None:
 
 
 @command(config)
-@click.argument("words", metavar="[CONTROLLER] [REVISION]", nargs=-1)
+@click.argument("arguments", metavar="[CONTROLLER] [REVISION]", nargs=-1)
 @click.option("--dry-run", "only_show", is_flag=True, help="Show what would be written, and write nothing.")
 @WAIT
 async def rollback(where: Where, arguments: tuple[str, ...], only_show: bool, seconds: float) -> None:
