@@ -213,7 +213,15 @@ CASES = {
         kept={"p": f"{P} State=DRAIN"},
         waits={"p": (5,)},
     ),
-    "without the live way the file takes it away": Case(wanted="", supports_live_partitions=False),
+    "without the live way the file drains it first, since somebody may be about to submit a job": Case(
+        wanted="", supports_live_partitions=False, kept={"p": f"{P} State=DRAIN"}, waits={"p": ()}
+    ),
+    "without the live way the file takes it away once it is drained": Case(
+        wanted="", live=(slurm(states=frozenset({"DRAIN"})),), supports_live_partitions=False
+    ),
+    "also where Slurm keeps its own state": Case(
+        wanted="", in_force=f"{P} State=DRAIN", supports_live_partitions=False
+    ),
     "one that is gone already leaves the file": Case(wanted="", live=()),
     "jobs that cannot be asked for keep it as it is": Case(
         wanted="", jobs=Unknown("no answer"), kept={"p": P}, waits={"p": ()}

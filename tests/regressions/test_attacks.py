@@ -19,6 +19,7 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
+from kube_runtime.client.write import Write
 from kube_runtime.clock import Clock, run_until_idle
 from kube_runtime.loop.metrics import MAX_FAULT_PLACES
 from slurm_operator.admission import rules
@@ -546,3 +547,31 @@ async def test_jobs_of_a_partition_that_goes_outlive_the_configmaps(release: str
     assert (world.slurm.jobs[number].state, world.slurm.orphaned) == ("RUNNING", [])
     await world.close()
     assert world.judge.violations == []
+
+
+async def test_a_job_that_comes_while_a_partition_goes_is_not_lost(old_slurm: World) -> None:
+    """Without live partitions an empty one left the file at once: who came before slurmctld read it, lost."""
+    world = old_slurm
+    await small(world, 2)
+    image = {"slurmctld": {"image": "example.com/slurmctld:24.11-ubuntu24.04"}}
+    await world.patch("Controller", "slurm", {"spec": image})
+    await world.run()
+    await world.create("Partition", "short", {**REF, "nodeSets": ["compute"]})
+    await world.run()
+    assert world.operator is not None
+    write_ended, came = world.operator.writer.after, list[int]()
+
+    async def after(write: Write, error: BaseException | None) -> None:
+        """Somebody submits a job right after the file without the partition was handed over."""
+        await write_ended(write, error)
+        if write.name == "slurm-config-candidate" and "PartitionName=short" not in write.body["data"]["slurm.conf"]:
+            # Slurm takes it while the partition is there and is not drained.
+            shape = world.slurm.live_partitions.shapes.get("short")
+            if not came and shape is not None and shape["partition"]["state"] == ["UP"]:
+                came.append(world.slurm.submit(5.0, "short"))
+
+    world.operator.writer.after = after
+    await world.delete("Partition", "short")
+    await world.run_for(400.0)
+    assert world.slurm.orphaned == []
+    assert world.custom("Partition", "short") is None

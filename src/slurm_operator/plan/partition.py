@@ -44,6 +44,8 @@ from slurm_operator.slurm.requests import is_read_as_name
 FILE = "slurm.conf"
 REVERT = "Revert"
 DRAIN = "DRAIN"
+# In these states a partition takes no new jobs.
+CLOSED = frozenset({DRAIN, "INACTIVE"})
 PRESENCE = "Partition"
 GONE = Difference(PRESENCE, "present", "absent")
 
@@ -253,7 +255,10 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: Jo
         action = SetPartition(change(drained, {STATE}), "it is to go when its jobs have ended") if must_drain else None
         return _Part(action, kept=drained, waits=blocking)
     if not world.supports_live_partitions:
-        return _Part()
+        # Until slurmctld reads the file, whoever submits a job is let in: first it takes none any more, then it goes.
+        # Where Slurm keeps its own state through a reconfigure, it is enough that the file in force says so.
+        is_closed = bool(live.states & CLOSED) or before.values.get(STATE) == DRAIN
+        return _Part() if is_closed else _Part(kept=drained, waits=())
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
     return _Part(DeletePartition(name, "nothing asks for it any more"), kept=drained)
