@@ -10,6 +10,7 @@ from tests.build.resources import nodeset, partition
 
 from slurm_operator.build import partition as build
 from slurm_operator.build.partition import Acceptance, Claimed
+from slurm_operator.slurm import hostlist
 
 
 def acceptances(*resources: Any, claimed: Claimed | None = None) -> list[Acceptance]:
@@ -190,3 +191,36 @@ def test_a_partition_that_is_deleted_has_no_line_and_gives_its_name_free() -> No
 )
 def test_drift_becomes_fields(option: str, found: str, expected: dict[str, object]) -> None:
     assert build.adoption([(option, found)]) == expected
+
+
+# What one tenant writes takes neither the memory nor the time of others
+
+
+def test_the_lists_of_one_partition_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of four thousand patterns within one text could name a hundred thousand hosts: 26 GB in either program."""
+    monkeypatch.setattr(hostlist, "expand", lambda *_, **__: pytest.fail("names are made before they are counted"))
+    spec = {"nodeSets": ["cpu"], "nodes": ",".join(f"r{rack}n[1-60000]" for rack in range(3))}
+    verdict = only(CPU, partition("p", **spec))
+    assert (verdict.reason, verdict.path) == (build.INVALID, ("spec", "nodes"))
+    assert verdict.message.endswith("column 14: the list has more than 100000 names")
+
+
+def test_the_lists_of_all_partitions_are_bounded_together() -> None:
+    spec = {"nodeSets": ["cpu"], "nodes": "n[1-60000]"}
+    found = acceptances(
+        CPU, partition("first", **spec), partition("second", **spec), partition("third", nodeSets=["cpu"])
+    )
+    assert [each.reason for each in found] == [build.ACCEPTED, build.INVALID, build.ACCEPTED]
+    assert "more than 100000 hosts together" in found[1].message
+
+
+@pytest.mark.parametrize("name", ["default", "Default", "DEFAULT"])
+def test_the_defaults_of_others_are_no_partition(name: str) -> None:
+    """Slurm compares that name without case: its State and MaxTime were those of every later partition."""
+    verdict = only(CPU, partition("p", nodeSets=["cpu"], partitionName=name, state="DOWN"))
+    assert (verdict.accepted, verdict.reason, verdict.path) == (False, build.INVALID, ("spec", "partitionName"))
+
+
+def test_a_nodeset_of_that_name_has_no_partition() -> None:
+    verdict = only(nodeset("default", partition={"enabled": True, "config": "State=DOWN"}))
+    assert (verdict.accepted, verdict.reason) == (False, build.INVALID)

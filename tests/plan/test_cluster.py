@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from tests.build.resources import controller, nodeset, partition, refs
@@ -151,3 +153,38 @@ def test_nobody_says_that_a_partition_has_left_whom_slurm_does_not_answer() -> N
     world = cluster((leaving,), (SHORT,), NO_ANSWER)
     outcome = release(world, plan_cluster(world), Outcomes()).partitions["short"]
     assert (outcome.waits, outcome.has_left) == (NO_ANSWER, False)
+
+
+def test_what_slurm_refuses_is_not_asked_for_every_second() -> None:
+    """A partition with an option that Slurm does not take was a call and a line in the log a second, for ever."""
+    memory, sent = PartitionMemory(), list[float]()
+    for second in range(60):
+        world = replace(cluster((LONGER,), (SHORT,), (IN_SLURM,), memory), now=1000.0 + second)
+        plan = plan_cluster(world)
+        tried = tuple(Refused(each, "no such QOS") for each in plan.actions if isinstance(each, PartitionAction))
+        sent += [world.now for _ in tried]
+        released = release(world, plan, Outcomes(tried))
+        # Whether it was sent or not, the file holds what Slurm has, and the Partition says why.
+        assert released.config.candidate is not None
+        assert lines(released.config.candidate[FILE])["short"].text == HOUR
+        assert released.partitions["short"].refused == "no such QOS"
+        memory = released.memory.partitions
+    assert [at - 1000.0 for at in sent] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 47.0]
+
+
+def test_another_change_is_sent_at_once_though_one_was_refused() -> None:
+    world = cluster((LONGER,), (SHORT,), (IN_SLURM,))
+    plan = plan_cluster(world)
+    refused = tuple(Refused(each, "no") for each in plan.actions if isinstance(each, PartitionAction))
+    memory = release(world, plan, Outcomes(refused)).memory.partitions
+    assert plan_cluster(cluster((LONGER,), (SHORT,), (IN_SLURM,), memory)).actions == ()
+    other = partition("short", nodeSets=["compute"], maxTime="03:00:00")
+    assert len(plan_cluster(cluster((other,), (SHORT,), (IN_SLURM,), memory)).actions) == 1
+
+
+def test_a_change_without_an_answer_is_sent_again_at_once() -> None:
+    world = cluster((LONGER,), (SHORT,), (IN_SLURM,))
+    plan = plan_cluster(world)
+    silent = tuple(Refused(each, "timeout", False) for each in plan.actions if isinstance(each, PartitionAction))
+    memory = release(world, plan, Outcomes(silent)).memory.partitions
+    assert plan_cluster(cluster((LONGER,), (SHORT,), (IN_SLURM,), memory)).actions == plan.actions

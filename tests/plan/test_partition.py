@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +18,7 @@ from slurm_operator.plan.partition import (
     with_lines,
     without_live_lines,
 )
+from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.model import UNLIMITED, Job, Partition, SlurmList, Unknown
 from slurm_operator.slurm.requests import PartitionChange
 
@@ -211,7 +213,15 @@ CASES = {
         kept={"p": f"{P} State=DRAIN"},
         waits={"p": (5,)},
     ),
-    "without the live way the file takes it away": Case(wanted="", supports_live_partitions=False),
+    "without the live way the file drains it first, since somebody may be about to submit a job": Case(
+        wanted="", supports_live_partitions=False, kept={"p": f"{P} State=DRAIN"}, waits={"p": ()}
+    ),
+    "without the live way the file takes it away once it is drained": Case(
+        wanted="", live=(slurm(states=frozenset({"DRAIN"})),), supports_live_partitions=False
+    ),
+    "also where Slurm keeps its own state": Case(
+        wanted="", in_force=f"{P} State=DRAIN", supports_live_partitions=False
+    ),
     "one that is gone already leaves the file": Case(wanted="", live=()),
     "jobs that cannot be asked for keep it as it is": Case(
         wanted="", jobs=Unknown("no answer"), kept={"p": P}, waits={"p": ()}
@@ -360,3 +370,42 @@ def test_what_needs_no_reconfigure_is_left_out_of_the_comparison() -> None:
 
 def test_partitions_of_included_files_are_partitions_too() -> None:
     assert set(lines("Include more.conf\n", {"more.conf": "PartitionName=m Nodes=ALL\n"})) == {"m"}
+
+
+def test_the_hosts_of_all_lines_are_bounded_together() -> None:
+    """A ConfigMap has room for thousands of lines that name a hundred thousand hosts each."""
+    text = SETS + "".join(f"PartitionName=p{number} Nodes=n[1-60000]\n" for number in range(4))
+    found = declared(text + "PartitionName=last Nodes=compute,gpu\nPartitionName=host Nodes=n1\n").lines
+    assert sum(len(line.hosts) for line in found.values()) < hostlist.MAX_NAMES
+    assert found["p1"].nodes == "n[1-60000]"
+    assert (found["last"].sets, found["host"].hosts) == (("compute", "gpu"), ("n1",))
+
+
+class Looked(tuple[Job, ...]):
+    """Jobs that count how often they are looked through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Job]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_jobs_are_looked_through_once_for_all_partitions_that_go() -> None:
+    gone = "".join(f"PartitionName=p{number} Nodes=compute\n" for number in range(50))
+    jobs = Looked((job(1, "p1"), job(2, "p1,p2"), job(3, "p3", "COMPLETED")))
+    live = SlurmList(tuple(slurm(f"p{number}") for number in range(50)), complete=True)
+    plan = plan_partitions(PartitionWorld({}, declared(SETS + gone).lines, live, jobs))
+    assert plan.partitions.waits == {"p1": (1, 2), "p2": (2,)}
+    assert jobs.times == 1
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "by the file"])
+@pytest.mark.parametrize("jobs", [(job(1),), Unknown("no answer")], ids=["a job is in it", "nobody can say"])
+def test_a_list_that_has_lost_a_partition_with_jobs_takes_no_line_away(
+    jobs: tuple[Job, ...] | Unknown, live: bool
+) -> None:
+    """One answer without it, whole by its own word, and the next reconfigure killed the jobs."""
+    plan = Case(wanted="", live=(), jobs=jobs, supports_live_partitions=live).plan()
+    assert plan.actions == ()
+    assert plan.partitions.kept_lines["p"].text == "PartitionName=p Nodes=compute"

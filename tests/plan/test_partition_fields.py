@@ -14,7 +14,7 @@ from slurm_operator.plan.partition_fields import (
     options,
     unsettable,
 )
-from slurm_operator.slurm import requests
+from slurm_operator.slurm import hostlist, requests
 from slurm_operator.slurm.model import UNLIMITED, Partition
 from slurm_operator.slurm.requests import PartitionChange
 
@@ -246,3 +246,37 @@ def test_no_value_of_an_option_stops_a_turn(key: str, value: str) -> None:
 
 def test_an_option_with_a_value_that_is_none_comes_by_the_file() -> None:
     assert unsettable(line("State=WRONG GraceTime=-1 MaxTime=60")) == ("GraceTime", "State")
+
+
+def hosts_differ(nodes: str, sets: str, found: str) -> bool:
+    return "Nodes" in {each.field for each in differences(line(nodes=nodes), live(nodes=found, node_sets=sets))}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sets", "found", "differ"),
+    [
+        ("n[1-3]", "", "n[1-3]", False),
+        ("n3,n1,n2", "", "n[1-3]", False),
+        ("n[1-3]", "", "n[1-2]", True),
+        ("n[1-3]", "", "n[1-100000]", True),
+        ("n1", "", "n[1]", False),
+        ("n1", "", "", True),
+        ("n1", "", "n[", True),
+        ("n1", "", ",".join(f"other{number}" for number in range(1000)), True),
+        ("compute,n1", "compute", "n[0-99999]", False),
+        ("compute,m1", "compute", "n[0-99999]", True),
+        ("compute,n1", "compute", "n[", True),
+        ("compute", "compute", "n[", False),
+        ("compute", "gpu", "n[0-2]", True),
+    ],
+)
+def test_hosts_are_compared_as_sets(nodes: str, sets: str, found: str, differ: bool) -> None:
+    assert hosts_differ(nodes, sets, found) is differ
+
+
+def test_slurms_own_list_is_not_expanded_where_it_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile slurmrestd gave each of a thousand partitions a hundred thousand hosts: minutes of the event loop."""
+    wanted = [(line(nodes="compute"), "compute"), (line(nodes="compute,n7"), "compute"), (line(nodes="n7"), "")]
+    monkeypatch.setattr(hostlist, "expand", lambda *_, **__: pytest.fail("the list is expanded"))
+    for each, sets in wanted:
+        differences(each, live(nodes=",".join(f"r{rack}n[0-9999]" for rack in range(10)), node_sets=sets))

@@ -16,7 +16,7 @@ LINE = "PartitionName=p Nodes=ALL"
 
 
 def reverted(times: int, apart: float = 1.0) -> PartitionMemory:
-    return reduce(lambda held, at: held.reverted("p", LINE, at * apart), range(times), PartitionMemory())
+    return reduce(lambda held, at: held.reverted({"p": LINE}, at * apart), range(times), PartitionMemory())
 
 
 def test_a_line_is_given_up_after_so_many_reverts_within_the_window() -> None:
@@ -52,6 +52,6 @@ def test_a_revert_is_not_sent_again_before_it_can_be_seen() -> None:
 
 def test_a_memory_is_never_changed() -> None:
     held = PartitionMemory()
-    held.reverted("p", LINE, 1.0)
+    held.reverted({"p": LINE}, 1.0)
     held.seeing({"p": "MaxTime"}, 1.0)
     assert held == PartitionMemory()

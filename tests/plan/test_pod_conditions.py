@@ -71,3 +71,10 @@ def test_a_worker_that_never_registered_says_so_once_it_is_ready(cluster: Cluste
 )
 def test_one_base_state_then_every_flag(states: tuple[str, ...], shown: list[str]) -> None:
     assert pod_conditions.states(Node(name="n", states=frozenset(states))) == shown
+
+
+def test_an_endless_reason_leaves_room_for_the_pod(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason="x" * 2_000_000))
+    found = conditions(cluster, slurm)
+    assert found is not None
+    assert max(len(message) for _, message in found.values()) == pod_conditions.MAX_MESSAGE_CHARACTERS

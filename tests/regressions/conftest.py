@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.plan.conftest import cluster
-from tests.reconcile.conftest import world
+from tests.reconcile.conftest import old_slurm, world
 
-__all__ = ["cluster", "world"]
+__all__ = ["cluster", "old_slurm", "world"]

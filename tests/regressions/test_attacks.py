@@ -19,7 +19,8 @@ from tests.campaigns.rig import JWT_KEY, NAMESPACE, World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
-from kube_runtime.clock import Clock
+from kube_runtime.client.write import Write
+from kube_runtime.clock import Clock, run_until_idle
 from kube_runtime.loop.metrics import MAX_FAULT_PLACES
 from slurm_operator.admission import rules
 from slurm_operator.admission.lanes import SMALL_BYTES
@@ -441,3 +442,136 @@ def test_faults_of_ever_new_names_do_not_fill_the_metrics() -> None:
         metrics.reconcile_fault("NodeSet", "ns", f"n{number}")
     text = metrics.exposition().decode() if hasattr(metrics, "exposition") else ""
     assert text.count("reconcile_faults_total{") <= MAX_FAULT_PLACES + 1
+
+
+# One plan for a cluster
+
+
+async def test_a_candidate_of_somebody_else_takes_no_partition_out_of_slurm(world: World) -> None:
+    """It was read as what Slurm might have been given: a partition that it named, and nobody wants, was deleted."""
+    await small(world, 1)
+    ours = world.stored("configmaps", "slurm-config")["data"]["slurm.conf"]
+    await world.delete("ConfigMap", "slurm-config-candidate")
+    await world.stop_operator()
+    mine = {"slurm.conf": f"{ours}PartitionName=handmade Nodes=ALL\n"}
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    if world.stored("configmaps", "slurm-config-candidate") is not None:
+        await world.delete("ConfigMap", "slurm-config-candidate")
+    await world.ask("POST", path, {"metadata": {"name": "slurm-config-candidate"}, "data": mine})
+    world.slurm.live_partitions.set({"name": "handmade", "nodes": {"configured": "ALL"}})
+    world.slurm.touch("partitions")
+    await world.start_operator()
+    await world.run_for(30.0)
+    assert "handmade" in world.slurm.live_partitions.shapes
+    assert world.verdicts("Controller", "slurm")["Ready"] == ("False", "NameTaken")
+    assert world.stored("configmaps", "slurm-config-candidate")["data"] == mine
+
+
+async def test_a_partition_with_the_name_of_one_that_is_gone_knows_nothing_of_it(world: World) -> None:
+    """Deleted and made again between two looks, it said that it took effect before it was there."""
+    await small(world, 1)
+    spec = {**REF, "nodeSets": ["compute"]}
+    await world.create("Partition", "short", spec)
+    await world.run()
+    first = world.custom("Partition", "short")["status"]["lastApply"]
+    await world.run_for(30.0)
+    await world.patch("Partition", "short", {"metadata": {"finalizers": None}})
+    await world.delete("Partition", "short")
+    second = await world.create("Partition", "short", {**spec, "maxTime": "01:00:00"})
+    await world.run()
+    applied = world.custom("Partition", "short")["status"]["lastApply"]
+    assert applied["time"] >= second["metadata"]["creationTimestamp"] > first["time"]
+    assert applied["line"] != first["line"]
+
+
+async def test_the_daemons_beside_slurmctld_are_counted(world: World) -> None:
+    """The cache of pods did not hold those of slurmrestd and of logins: the status was silent on them."""
+    await small(world, 1)
+    marks = labels.of(labels.RESTAPI, "slurm")
+    pod = {"metadata": {"name": "slurm-restapi-x", "labels": marks}, "spec": {"containers": [{"name": "c"}]}}
+    await world.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+    running = {"status": {"phase": "Running", "startTime": "2029-01-01T00:00:00Z"}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/slurm-restapi-x/status"
+    await world.ask("PATCH", path, running, "application/merge-patch+json")
+    await world.run_for(10.0)
+    daemons = world.custom("Controller", "slurm")["status"]["config"]["daemons"]
+    assert "slurmrestd" in {each["daemon"] for each in daemons}
+
+
+async def test_a_controller_that_goes_during_its_reconcile_leaves_nothing_in_memory(world: World) -> None:
+    """Its way to Slurm, with the key, and its configuration were kept for ever: who does it often fills the memory."""
+    await small(world, 1)
+    assert world.operator is not None
+    uid = world.custom("Controller", "slurm")["metadata"]["uid"]
+    controllers = world.operator.controllers["Controller"]._reconcile.reconcile  # type: ignore[attr-defined]
+    observe, seen = type(controllers.reader).observe, list[str]()
+
+    async def gone_meanwhile(reader: Any, *args: Any) -> Any:
+        if not seen:
+            seen.append(uid)
+            await world.patch("NodeSet", "compute", {"metadata": {"finalizers": None}})
+            await world.delete("Controller", "slurm")
+            await run_until_idle()
+        return await observe(reader, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(controllers.reader), "observe", gone_meanwhile)
+        await world.run_for(30.0)
+    assert seen == [uid]
+    assert world.custom("Controller", "slurm") is None
+    assert uid not in controllers._memories
+    assert uid not in {owner for owner, _ in world.operator.clusters._clusters.values()}
+
+
+@pytest.mark.parametrize("maps", [("slurm-config",), ("slurm-config", "slurm-config-candidate")], ids=["one", "both"])
+@pytest.mark.parametrize("release", ["24.11", "26.05"])
+async def test_jobs_of_a_partition_that_goes_outlive_the_configmaps(release: str, maps: tuple[str, ...]) -> None:
+    """Its line stood in these alone: without them the next reconfigure took the partition away, with its jobs."""
+    world = World(release=release)
+    await world.open()
+    await small(world, 2)
+    if release == "24.11":
+        image = {"slurmctld": {"image": "example.com/slurmctld:24.11-ubuntu24.04"}}
+        await world.patch("Controller", "slurm", {"spec": image})
+        await world.run()
+    await world.create("Partition", "short", {**REF, "nodeSets": ["compute"]})
+    await world.run()
+    number = world.slurm.submit(10_000.0, "short")
+    await world.run_for(5.0)
+    await world.delete("Partition", "short")
+    await world.run_for(10.0)
+    for name in maps:
+        await world.delete("ConfigMap", name)
+    await world.run_for(20.0)
+    assert "short" in world.slurm.partitions
+    assert (world.slurm.jobs[number].state, world.slurm.orphaned) == ("RUNNING", [])
+    await world.close()
+    assert world.judge.violations == []
+
+
+async def test_a_job_that_comes_while_a_partition_goes_is_not_lost(old_slurm: World) -> None:
+    """Without live partitions an empty one left the file at once: who came before slurmctld read it, lost."""
+    world = old_slurm
+    await small(world, 2)
+    image = {"slurmctld": {"image": "example.com/slurmctld:24.11-ubuntu24.04"}}
+    await world.patch("Controller", "slurm", {"spec": image})
+    await world.run()
+    await world.create("Partition", "short", {**REF, "nodeSets": ["compute"]})
+    await world.run()
+    assert world.operator is not None
+    write_ended, came = world.operator.writer.after, list[int]()
+
+    async def after(write: Write, error: BaseException | None) -> None:
+        """Somebody submits a job right after the file without the partition was handed over."""
+        await write_ended(write, error)
+        if write.name == "slurm-config-candidate" and "PartitionName=short" not in write.body["data"]["slurm.conf"]:
+            # Slurm takes it while the partition is there and is not drained.
+            shape = world.slurm.live_partitions.shapes.get("short")
+            if not came and shape is not None and shape["partition"]["state"] == ["UP"]:
+                came.append(world.slurm.submit(5.0, "short"))
+
+    world.operator.writer.after = after
+    await world.delete("Partition", "short")
+    await world.run_for(400.0)
+    assert world.slurm.orphaned == []
+    assert world.custom("Partition", "short") is None

@@ -191,3 +191,17 @@ def test_any_text_of_the_language_can_be_read(text: str) -> None:
     for entry in parse(text, includes={"a": "b=1"}).entries:
         if entry.file == "slurm.conf" and "\\" not in lines[entry.line - 1]:
             assert lines[entry.line - 1][entry.column - 1 :].startswith(entry.key)
+
+
+def test_a_text_that_includes_nothing_is_read_once() -> None:
+    """A megabyte of it was read six times in each reconcile: seconds of the event loop, for every cluster."""
+    text = "NodeName=n1\nPartitionName=p Nodes=n1\n"
+    assert parse(text) is parse(text, includes={"other.conf": "NodeName=n2"})
+
+
+@pytest.mark.parametrize("written", ["Include other.conf", "incl\\\nude other.conf"], ids=["plain", "in two lines"])
+def test_a_text_that_includes_something_is_read_with_it(written: str) -> None:
+    text = f"NodeName=n1\n{written}\n"
+    for name in ("n2", "n3"):
+        found = parse(text, includes={"other.conf": f"NodeName={name}"})
+        assert [entry.value for entry in found.all("NodeName")] == ["n1", name]

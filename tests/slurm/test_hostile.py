@@ -74,7 +74,7 @@ Reader = Callable[[Reply, str], SlurmList[Any]]
 # Kind, recording, how it is read, its shape, and the fields that make an item unreadable.
 KINDS: dict[str, tuple[str, Reader, type[lenient.Item], set[str]]] = {
     "nodes": ("nodes", wire.nodes, shapes.Node, {"name", "state", "alloc_cpus", "alloc_memory"}),
-    "jobs": ("jobs", wire.jobs, shapes.Job, {"job_id", "job_state", "nodes"}),
+    "jobs": ("jobs", wire.jobs, shapes.Job, {"job_id", "job_state", "nodes", "partition"}),
     "partitions": ("partitions", wire.partitions, shapes.Partition, {"name"}),
     "reservations": ("reservations", wire.reservations, shapes.Reservation, {"name", "node_list"}),
 }

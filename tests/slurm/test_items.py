@@ -157,3 +157,11 @@ def test_white_space_without_end_is_not_kept() -> None:
     for _ in range(100):
         stream.feed(b" \n\t\r" * 250_000)
     assert len(stream._buffer) == 0
+
+
+def test_keys_beside_the_list_are_bounded_too() -> None:
+    """Each key added up all before it: a million of them, which are few bytes, took a decoder for hours."""
+    stream = Taken().stream()
+    many = b",".join(b'"%x":1' % number for number in range(50_000))
+    with pytest.raises(ItemTooLarge):
+        stream.feed(b'{"jobs":[],' + many)

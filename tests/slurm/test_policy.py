@@ -227,3 +227,10 @@ def test_no_time_limit_is_later_than_a_calendar_can_write(start: int, limit: int
     """T2: `sbatch -t 2982616-00:00:00` ends in the year 10192."""
     end = policy.deadline("n0", [job("RUNNING", start=start, limit=limit)])
     assert end == UNLIMITED or (isinstance(end, int) and end <= MAX_EPOCH_SECONDS)
+
+
+@pytest.mark.parametrize("flag", ["LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"])
+def test_a_job_that_waits_again_after_a_failure_is_not_over(flag: str) -> None:
+    """These are flags that a requeued job keeps; without live partitions its partition was taken away under it."""
+    assert not policy.states_are_over({"PENDING", flag})
+    assert policy.states_are_over({"FAILED", flag})

@@ -159,3 +159,20 @@ def test_an_error_number_without_a_sender_is_not_believed() -> None:
         wire.jobs(Reply(503, "application/json", body), "GET job")
     with pytest.raises(SlurmBadAnswer, match="does not name its Slurm release"):
         wire.jobs(Reply(200, "application/json", body), "GET job")
+
+
+def test_the_hosts_of_all_partitions_have_a_budget() -> None:
+    document = recorded("26.05", "partitions")
+    first = document["partitions"][0]
+    many = [{**first, "name": f"p{at}", "nodes": {**first["nodes"], "configured": "n[0-99999]"}} for at in range(51)]
+    with pytest.raises(SlurmBudgetExceeded, match="host names"):
+        wire.partitions(reply({**document, "partitions": many}), "partitions")
+    assert wire.partitions(reply({**document, "partitions": many[:50]}), "partitions").complete
+
+
+@pytest.mark.parametrize("odd", ["a," * 40_000, 7, None], ids=["endless", "a number", "nothing"])
+def test_a_job_whose_partition_cannot_be_read_makes_the_list_incomplete(odd: object) -> None:
+    """By it a partition is found to be free of jobs."""
+    document = recorded("26.05", "jobs")
+    document["jobs"] = [{"job_id": 1, "job_state": ["PENDING"], "partition": odd}]
+    assert not wire.jobs(reply(document), "jobs").complete

@@ -114,3 +114,13 @@ def test_who_is_waited_for_is_named(
     (said,) = status.deleting("p", jobs, finished_too=finished_too)
     assert said.reason == reason
     assert words in said.message
+
+
+def test_an_endless_value_in_slurm_leaves_room_for_the_status() -> None:
+    """The definition takes 65,536 characters: with more, no status was written at all."""
+    drift = [Difference("Nodes", "compute", ",".join(f"host-{number}" for number in range(20_000)))]
+    (first,) = status.drift_rows((), drift, "2030-01-01T12:00:00Z")
+    assert len(first["found"]) == status.MAX_DRIFT_CHARACTERS
+    before = Drift(field="Nodes", wanted="compute", found=first["found"], since="2030-01-01T12:00:00Z")
+    (again,) = status.drift_rows([before], drift, "2030-01-01T13:00:00Z")
+    assert again == first

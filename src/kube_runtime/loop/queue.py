@@ -22,7 +22,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from kube_runtime.backoff import Backoff
 from kube_runtime.clock import Clock, Timer
@@ -42,6 +42,8 @@ class Key(NamedTuple):
 
 
 K = TypeVar("K", bound=Hashable)
+# A group in a heap: the order of its oldest ready key, a number that no other entry has, and the group.
+_Head: TypeAlias = tuple[int, int, Hashable]
 
 
 class ShutDownError(Exception):
@@ -77,6 +79,10 @@ class Queue(Generic[K]):
         self._dirty: dict[K, int] = {}
         # By group, each a heap; a group without ready keys has none.
         self._ready: dict[Hashable, list[tuple[int, K]]] = {}
+        # Heaps of groups by their oldest key: those that have no place yet, and those that may have another. An entry
+        # that is no longer true of its group means nothing, so that no change has to look at all groups.
+        self._without_place: list[_Head] = []
+        self._with_places: list[_Head] = []
         self._processing: dict[K, Hashable] = {}
         self._busy: Counter[Hashable] = Counter()
         self._failures: dict[K, int] = {}
@@ -165,25 +171,40 @@ class Queue(Generic[K]):
         head = None if self._closed else self._oldest_with_place()
         if head is None:
             return None
-        key, group = head
-        heapq.heappop(self._ready[group])
+        group = head[2]
+        _, key = heapq.heappop(self._ready[group])
         if not self._ready[group]:
             del self._ready[group]
         del self._dirty[key]
         self._processing[key] = group
         self._busy[group] += 1
+        self._offer(group)
         return key
 
-    def _oldest_with_place(self) -> tuple[K, Hashable] | None:
-        """The oldest ready key of the groups that have a place for it, and its group."""
-        is_shared_free = self._places.shared > sum(self._busy.values()) - len(self._busy)
-        heads = [(*heap[0], group) for group, heap in self._ready.items() if self._has_place(group, is_shared_free)]
-        _, key, group = min(heads, key=lambda head: head[0], default=(0, None, None))
-        return None if key is None else (key, group)
+    def _oldest_with_place(self) -> _Head | None:
+        """The group with the oldest ready key, of those that have a place for it."""
+        heads = [self._oldest(self._without_place, is_first=True)]
+        if self._places.shared > len(self._processing) - len(self._busy):
+            heads.append(self._oldest(self._with_places, is_first=False))
+        return min((head for head in heads if head is not None), default=None)
 
-    def _has_place(self, group: Hashable, is_shared_free: bool) -> bool:
+    def _oldest(self, heads: list[_Head], *, is_first: bool) -> _Head | None:
+        """The first entry that is still true."""
+        while heads:
+            order, _, group = heads[0]
+            ready, busy = self._ready.get(group), self._busy.get(group, 0)
+            has_place = busy == 0 if is_first else 0 < busy < self._places.per_group
+            if ready and ready[0][0] == order and has_place:
+                return heads[0]
+            heapq.heappop(heads)
+        return None
+
+    def _offer(self, group: Hashable) -> None:
+        """The oldest key of a group, or how many places it has, is another one now."""
         busy = self._busy.get(group, 0)
-        return busy == 0 or (is_shared_free and busy < self._places.per_group)
+        if group in self._ready and busy < self._places.per_group:
+            heads = self._with_places if busy else self._without_place
+            heapq.heappush(heads, (self._ready[group][0][0], next(self._order), group))
 
     async def get(self) -> K:
         """Wait for the next key; ShutDownError once the queue is shut down."""
@@ -208,6 +229,7 @@ class Queue(Generic[K]):
         self._busy[group] -= 1
         if not self._busy[group]:
             del self._busy[group]
+        self._offer(group)
 
     def shut_down(self) -> None:
         """Give out nothing more; who waits in `get` is told. Keys being worked on may still be done."""
@@ -226,7 +248,11 @@ class Queue(Generic[K]):
             self._push(key)
 
     def _push(self, key: K) -> None:
-        heapq.heappush(self._ready.setdefault(self._group_of(key), []), (self._dirty[key], key))
+        group = self._group_of(key)
+        ready = self._ready.setdefault(group, [])
+        heapq.heappush(ready, (self._dirty[key], key))
+        if ready[0][1] == key:
+            self._offer(group)
         self._wake_one()
 
     def _wish(self, key: K, seconds: float) -> None:

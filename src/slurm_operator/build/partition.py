@@ -29,6 +29,10 @@ INVALID = "InvalidSpec"
 SECOND_DEFAULT = "SecondDefault"
 IN_FORCE = "is in slurm.conf"
 
+# The name of the line that holds what other lines do not say, in any case of its letters.
+DEFAULTS = "DEFAULT"
+# Of a cluster: each is compared with Slurm's own at every reconcile.
+MOST_PARTITIONS = 2_000
 RESERVED_OPTIONS = frozenset({"partitionname", "nodes"})
 
 # A comma inside brackets belongs to the host list there.
@@ -99,6 +103,8 @@ class _Ledger:
 
     names: dict[str, str] = field(default_factory=dict)
     default: str | None = None
+    # How many hosts further Partitions may name: each list is bounded, and there may be thousands of them.
+    room: int = hostlist.MAX_NAMES
 
 
 def acceptances(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], claimed: Claimed) -> Iterator[Acceptance]:
@@ -115,7 +121,7 @@ def acceptances(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], cl
 def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Acceptance:
     name, config = nodeset.slurm_name, nodeset.spec.partition.config or ""
     path: Path = ("spec", "partition", "config")
-    problem = config_problem(config)
+    problem = name_problem(name) or config_problem(config)
     if problem:
         return Acceptance("NodeSet", nodeset.name, name, INVALID, problem, path=path)
     taken = _take(ledger, name, f"NodeSet {nodeset.name!r}")
@@ -143,6 +149,9 @@ def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claim
         message = f"there is no NodeSet {', '.join(map(repr, missing))} in this cluster; the partition is left out"
         path: Path = ("spec", "nodeSets", cr.spec.node_sets.index(missing[0]))
         return Acceptance("Partition", cr.name, name, NODESET_NOT_FOUND, message, path=path)
+    crowded = _is_crowded(ledger) or _take_room(ledger, cr.spec)
+    if crowded:
+        return Acceptance("Partition", cr.name, name, INVALID, crowded)
     nodes = _nodes(cr.spec, nodesets, claimed)
     if not nodes.configured:
         message = "no node is left for slurm.conf: name a NodeSet, or nodes that extraConf declares"
@@ -187,12 +196,24 @@ def _nodes(spec: PartitionSpec, nodesets: Mapping[str, NodeSet], claimed: Claime
 
 def split_edits(nodes: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Hosts that a `nodes` text adds, and those that it takes away."""
+    count_edits(nodes)
     added: list[str] = []
     removed: list[str] = []
     for pattern in _HOST_PATTERN.findall(nodes):
         target = removed if pattern.startswith("-") else added
         target.extend(hostlist.expand(pattern.removeprefix("+").removeprefix("-")))
     return tuple(dict.fromkeys(added)), tuple(dict.fromkeys(removed))
+
+
+def count_edits(nodes: str) -> int:
+    """How many hosts a `nodes` text names, without making their names; HostListError when it is none, or too long."""
+    total = 0
+    for pattern in _HOST_PATTERN.finditer(nodes):
+        total += hostlist.count(pattern[0].removeprefix("+").removeprefix("-"))
+        if total > hostlist.MAX_NAMES:
+            problem = f"the list has more than {hostlist.MAX_NAMES} names"
+            raise hostlist.HostListError(nodes, pattern.start() + 1, problem)
+    return total
 
 
 def _options(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> Iterator[str]:
@@ -255,9 +276,16 @@ def config_problem(config: str, reserved: frozenset[str] = frozenset({"partition
     return None
 
 
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a partition."""
+    if name.upper() == DEFAULTS:
+        return f"{name} names no partition: Slurm takes its options as defaults of all partitions that follow"
+    return text.slurm_name(name)
+
+
 def spec_problem(cr: Partition) -> tuple[Path, str] | None:
     """What keeps a Partition from being a line at all."""
-    problem = text.slurm_name(cr.slurm_name)
+    problem = name_problem(cr.slurm_name)
     if problem:
         return ("spec", "partitionName"), problem
     problem = config_problem(cr.spec.config or "", RESERVED_OPTIONS)
@@ -276,7 +304,7 @@ def nodes_problem(nodes: str | None) -> tuple[Path, str] | None:
     if problem:
         return ("spec", "nodes"), problem
     try:
-        split_edits(nodes or "")
+        count_edits(nodes or "")
     except hostlist.HostListError as error:
         return ("spec", "nodes"), str(error)
     return None
@@ -291,6 +319,21 @@ def is_default(config: str) -> bool:
 def without_default(config: str) -> str:
     """Options without the one that makes the partition the default."""
     return " ".join(option for option in config.split() if not is_default(option))
+
+
+def _is_crowded(ledger: _Ledger) -> str | None:
+    if len(ledger.names) < MOST_PARTITIONS:
+        return None
+    return f"this cluster has {MOST_PARTITIONS} partitions already; the partition is left out"
+
+
+def _take_room(ledger: _Ledger, spec: PartitionSpec) -> str | None:
+    count = count_edits(spec.nodes or "")
+    if count > ledger.room:
+        most = hostlist.MAX_NAMES
+        return f"the Partitions of this cluster name more than {most} hosts together; the partition is left out"
+    ledger.room -= count
+    return None
 
 
 def _take(ledger: _Ledger, name: str, owner: str) -> str | None:

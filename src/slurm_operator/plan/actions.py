@@ -266,6 +266,8 @@ class PartitionDecisions:
     reverts: frozenset[str] = frozenset()
     # By partition: wanted options that a live change cannot set, and that Slurm ignores in the file.
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # What Slurm refused a moment ago and would refuse again: it counts as refused, and is sent later.
+    resting: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,14 @@ def plan_cluster(world: ClusterWorld) -> Plan:
         # A reconfigure would take the new key too.
         lasting = frozenset()
     actions = tuple(_with_fallback(each, world, plan) for each in _due(plan.actions, lasting))
+    judged = [(action, world.memory.partitions.rest(action, world.now)) for action in actions]
     deleted = {name for each in actions if isinstance(each, DeletePartition) for name in partitions_of(each)}
     kept = {name: line for name, line in plan.partitions.kept_lines.items() if name not in deleted}
+    resting = tuple(refused for _, refused in judged if refused is not None)
     return replace(
-        plan, stages=tuple((each,) for each in actions), partitions=replace(plan.partitions, kept_lines=kept)
+        plan,
+        stages=tuple((action,) for action, refused in judged if refused is None),
+        partitions=replace(plan.partitions, kept_lines=kept, resting=resting),
     )
 
 
@@ -201,6 +205,7 @@ def _remembered(world: ClusterWorld) -> PartitionMemory:
 def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     """What is published, what follows, and the outcomes, once Slurm has answered the live changes."""
     planned = partition_world(world)
+    outcomes = replace(outcomes, refused=(*outcomes.refused, *plan.partitions.resting))
     is_answered = not isinstance(planned.slurm, Unknown)
     partitions = _partitions_after(world, plan, outcomes) if is_answered else world.memory.partitions
     refused, lines = _refused(world, plan, outcomes, is_answered=is_answered)

@@ -125,17 +125,25 @@ def config_files(built: Built, cr: Controller) -> Files:
     return files
 
 
+def last_known(maps: ConfigMaps, offered: str | None) -> Files | None:
+    """What slurmctld runs with as far as is known, also where somebody took a ConfigMap away; None before the first."""
+    if maps.good is not None or maps.candidate is not None:
+        return maps.good if maps.good is not None else maps.candidate_files
+    return {FILE: offered} if offered else None
+
+
 def declared_in_force(maps: ConfigMaps, offered: str | None, wanted: Declared) -> Declared:
     """What Slurm may have read: the last good one, and partitions of a candidate that are not wanted any more."""
-    if maps.good is None:
+    known = last_known(maps, offered)
+    if known is None:
         return Declared({}, {})
-    good, candidate = maps.good.get(FILE, ""), handed_over(maps, offered)
+    good, candidate = known.get(FILE, ""), handed_over(maps, offered)
     if candidate == good:
-        return declared(good, maps.good)
+        return declared(good, known)
     tried = declared(candidate)
-    known = {*declared(good).lines, *wanted.lines}
-    text = with_lines(good, {name: line for name, line in tried.lines.items() if name not in known}, tried.sets)
-    return declared(text, maps.good)
+    others = {*declared(good).lines, *wanted.lines}
+    text = with_lines(good, {name: line for name, line in tried.lines.items() if name not in others}, tried.sets)
+    return declared(text, known)
 
 
 def handed_over(maps: ConfigMaps, offered: str | None) -> str:

@@ -9,9 +9,10 @@ A removal is live first and file second: taking a used partition out of slurm.co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from slurm_operator.build.partition import MOST_PARTITIONS
 from slurm_operator.plan.actions import (
     DeletePartition,
     PartitionAction,
@@ -35,7 +36,7 @@ from slurm_operator.plan.partition_fields import (
     unreturnable,
     unsettable,
 )
-from slurm_operator.slurm import conf
+from slurm_operator.slurm import conf, hostlist
 from slurm_operator.slurm.model import Job, Partition, SlurmList, Unknown
 from slurm_operator.slurm.policy import is_over
 from slurm_operator.slurm.requests import is_read_as_name
@@ -43,8 +44,12 @@ from slurm_operator.slurm.requests import is_read_as_name
 FILE = "slurm.conf"
 REVERT = "Revert"
 DRAIN = "DRAIN"
+# In these states a partition takes no new jobs.
+CLOSED = frozenset({DRAIN, "INACTIVE"})
 PRESENCE = "Partition"
 MISSING_PARTITION = Difference(PRESENCE, "present", "absent")
+
+JobsByPartition = Mapping[str, Sequence[Job]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +103,20 @@ def declared(text: str, includes: Mapping[str, str] | None = None) -> Declared:
     document = conf.parse(text, includes=includes)
     sets = {entry.value: _record_text(entry) for entry in document.all("NodeSet")}
     known, found = frozenset(sets), dict[str, Line]()
+    # Of all lines together: each may name a hundred thousand hosts, and a file has room for thousands of lines.
+    room = hostlist.MAX_NAMES
     defaults: dict[str, str] = {}
     for entry in document.all("PartitionName"):
+        if len(found) >= MOST_PARTITIONS:
+            # Nobody has so many: what is beyond is in the file alone.
+            break
         values = canonical((each.key, each.value) for each in entry.attributes)
         if entry.value.upper() == "DEFAULT":
             defaults |= values
             continue
         values = {**defaults, **values}
-        named, hosts = split_nodes(values.get(NODES, ""), known)
+        named, hosts = split_nodes(values.get(NODES, ""), known, room)
+        room -= len(hosts)
         found[entry.value] = Line(entry.value, values, named, hosts)
     return Declared(found, sets)
 
@@ -134,7 +145,9 @@ def plan_partitions(world: PartitionWorld) -> Plan:
         return Plan(partitions=PartitionDecisions(kept_lines=gone, waits=dict.fromkeys(gone, ())))
     live = {each.name: each for each in world.slurm.items}
     parts = {name: _wanted(name, live.get(name), world) for name in wanted}
-    parts |= {name: _unwanted(name, live.get(name), world) for name in in_force if name not in wanted}
+    leaving = [name for name in in_force if name not in wanted]
+    jobs = jobs_by_partition(world.jobs) if leaving else {}
+    parts |= {name: _unwanted(name, live.get(name), world, jobs) for name in leaving}
     return _joined(parts)
 
 
@@ -168,6 +181,9 @@ def _wanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
     if live is None:
         return _absent(line, before, world)
     found = {each.field for each in differences(line, live)}
+    if not found and before in (None, line):
+        # As it is with most of them, most of the time: there is nothing to look into.
+        return _Part()
     changed = _changed(line, before, found)
     drift, _ = split_differences(line, before, live, supports_live_partitions=world.supports_live_partitions)
     if not world.supports_live_partitions:
@@ -219,17 +235,21 @@ def _absent(line: Line, before: Line | None, world: PartitionWorld) -> _Part:
     return _Part(SetPartition(creation(line), why), drift=gone, reverts=bool(gone))
 
 
-def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
+def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: JobsByPartition) -> _Part:
     """A partition that is to go: its jobs first, then Slurm's record, then the line."""
     before = world.in_force[name]
-    if live is None:
-        # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
-        return _Part(kept=before if name in world.on_trial else None)
     if isinstance(world.jobs, Unknown):
         return _Part(kept=before, waits=())
+    if live is None:
+        # Jobs cannot be in a partition that is not there: where some are, its list has lost it.
+        lost = blocking_jobs(name, jobs, finished_too=False)
+        if lost:
+            return _Part(kept=before, waits=lost)
+        # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
+        return _Part(kept=before if name in world.on_trial else None)
     drained = before.with_option(STATE, DRAIN)
     # Without a live delete it is the reconfigure that takes it away, and that fails on any record that names it.
-    blocking = blocking_jobs(name, world.jobs, finished_too=not world.supports_live_partitions)
+    blocking = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
     if blocking:
         must_drain = world.supports_live_partitions and "UP" in live.states
         action = (
@@ -237,16 +257,27 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part
         )
         return _Part(action, kept=drained, waits=blocking)
     if not world.supports_live_partitions:
-        return _Part()
+        # Until slurmctld reads the file, whoever submits a job is let in: first it takes none any more, then it goes.
+        # Where Slurm keeps its own state through a reconfigure, it is enough that the file in force says so.
+        is_closed = bool(live.states & CLOSED) or before.values.get(STATE) == DRAIN
+        return _Part() if is_closed else _Part(kept=drained, waits=())
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
     return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
 
 
-def blocking_jobs(name: str, jobs: Iterable[Job], *, finished_too: bool) -> tuple[int, ...]:
+def jobs_by_partition(jobs: Iterable[Job] | Unknown) -> JobsByPartition:
+    """The jobs that name each partition: a thousand partitions need not look at all jobs each."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs if not isinstance(jobs, Unknown) else ():
+        for name in set(job.partition.split(",")):
+            found.setdefault(name, []).append(job)
+    return found
+
+
+def blocking_jobs(name: str, jobs: JobsByPartition, *, finished_too: bool) -> tuple[int, ...]:
     """The jobs that keep a partition from going."""
-    mine = (job for job in jobs if name in job.partition.split(","))
-    return tuple(sorted(job.job_id for job in mine if finished_too or not is_over(job)))
+    return tuple(sorted(job.job_id for job in jobs.get(name, ()) if finished_too or not is_over(job)))
 
 
 def _reverts(name: str, world: PartitionWorld) -> bool:

@@ -7,6 +7,7 @@ partition` prints, so that MaxTime=60 and MaxTime=1:00:00 are the same. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -168,26 +169,54 @@ def canonical(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {_SPELLING.get(key.lower(), key): value for key, value in options}
 
 
-def split_nodes(written: str, sets: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The NodeSets and the hosts that a Nodes value names."""
-    names = tuple(dict.fromkeys(_expanded(written))) if written else ()
-    named = tuple(name for name in names if name in sets or name.upper() == ALL)
+def split_nodes(
+    written: str, sets: frozenset[str], most: int = hostlist.MAX_NAMES
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The NodeSets and the hosts that a Nodes value names; one with more than `most` in brackets stays as written."""
+    names = tuple(dict.fromkeys(_expanded(written, most) if "[" in written else _words(written)))
+    named = dict.fromkeys(name for name in names if name in sets or name.upper() == ALL)
     hosts = tuple(name for name in names if name not in named)
     return tuple(ALL if name.upper() == ALL else name for name in named), hosts
 
 
-def _expanded(name: str) -> list[str]:
+def _words(written: str) -> list[str]:
+    """The names of a list without brackets, which are no more than were written."""
+    return [word for word in re.split(r"[, \t\r\n]+", written) if word]
+
+
+def _expanded(name: str, most: int = hostlist.MAX_NAMES) -> list[str]:
     try:
-        return list(hostlist.expand(name))
+        # Counted before a name is made: most lists that are too long would be made in part.
+        hostlist.count(name, limit=most)
+        return hostlist.expand(name)
     except hostlist.HostListError:
         return [name]
 
 
 def _nodes_differ(line: Line, live: Partition) -> Difference | None:
-    hosts, sets = set(_expanded(live.nodes)) if live.nodes else set(), {w for w in live.node_sets.split(",") if w}
-    if sets == set(line.sets) and (set(line.hosts) <= hosts if sets else set(line.hosts) == hosts):
+    sets = {word for word in live.node_sets.split(",") if word}
+    if sets == set(line.sets) and (_names_all if sets else _names_only)(live.nodes, line.hosts):
         return None
     return Difference(NODES, line.nodes, live.node_sets or live.nodes)
+
+
+def _names_all(written: str, hosts: tuple[str, ...]) -> bool:
+    """Whether a list names these hosts, and maybe others; Slurm's own may be long, and is read only where it counts."""
+    wanted = frozenset(hosts)
+    try:
+        return not wanted or hostlist.HostList(written).within(wanted) == wanted
+    except hostlist.HostListError:
+        return wanted == {written}
+
+
+def _names_only(written: str, hosts: tuple[str, ...]) -> bool:
+    """Whether a list names these hosts and no others."""
+    if written == hostlist.compress(hosts):
+        return True
+    # A list of these hosts has each name, or a part of it in brackets: one that is far longer has more.
+    if len(written) > 2 * sum(len(host) + 2 for host in hosts):
+        return False
+    return set(_expanded(written) if written else ()) == set(hosts)
 
 
 def _wanted(line: Line) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from slurm_operator.plan.actions import Outcomes, Plan, SetPartition, partitions_of
+from slurm_operator.plan.actions import Outcomes, PartitionAction, Plan, Refused, SetPartition, partitions_of
 from slurm_operator.plan.partition_fields import Line
 
 # So many reverts of one partition within the window, and somebody else insists.
@@ -18,6 +18,9 @@ MAX_REVERTS = 5
 WINDOW_SECONDS = 600.0
 # A file takes up to 90 s to a pod that nobody nudges; what differs for that long may be the file's delay.
 PATIENCE_SECONDS = 120.0
+# The same change that Slurm refused is sent again after a second, and then half as often each time, down to this.
+FIRST_REST_SECONDS = 1.0
+LONGEST_REST_SECONDS = 16.0
 # A revert that Slurm accepted and that is not seen yet is not sent again sooner.
 REVERT_PACE_SECONDS = 4.5
 
@@ -31,6 +34,10 @@ class Refusal:
     line: Line | None = None
     # Whether Slurm itself said no, and did not merely give no answer.
     is_answer: bool = True
+    # The change, until when it is not sent again, and for how long that was.
+    action: PartitionAction | None = None
+    until: float = float("-inf")
+    rest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,25 @@ class PartitionMemory:
         return {
             name: each.why for name, each in self.refused.items() if each.is_answer and wanted.get(name) == each.line
         }
+
+    def rest(self, action: PartitionAction, now: float) -> Refused | None:
+        """What Slurm said to this very change, while it is too early to send it again."""
+        held = [self.refused.get(name) for name in partitions_of(action)]
+        if not all(each is not None and each.action == action and now < each.until for each in held):
+            return None
+        return next((Refused(action, each.why) for each in held if each is not None), None)
+
+    def after_refusal(self, name: str, refused: Refused, line: Line | None, now: float) -> Refusal:
+        """What is remembered of a change that was not made; one that rests is remembered as it was."""
+        before = self.refused.get(name)
+        is_same = before is not None and before.action == refused.action
+        if before is not None and is_same and now < before.until:
+            return before
+        if not refused.is_answer:
+            return Refusal(refused.why, line, is_answer=False)
+        longer = 2 * before.rest_seconds if before is not None and is_same else 0.0
+        rest = min(max(longer, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
+        return Refusal(refused.why, line, action=refused.action, until=now + rest, rest_seconds=rest)
 
     def holding(self, wanted: Mapping[str, str]) -> PartitionMemory:
         """Without what is known of other lines than those to hold: another line is a new try."""
@@ -83,14 +109,17 @@ class PartitionMemory:
         """The partitions whose last revert may not be seen yet."""
         return frozenset(name for (name, _), times in self.reverts.items() if now - times[-1] < REVERT_PACE_SECONDS)
 
-    def reverted(self, name: str, line: str, now: float) -> PartitionMemory:
-        """Slurm accepted the revert of a drift now."""
-        key = (name, line)
-        times = (*(then for then in self.reverts.get(key, ()) if now - then < WINDOW_SECONDS), now)
-        if len(times) < MAX_REVERTS:
-            return replace(self, reverts={**self.reverts, key: times})
-        others = {each: then for each, then in self.reverts.items() if each != key}
-        return replace(self, reverts=others, given_up={**self.given_up, name: (line, now)})
+    def reverted(self, lines: Mapping[str, str], now: float) -> PartitionMemory:
+        """Slurm accepted the revert of a drift of these partitions, by the line that they are to have, now."""
+        reverts, given_up = dict(self.reverts), dict(self.given_up)
+        for key in lines.items():
+            times = (*(then for then in reverts.get(key, ()) if now - then < WINDOW_SECONDS), now)
+            if len(times) < MAX_REVERTS:
+                reverts[key] = times
+            else:
+                reverts.pop(key, None)
+                given_up[key[0]] = (key[1], now)
+        return replace(self, reverts=reverts, given_up=given_up)
 
     def without_drift(self, names: frozenset[str], now: float) -> PartitionMemory:
         """These are as wanted; the next drift is a new one when the old one is long ago."""
@@ -117,15 +146,15 @@ def learned(
 ) -> PartitionMemory:
     """What is known after a plan was carried out; accepted is enough, since whoever insists may be faster."""
     refused = {
-        name: Refusal(each.why, lines.declared.get(name), each.is_answer)
+        name: memory.after_refusal(name, each, lines.declared.get(name), now)
         for name, each in outcomes.by_partition.items()
     }
     sent = {name: line for name, line in memory.sent.items() if name in lines.edited}
     for action in plan.actions:
-        if isinstance(action, SetPartition) and action.change.name in lines.edited.keys() - refused.keys():
-            sent[action.change.name] = lines.edited[action.change.name]
+        name = action.change.name if isinstance(action, SetPartition) else ""
+        if name in lines.edited and name not in refused:
+            sent[name] = lines.edited[name]
     after = replace(memory, refused=refused, unsettable=plan.partitions.unsettable, sent=sent)
     accepted = {name for each in plan.actions for name in partitions_of(each)} - refused.keys()
-    for name in sorted(plan.partitions.reverts & accepted):
-        after = after.reverted(name, lines.edited[name].text, now)
+    after = after.reverted({name: lines.edited[name].text for name in plan.partitions.reverts & accepted}, now)
     return after.without_drift(frozenset(lines.edited.keys() - plan.partitions.drift.keys()), now)

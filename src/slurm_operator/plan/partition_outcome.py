@@ -7,6 +7,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,13 +17,15 @@ from slurm_operator.plan.partition import (
     MISSING_PARTITION,
     REVERT,
     Declared,
+    JobsByPartition,
     PartitionWorld,
     blocking_jobs,
+    jobs_by_partition,
     split_differences,
 )
 from slurm_operator.plan.partition_fields import Difference, line_hash
 from slurm_operator.plan.partition_memory import PartitionMemory
-from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
+from slurm_operator.slurm.model import Node, Partition, SlurmList, Unknown
 from slurm_operator.slurm.policy import is_over
 
 INCOMPLETE = Unknown("Slurm's list of partitions is incomplete")
@@ -93,12 +96,43 @@ class OutcomeWorld:
 def partition_outcomes(world: OutcomeWorld, resources: Iterable[PartitionResource]) -> dict[str, PartitionOutcome]:
     """The outcome of each Partition, by the name of the resource."""
     acceptances = {each.resource: each for each in world.acceptances if each.kind == "Partition"}
-    return {each.name: _outcome(world, each, acceptances[each.name]) for each in resources if each.name in acceptances}
+    slurm = _indexed(world)
+    return {
+        each.name: _outcome(world, slurm, each, acceptances[each.name])
+        for each in resources
+        if each.name in acceptances
+    }
 
 
-def _outcome(world: OutcomeWorld, resource: PartitionResource, acceptance: Acceptance) -> PartitionOutcome:
-    name, found = resource.slurm_name, _found(world, resource.slurm_name)
-    jobs = world.planned.jobs
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many CPUs and jobs the partitions of a cluster have, by partition; None where Slurm could not be asked."""
+
+    cpus: Mapping[str, int] | None
+    running: Mapping[str, int] | None
+    pending: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """Slurm's answers by partition, made once: a thousand Partitions need not look at all nodes and jobs each."""
+
+    found: Mapping[str, Partition]
+    jobs: JobsByPartition
+    usage: Usage
+
+
+def _indexed(world: OutcomeWorld) -> _Indexed:
+    listed = () if isinstance(world.listed, Unknown) else world.listed.items
+    jobs = jobs_by_partition(world.planned.jobs)
+    known = not isinstance(world.planned.jobs, Unknown)
+    return _Indexed({each.name: each for each in reversed(listed)}, jobs, usage(world.nodes, jobs if known else None))
+
+
+def _outcome(
+    world: OutcomeWorld, slurm: _Indexed, resource: PartitionResource, acceptance: Acceptance
+) -> PartitionOutcome:
+    name, found = resource.slurm_name, _found(world, slurm, resource.slurm_name)
     line = world.wanted.lines.get(name)
     outcome = PartitionOutcome(
         acceptance,
@@ -107,11 +141,11 @@ def _outcome(world: OutcomeWorld, resource: PartitionResource, acceptance: Accep
         supports_live_partitions=world.planned.supports_live_partitions and not isinstance(found, Unknown),
         uid=resource.metadata.uid,
         generation=resource.metadata.generation,
-        counts=counts(found, world.nodes, jobs),
+        counts=counts(found, slurm.usage),
         line=line_hash(line) if line is not None else "",
     )
     if resource.metadata.deletion_timestamp:
-        return _leaving(world, outcome, resource)
+        return _leaving(world, slurm, outcome, resource)
     if isinstance(found, Unknown) or not acceptance.accepted or line is None:
         return outcome
     return _judged(world, outcome, name)
@@ -146,7 +180,9 @@ def _differences(
     return ((MISSING_PARTITION,) if gone else ()), ()
 
 
-def _leaving(world: OutcomeWorld, outcome: PartitionOutcome, resource: PartitionResource) -> PartitionOutcome:
+def _leaving(
+    world: OutcomeWorld, slurm: _Indexed, outcome: PartitionOutcome, resource: PartitionResource
+) -> PartitionOutcome:
     name, found, jobs = resource.slurm_name, outcome.found, world.planned.jobs
     if name in world.wanted.lines:
         # Somebody else has the name now.
@@ -155,29 +191,42 @@ def _leaving(world: OutcomeWorld, outcome: PartitionOutcome, resource: Partition
         return replace(outcome, waits=found)
     never_was_ours = name not in world.in_force.lines and resource.status.last_apply is None
     finished_too = not world.planned.supports_live_partitions
-    waits = jobs if isinstance(jobs, Unknown) else blocking_jobs(name, jobs, finished_too=finished_too)
-    return replace(outcome, waits=waits, has_left=found is None or never_was_ours)
+    waits = jobs if isinstance(jobs, Unknown) else blocking_jobs(name, slurm.jobs, finished_too=finished_too)
+    # A list that lacks it, though jobs are in it or nobody can say, has lost it.
+    is_gone = found is None and not isinstance(jobs, Unknown)
+    is_gone = is_gone and not blocking_jobs(name, slurm.jobs, finished_too=False)
+    return replace(outcome, waits=waits, has_left=is_gone or never_was_ours)
 
 
-def _found(world: OutcomeWorld, name: str) -> Partition | Unknown | None:
-    listed = world.listed
-    if isinstance(listed, Unknown):
-        return listed
-    found = next((each for each in listed.items if each.name == name), None)
-    return found if found is not None or listed.complete else INCOMPLETE
+def _found(world: OutcomeWorld, slurm: _Indexed, name: str) -> Partition | Unknown | None:
+    if isinstance(world.listed, Unknown):
+        return world.listed
+    found = slurm.found.get(name)
+    return found if found is not None or world.listed.complete else INCOMPLETE
 
 
-def counts(
-    found: Partition | Unknown | None, nodes: SlurmList[Node] | Unknown, jobs: Iterable[Job] | Unknown
-) -> dict[str, int]:
+def usage(nodes: SlurmList[Node] | Unknown, jobs: JobsByPartition | None) -> Usage:
+    """What the partitions have, of nodes and of jobs."""
+    cpus: Counter[str] | None = None
+    if not isinstance(nodes, Unknown):
+        cpus = Counter[str]()
+        for node in nodes.items:
+            cpus.update(dict.fromkeys(node.partitions, node.cpus))
+    return Usage(cpus, _in_state(jobs, "RUNNING"), _in_state(jobs, "PENDING"))
+
+
+def _in_state(jobs: JobsByPartition | None, state: str) -> Mapping[str, int] | None:
+    if jobs is None:
+        return None
+    return {name: sum(state in job.states and not is_over(job) for job in mine) for name, mine in jobs.items()}
+
+
+def counts(found: Partition | Unknown | None, used: Usage) -> dict[str, int]:
     """How large and how full it is; what Slurm cannot be asked for is left out, not 0."""
     if found is None or isinstance(found, Unknown):
         return {}
-    counted = {"nodes": found.total_nodes}
-    if not isinstance(nodes, Unknown):
-        counted["cpus"] = sum(node.cpus for node in nodes.items if found.name in node.partitions)
-    if not isinstance(jobs, Unknown):
-        mine = [job for job in jobs if found.name in job.partition.split(",") and not is_over(job)]
-        counted["runningJobs"] = sum("RUNNING" in job.states for job in mine)
-        counted["pendingJobs"] = sum("PENDING" in job.states for job in mine)
-    return counted
+    known = (("cpus", used.cpus), ("runningJobs", used.running), ("pendingJobs", used.pending))
+    return {
+        "nodes": found.total_nodes,
+        **{field: by_name.get(found.name, 0) for field, by_name in known if by_name is not None},
+    }

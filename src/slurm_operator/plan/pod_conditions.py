@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
+from kube_runtime.text import printable
 from kube_runtime.times import time_text
 from slurm_operator.plan.actions import Action, PatchPodConditions
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, REGISTERED, Worker
@@ -18,6 +19,8 @@ PREFIX = "SlurmNodeState"
 # One of these, the first that fits; then every flag that is set.
 BASES = ("ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN")
 FLAGS = ("COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "UNDRAIN")
+# Slurm bounds no reason, and an object of Kubernetes has room for hardly more than a megabyte.
+MAX_MESSAGE_CHARACTERS = 1024
 
 Condition = Mapping[str, str]
 
@@ -72,7 +75,8 @@ def _condition(worker: Worker, kind: str, status: str, message: str, now: dateti
     before = next((each for each in worker.pod.status.conditions if each.type == kind), None)
     same = before is not None and before.status == status and before.last_transition_time
     time = before.last_transition_time if before and same else time_text(now)
-    return {"type": kind, "status": status, "reason": "Slurm", "message": message, "lastTransitionTime": time}
+    shown = printable(message, MAX_MESSAGE_CHARACTERS)
+    return {"type": kind, "status": status, "reason": "Slurm", "message": shown, "lastTransitionTime": time}
 
 
 def _present(worker: Worker) -> Iterator[Condition]:

@@ -31,7 +31,9 @@ from slurm_operator.plan.cluster_world import (
     PartitionSnapshot,
     config_files,
     declared_in_force,
+    last_known,
 )
+from slurm_operator.plan.config import Files
 from slurm_operator.plan.config_history import KEPT_AFTER_SECONDS, KEY, is_kept, is_revision, manager_of, number_of
 from slurm_operator.plan.daemons import AT_START, SENT
 from slurm_operator.plan.owned import OwnedWorld
@@ -56,16 +58,17 @@ class ClusterReader:
     clock: Clock
     logs: Logs
 
-    async def find(self, world: ResourceWorld[Controller], maps: ConfigMaps) -> Cluster | Unknown:
-        """The way to a cluster's Slurm, or why there is none."""
-        if maps.good is None:
+    async def find(self, world: ResourceWorld[Controller], known: Files | None) -> Cluster | Unknown:
+        """The way to a cluster's Slurm, or why there is none; `known` is what slurmctld runs with."""
+        if known is None:
             return Unknown("not started yet")
         restapis = self.observer.resources(RestApi, world.cr.namespace)
         return await self.clusters.find(world.cr, restapis, world.refs)
 
     def config_maps(self, cr: Controller) -> ConfigMaps:
-        """Both ConfigMaps of a configuration."""
-        return ConfigMaps(self._data(cr, names.config(cr)), self._data(cr, names.config_candidate(cr)))
+        """Both ConfigMaps of a configuration; without a sidecar there is no candidate, whoever has its name."""
+        candidate = self._data(cr, names.config_candidate(cr)) if cr.spec.inplace_reconfigure else None
+        return ConfigMaps(self._data(cr, names.config(cr)), candidate)
 
     def _data(self, cr: Controller, name: str) -> dict[str, str] | None:
         found = self.observer.get("ConfigMap", cr.namespace, name)
@@ -80,8 +83,9 @@ class ClusterReader:
         poll = open_poll(cr, maps, pods, memory.poll, now)
         if poll is not None:
             poll = await sidecar_verdicts(poll, cr.namespace, pods, self.logs, now)
-        cluster = await self.find(world, maps)
-        offered = await self._offers_live_partitions(world, cluster, maps)
+        known = last_known(maps, memory.offered)
+        cluster = await self.find(world, known)
+        offered = await self._offers_live_partitions(world, cluster, known)
         text = built.conf.text_for(live_partitions=offered)
         wanted = declared(text, config_files(built, cr))
         in_force = declared_in_force(maps, memory.offered, wanted)
@@ -108,16 +112,16 @@ class ClusterReader:
         )
 
     async def _offers_live_partitions(
-        self, world: ResourceWorld[Controller], cluster: Cluster | Unknown, maps: ConfigMaps
+        self, world: ResourceWorld[Controller], cluster: Cluster | Unknown, known: Files | None
     ) -> bool | None:
         """Whether slurmrestd changes partitions; while it cannot be asked, what was said last."""
-        if world.cr.name not in world.refs.served or maps.good is None:
+        if world.cr.name not in world.refs.served or known is None:
             return None
         if not isinstance(cluster, Unknown):
             found = await cluster.partitions(_caller(world.cr), max_age=PARTITIONS_MAX_AGE_SECONDS)
             if not isinstance(found, Unknown):
                 return cluster.supports_live_partitions
-        return keeps_partitions(maps.good.get(FILE, ""))
+        return keeps_partitions(known.get(FILE, ""))
 
     def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
         for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):

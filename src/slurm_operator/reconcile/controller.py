@@ -48,11 +48,21 @@ class Controllers(OwnedReconciler[Controller]):
     # By the uid of a Controller, since a namesake is another one: what its last reconcile learned.
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
+    async def reconcile_checked(self, world: ResourceWorld[Controller]) -> Result:
+        """One reconcile; of a Controller that went meanwhile nothing is remembered."""
+        try:
+            return await super().reconcile_checked(world)
+        finally:
+            found = self.observer.get("Controller", world.cr.namespace, world.cr.name)
+            if found is None or found.metadata.uid != world.cr.metadata.uid:
+                self.forget(world.cr.metadata.uid)
+                self.reader.clusters.forget(world.cr.metadata.uid)
+
     async def reconcile(self, world: ResourceWorld[Controller]) -> Result:
         """Build, observe, plan, execute, release, report."""
         monitor_refusal = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
         built = controller.built(world.cr, world.refs)
-        objects = self.owned_world(world, built.objects, (_candidate(world.cr),))
+        objects = self.owned_world(world, built.objects, _candidates(world.cr))
         if world.cr.spec.external:
             return await self._reconcile_external(world, objects, monitor_refusal)
         memory = self._memories.get(world.cr.metadata.uid, ClusterMemory())
@@ -128,8 +138,10 @@ def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Releas
         yield interval if released.config.stage is Stage.TRYING else max(interval, SLOW_POLL_SECONDS)
 
 
-def _candidate(cr: Controller) -> Identity:
-    return identity(controller.candidate_map(cr, {}, ""))
+def _candidates(cr: Controller) -> tuple[Identity, ...]:
+    """The candidate's ConfigMap, where there is one: a sidecar reads it, and so does the next reconcile."""
+    handed_over = cr.spec.inplace_reconfigure and not cr.spec.external
+    return (identity(controller.candidate_map(cr, {}, "")),) if handed_over else ()
 
 
 def _without_monitor(report: Report, cr: Controller, why: str) -> Report:

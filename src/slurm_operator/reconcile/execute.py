@@ -17,7 +17,7 @@ from kube_runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFo
 from kube_runtime.client.events import Recorder
 from kube_runtime.client.objects import KubeObject, RawObject, Resource
 from kube_runtime.client.write import Applied, Effect, Look, Writer
-from kube_runtime.errors import OperatorError
+from kube_runtime.errors import OperatorError, Terminal
 from kube_runtime.loop.queue import Key
 from kube_runtime.metadata import Metadata
 from slurm_operator.build import loginset
@@ -148,9 +148,7 @@ class Executor:
             if crashed:
                 raise crashed[0]
             if failed:
-                # Many failures of one kind are one story, which a condition can tell.
-                alike = all(isinstance(error, OperatorError) and type(error) is type(failed[0]) for error in failed)
-                raise failed[0] if alike or len(failed) == 1 else ExceptionGroup("several actions failed", failed)
+                raise _first_of(failed)
         return Outcomes(tuple(work.refused), work.applied)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
@@ -313,6 +311,17 @@ class Executor:
             await self.writer.status(desired, None)
         except (NotFound, Conflict):
             log.debug("%s: it has gone", action)
+
+
+def _first_of(failed: list[Exception]) -> Exception:
+    """What many failures are told as: one that a condition can tell, and that is tried again if any of them is."""
+    unforeseen = [error for error in failed if not isinstance(error, OperatorError)]
+    if unforeseen:
+        return failed[0] if len(failed) == 1 else ExceptionGroup("several actions failed", failed)
+    chosen = next((error for error in failed if not isinstance(error, Terminal)), failed[0])
+    for other in {type(error): error for error in failed if type(error) is not type(chosen)}.values():
+        log.warning("another action of the same stage failed: %s", other)
+    return chosen
 
 
 def claimant_of(regarding: KubeObject, kind: str, stand_ins: frozenset[str] = frozenset()) -> Claimant:

@@ -50,7 +50,9 @@ from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_changed, spec_changed
 from slurm_operator.settings import Settings
 
-PODS_OF_INTEREST = f"{labels.NAME} in ({labels.CONTROLLER.daemon},{labels.WORKER.daemon})"
+# Those that are judged or told of a configuration, and those whose configuration is reported.
+WITH_PODS = (labels.CONTROLLER, labels.WORKER, labels.RESTAPI, labels.LOGIN)
+PODS_OF_INTEREST = f"{labels.NAME} in ({','.join(each.daemon for each in WITH_PODS)})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 
 

@@ -106,9 +106,10 @@ class OwnedReconciler(ABC, Generic[R]):
         if found:
             await self.report_failure(world, Report(workload.refused(found)))
             return Result()
-        return await self._checked(replace(world, waits_for_key=self._waits_for_key(world)))
+        return await self.reconcile_checked(replace(world, waits_for_key=self._waits_for_key(world)))
 
-    async def _checked(self, world: ResourceWorld[R]) -> Result:
+    async def reconcile_checked(self, world: ResourceWorld[R]) -> Result:
+        """One reconcile of a resource that no rule refuses, and what is said when it fails."""
         try:
             return await self.reconcile(world)
         except BuildError as error:
@@ -138,15 +139,15 @@ class OwnedReconciler(ABC, Generic[R]):
     def owned_world(
         self, world: ResourceWorld[R], built: Sequence[Object], more: Iterable[Identity] = ()
     ) -> OwnedWorld:
-        """What was built and what is there; `more` are names that are applied under other circumstances.
+        """What was built and what is there; `more` are names that are applied beside what was built.
 
         Nothing is begun, nor anybody's object read as our own, while a name is somebody else's.
         """
-        live = self.observer.live(identity(value) for value in built)
+        live = self.observer.live((*(identity(value) for value in built), *more))
         claimant = claimant_of(world.raw, self.kind.__name__)
         for key, item in live.items():
             demand(claimant, key[1], key[3], judge_live(claimant, key[1], item))
-        return OwnedWorld(built, {**live, **self.observer.live(more)}, world.owned, world.waits_for_key)
+        return OwnedWorld(built, live, world.owned, world.waits_for_key)
 
     def required_fields(self, name: str) -> Mapping[str, object]:  # noqa: ARG002  # of kinds that have some
         """Fields without which the API server takes no status, however little there is to say."""

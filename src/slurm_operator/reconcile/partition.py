@@ -100,8 +100,8 @@ class Partitions:
     executor: Executor
     outcomes: PartitionOutcomes
     clock: Clock
-    # When a new generation of each was first seen, and its `lastApply` once it is in force.
-    _begun: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    # Which object and generation was first seen when, and its `lastApply` once it is in force.
+    _begun: dict[Key, tuple[str, int, float]] = field(default_factory=dict)
     _applied: dict[Key, dict[str, object]] = field(default_factory=dict)
     # Since when each waits for its Controller's reconcile.
     _waiting: dict[Key, float] = field(default_factory=dict)
@@ -111,8 +111,7 @@ class Partitions:
         raw = self.observer.get("Partition", key.namespace, key.name)
         decoded = self.observer.resource("Partition", key.namespace, key.name)
         if raw is None or decoded is None:
-            for remembered in (self._begun, self._applied, self._waiting):
-                remembered.pop(key, None)
+            self._forget(key)
             return Result()
         refs = self.observer.refs(key.namespace)
         cr = decoded.resource
@@ -173,15 +172,23 @@ class Partitions:
         return Result(REQUEUE_SECONDS)
 
     def _begin(self, key: Key, cr: Partition, raw: RawObject) -> None:
-        generation = raw.metadata.generation
+        uid, generation = raw.metadata.uid, raw.metadata.generation
+        known, seen, _ = self._begun.get(key, (uid, 0, 0.0))
+        if known != uid:
+            # A namesake that came before anybody saw its predecessor go: nothing that is known is about it.
+            self._forget(key)
         is_new = cr.status.observed_generation != generation or _was_pending(cr)
-        if is_new and self._begun.get(key, (0, 0.0))[0] != generation:
-            self._begun[key] = (generation, self.clock.monotonic())
+        if is_new and (known, seen) != (uid, generation):
+            self._begun[key] = (uid, generation, self.clock.monotonic())
             self._applied.pop(key, None)
+
+    def _forget(self, key: Key) -> None:
+        for remembered in (self._begun, self._applied, self._waiting):
+            remembered.pop(key, None)
 
     def _age(self, raw: RawObject) -> float | None:
         begun = self._begun.get(_key(raw))
-        return None if begun is None else self.clock.monotonic() - begun[1]
+        return None if begun is None else self.clock.monotonic() - begun[2]
 
     def _fields(self, cr: Partition, raw: RawObject, outcome: PartitionOutcome, took: float | None) -> dict[str, Any]:
         now, key = time_text(self.clock.now()), _key(raw)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
@@ -26,6 +27,8 @@ RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "front
 MAX_INCLUDE_DEPTH = 10
 MAX_INCLUDES = 200
 MAX_UNSAFE_LINES = 20
+# A text of a megabyte takes ten as a document.
+KEPT_DOCUMENTS = 8
 
 _SPACE = " \t\n\v\f\r"
 _PAIR = re.compile(
@@ -36,6 +39,8 @@ _KEY_ALONE = re.compile(r"[ \t\n\v\f\r]*+([A-Za-z0-9_.]++)[ \t\n\v\f\r]*+[-*+/]?
 _LOOKS_LIKE_PAIR = re.compile(r"[A-Za-z][A-Za-z0-9_.]*=")
 _ESCAPE = re.compile(r"\\.?", re.DOTALL)
 _BEFORE_COMMENT = re.compile(r"(?:[^#\\]|\\(?:.|\Z))*+", re.DOTALL)
+# A backslash may hide the word, or part it over two lines.
+_MAY_INCLUDE = re.compile(r"include|\\", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffd\ud800-\udfff]|\r(?!\Z)")
 
 
@@ -100,7 +105,19 @@ def parse(
     records: frozenset[str] = RECORDS,
 ) -> Document:
     """Read a file; `includes` maps file names to texts, `records` names (lower case) the keys of record lines."""
-    reader = _Reader(includes or {}, records)
+    if not _MAY_INCLUDE.search(text):
+        return _alone(text, file, records)
+    return _read(text, file, includes or {}, records)
+
+
+@lru_cache(maxsize=KEPT_DOCUMENTS)
+def _alone(text: str, file: str, records: frozenset[str]) -> Document:
+    """A file that includes none: one reconcile reads the same text several times, and the next one once more."""
+    return _read(text, file, {}, records)
+
+
+def _read(text: str, file: str, includes: Mapping[str, str], records: frozenset[str]) -> Document:
+    reader = _Reader(includes, records)
     reader.read(text, file)
     return Document(tuple(reader.entries), tuple(reader.findings))
 

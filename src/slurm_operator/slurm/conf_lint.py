@@ -244,7 +244,7 @@ class _Names:
         yield from self._node_count()
 
     def _node(self, entry: Entry) -> Iterator[Finding]:
-        if entry.value == "DEFAULT":
+        if entry.value.upper() == "DEFAULT":
             return
         if entry.value.upper() == "ALL":
             yield _finding(entry, "ReservedName", "ALL is a reserved word and cannot name a node")
@@ -273,7 +273,7 @@ class _Names:
         nodes_by_default = False
         for entry in self.by_kind["partitionname"]:
             nodes = entry.attribute("Nodes")
-            if entry.value == "DEFAULT":
+            if entry.value.upper() == "DEFAULT":
                 nodes_by_default = nodes_by_default or nodes is not None
                 continue
             first = names.setdefault(entry.value, entry)

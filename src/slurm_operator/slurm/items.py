@@ -20,8 +20,9 @@ SMALL_ARRAY_BYTES = 1024 * 1024
 WINDOW_BYTES = 256 * 1024
 # One job on 5,000 nodes is 4.6 MB.
 MAX_ITEM_BYTES = 16 * 1024 * 1024
-# All that a response has beside its list.
+# All that a response has beside its list, each key of it counted with what it costs to keep.
 MAX_REST_BYTES = 1024 * 1024
+KEY_BYTES = 64
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _WHITE = b" \t\r\n"
@@ -108,6 +109,7 @@ class ListStream:
         self._at = _At.START
         self._key = ""
         self._rest: dict[str, bytes] = {}
+        self._rest_bytes = 0
 
     def feed(self, piece: bytes) -> None:
         """The next piece; ValueError when it is no such object, RecursionError when it is nested too deeply."""
@@ -185,7 +187,9 @@ class ListStream:
         if self._key == self.name and self._key in self._rest:
             raise ValueError(f"{self.name} comes twice")
         self._rest[self._key] = value
-        if sum(map(len, self._rest.values())) > MAX_REST_BYTES:
+        # Counted as they come: a sum over all of them for each would take hours for a million.
+        self._rest_bytes += KEY_BYTES + len(self._key) + len(value)
+        if self._rest_bytes > MAX_REST_BYTES:
             raise ItemTooLarge(f"there are more than {MAX_REST_BYTES:,} bytes beside the list")
 
 

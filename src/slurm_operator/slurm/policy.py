@@ -25,8 +25,9 @@ FINISHED_STATES = frozenset(
         *("OUT_OF_MEMORY", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
     }
 )
-# A job that is in one of these as well has not ended, whatever else is said of it.
-UNFINISHED_STATES = frozenset({"RUNNING", "SUSPENDED", "COMPLETING"})
+# A job that is in one of these as well has not ended, whatever else is said of it: LAUNCH_FAILED, RECONFIG_FAIL and
+# REVOKED are flags, which a job that was requeued keeps while it waits.
+UNFINISHED_STATES = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING"})
 ONLY_PENDING = frozenset({"PENDING"})
 
 

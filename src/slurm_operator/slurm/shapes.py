@@ -1,7 +1,7 @@
 """What slurmrestd's responses look like: one class for each object, with only the fields that are used.
 
 Data only; `wire.py` decodes into these and makes values of `model.py` of them. Fields that removals stand on (a node's
-name, states and use, a job's id, states and nodes) must be readable; any other falls back to its default.
+name, states and use, a job's id, states, nodes and partitions) must be readable; any other falls back to its default.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ MAX_NUMBER = 2**63 - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 # A name or a state that was mended is not the one that Slurm meant: the item is unreadable.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
+# A job names the partitions that it may run in. Nobody names so many, and each is a name to keep.
+PartitionText = Annotated[str, msgspec.Meta(max_length=65_536)]
 HostText = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*\Z")]
 State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
 NO_TEXT = msgspec.Raw(b'""')
@@ -193,12 +195,13 @@ class Node(Item, frozen=True):
 
 
 class Job(Item, frozen=True):
+    ESSENTIAL: ClassVar[frozenset[str]] = frozenset({"partition"})
     job_id: Count
     job_state: list[State]
     name: str = ""
     user_name: str = ""
     account: str = ""
-    partition: str = ""
+    partition: PartitionText = ""
     qos: str = ""
     state_reason: str = ""
     nodes: msgspec.Raw = NO_TEXT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slurm_operator.slurm import errors, lenient, model, shapes
+from slurm_operator.slurm import errors, hostlist, lenient, model, shapes
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmWrongCluster
 from slurm_operator.slurm.hostlist import EMPTY, HostList, HostListError
 from slurm_operator.slurm.items import MAX_ITEM_BYTES, ItemTooLarge, ListStream, items
@@ -223,7 +223,7 @@ def jobs(reply: Reply, call: str) -> model.SlurmList[model.Job]:
     """The list of jobs."""
     answer = read(reply, shapes.Jobs, call=call)
     found = _list(answer, answer.jobs, _job, call, reply.streamed)
-    _check_names([job.nodes for job in found.items], call)
+    _check_names((len(job.nodes) for job in found.items), call)
     return found
 
 
@@ -234,8 +234,8 @@ def one_job(reply: Reply, job_id: int, call: str) -> model.JobView:
     return model.KnownJob(min(same, key=is_over)) if same else model.Unknown(f"the response describes no job {job_id}")
 
 
-def _check_names(lists: Sequence[HostList], call: str) -> None:
-    names = sum(map(len, lists))
+def _check_names(counts: Iterable[int], call: str) -> None:
+    names = sum(counts)
     if names > MAX_HOST_NAMES:
         raise SlurmBudgetExceeded("host names", f"{names:,}", MAX_HOST_NAMES, call=call)
 
@@ -243,14 +243,24 @@ def _check_names(lists: Sequence[HostList], call: str) -> None:
 def partitions(reply: Reply, call: str) -> model.SlurmList[model.Partition]:
     """The list of partitions."""
     answer = read(reply, shapes.Partitions, call=call)
-    return _list(answer, answer.partitions, _partition, call, reply.streamed)
+    found = _list(answer, answer.partitions, _partition, call, reply.streamed)
+    _check_names((_count_names(each.nodes) for each in found.items), call)
+    return found
+
+
+def _count_names(text: str) -> int:
+    """How many hosts a list of Slurm's names; one that is none of its lists is one word."""
+    try:
+        return hostlist.count(text)
+    except HostListError:
+        return 1
 
 
 def reservations(reply: Reply, call: str) -> model.SlurmList[model.Reservation]:
     """The list of reservations."""
     answer = read(reply, shapes.Reservations, call=call)
     found = _list(answer, answer.reservations, _reservation, call, reply.streamed)
-    _check_names([each.nodes for each in found.items], call)
+    _check_names((len(each.nodes) for each in found.items), call)
     return found
 
 

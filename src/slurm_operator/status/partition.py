@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kube_runtime.text import printable
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.plural import counted
 from slurm_operator.build.partition import ACCEPTED
@@ -21,6 +22,8 @@ ACCEPTED_TYPE = "Accepted"
 APPLIED = "Applied"
 IN_SYNC = "InSync"
 MAX_NAMED_HOSTS = 10
+# Of a value in a row of drift: a longer one than the definition allows would keep the whole status from being written.
+MAX_DRIFT_CHARACTERS = 16_384
 
 
 def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
@@ -125,9 +128,10 @@ def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -
     known = {each.field: each for each in before}
     rows = []
     for each in drift:
-        old = known.get(each.field)
-        since = old.since if old is not None and old.found == each.found else now
-        rows.append({"field": each.field, "wanted": each.wanted, "found": each.found, "since": since})
+        old, found = known.get(each.field), printable(each.found, MAX_DRIFT_CHARACTERS)
+        since = old.since if old is not None and old.found == found else now
+        wanted = printable(each.wanted, MAX_DRIFT_CHARACTERS)
+        rows.append({"field": each.field, "wanted": wanted, "found": found, "since": since})
     return rows
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -408,3 +409,56 @@ async def test_whoever_waits_is_woken_when_a_place_becomes_free(clock: VirtualCl
     assert not waiting.done()
     queue.done("a0")
     assert await waiting == "a1"
+
+
+class CountedGroup:
+    """A group that counts how often it is looked at."""
+
+    looks = 0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __hash__(self) -> int:
+        CountedGroup.looks += 1
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_a_thousand_groups_that_wait_cost_the_next_key_nothing(clock: VirtualClock) -> None:
+    """Each key looked at all groups: ten thousand resources with clusters of their own stopped the loop for long."""
+    groups = {f"{number}": CountedGroup(f"{number}") for number in range(1000)}
+    queue = Queue[str](clock, group_of=groups.__getitem__, places=Places(per_group=2, shared=16))
+    for key in groups:
+        queue.add(key)
+    before = CountedGroup.looks
+    first = queue.take()
+    assert first == "0"
+    queue.done(first)
+    assert CountedGroup.looks - before < 40
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "take", "done"]), st.sampled_from("aabbcd"), st.integers(0, 3))))
+def test_places_are_given_out_as_if_all_groups_were_looked_at(steps: list[tuple[str, str, int]]) -> None:
+    queue = grouped(VirtualClock(), per_group=2, shared=1)
+    dirty: dict[str, int] = {}
+    working: list[str] = []
+    for at, (step, group, number) in enumerate(steps):
+        key = f"{group}{number}"
+        if step == "add":
+            queue.add(key)
+            dirty.setdefault(key, at)
+        elif step == "done" and working:
+            queue.done(working.pop(number % len(working)))
+        elif step == "take":
+            busy = Counter(each[0] for each in working)
+            shared_free = len(working) - len(busy) < 1
+            ready = [each for each in dirty if each not in working]
+            allowed = [each for each in ready if not busy[each[0]] or (shared_free and busy[each[0]] < 2)]
+            expected = min(allowed, key=dirty.__getitem__, default=None)
+            assert queue.take() == expected
+            if expected is not None:
+                del dirty[expected]
+                working.append(expected)

@@ -15,7 +15,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.build import hostnames, names
 from slurm_operator.build.nodeset import OWN_IDENTITY
-from slurm_operator.build.partition import config_problem
+from slurm_operator.build.partition import config_problem, name_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.build.slurm_conf import MAX_NODES
@@ -152,6 +152,10 @@ def _partition(new: NodeSet) -> Iterator[FieldProblem]:
     problem = config_problem(new.spec.partition.config or "")
     if problem:
         yield FieldProblem(("spec", "partition", "config"), problem)
+    problem = name_problem(new.slurm_name) if new.spec.partition.enabled else None
+    if problem:
+        # Its workers can do without.
+        yield FieldProblem(("spec", "partition"), f"{problem}; it is left out", severity="warning")
 
 
 def _claims(new: NodeSet) -> Iterator[FieldProblem]:
