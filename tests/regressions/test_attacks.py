@@ -504,15 +504,16 @@ async def test_a_controller_that_goes_during_its_reconcile_leaves_nothing_in_mem
     assert world.operator is not None
     uid = world.custom("Controller", "slurm")["metadata"]["uid"]
     controllers = world.operator.controllers["Controller"]._reconcile.reconcile  # type: ignore[attr-defined]
-    observe, seen = type(controllers.reader).observe, []
+    observe, seen = type(controllers.reader).observe, list[str]()
 
     async def gone_meanwhile(reader: Any, *args: Any) -> Any:
         if not seen:
             seen.append(uid)
             await world.patch("NodeSet", "compute", {"metadata": {"finalizers": None}})
             await world.delete("Controller", "slurm")
-            while reader.observer.get("Controller", NAMESPACE, "slurm") is not None:
-                await asyncio.sleep(0)
+            for _ in range(1000):
+                if reader.observer.get("Controller", NAMESPACE, "slurm") is not None:
+                    await asyncio.sleep(0)
         return await observe(reader, *args)
 
     with pytest.MonkeyPatch.context() as patch:
