@@ -195,3 +195,10 @@ def test_all_nodes_of_extra_conf_together_are_bounded() -> None:
     found = build.claimed(conf.parse(text))
     assert len(found.nodes) == hostlist.MAX_NAMES
     assert build.claimed(conf.parse(text), with_nodes=False).nodes == frozenset()
+
+
+def test_extra_conf_declares_so_many_partitions_and_no_more() -> None:
+    lines = [f"PartitionName=p{number} Nodes=ALL" for number in range(2001)]
+    with pytest.raises(InvalidSpec, match="declares 2001 partitions; at most 2000"):
+        build.claimed(conf.parse("\n".join(lines)))
+    assert len(build.claimed(conf.parse("\n".join(lines[1:]))).partitions) == 2000

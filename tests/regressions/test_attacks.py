@@ -20,7 +20,7 @@ from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import Line, SlurmModel
 
 from kube_runtime.client.write import Write
-from kube_runtime.clock import Clock, run_until_idle
+from kube_runtime.clock import Clock
 from kube_runtime.loop.metrics import MAX_FAULT_PLACES
 from slurm_operator.admission import rules
 from slurm_operator.admission.lanes import SMALL_BYTES
@@ -511,12 +511,14 @@ async def test_a_controller_that_goes_during_its_reconcile_leaves_nothing_in_mem
             seen.append(uid)
             await world.patch("NodeSet", "compute", {"metadata": {"finalizers": None}})
             await world.delete("Controller", "slurm")
-            await run_until_idle()
+            for _ in range(1000):
+                if reader.observer.get("Controller", NAMESPACE, "slurm") is not None:
+                    await asyncio.sleep(0)
         return await observe(reader, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(controllers.reader), "observe", gone_meanwhile)
-        await world.run_for(30.0)
+        await world.run_for(10.0)
     assert seen == [uid]
     assert world.custom("Controller", "slurm") is None
     assert uid not in controllers._memories
