@@ -111,7 +111,7 @@ def test_t5_workers_that_nobody_sees_are_found(plant: Plant) -> None:
 
 
 def test_t6_a_controller_that_cannot_be_read_and_counts_as_gone_is_found(plant: Plant) -> None:
-    plant(importlib.import_module("slurm_operator.reconcile.nodeset").NodeSets, "_unread", lambda *_: "")
+    plant(importlib.import_module("slurm_operator.reconcile.nodeset").NodeSets, "_unreadable", lambda *_: "")
     assert said(beside("Stored", ("spec",), BY_NAME["zero"]), "left: a worker with a job went")
 
 
