@@ -228,7 +228,7 @@ def test_a_nodeset_of_that_name_has_no_partition() -> None:
 
 def test_a_cluster_has_so_many_partitions_and_no_more() -> None:
     """Twenty thousand, which fit into extraConf, kept the event loop for a minute at each reconcile."""
-    full = Claimed(partitions=frozenset(f"p{number}" for number in range(build.MOST_PARTITIONS)))
+    full = Claimed(partitions=frozenset(f"p{number}" for number in range(build.MAX_PARTITIONS)))
     verdict = only(CPU, partition("one-more", nodeSets=["cpu"]), claimed=full)
     assert (verdict.accepted, verdict.reason) == (False, build.INVALID)
     assert "has 2000 partitions already" in verdict.message

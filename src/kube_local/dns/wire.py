@@ -20,7 +20,7 @@ from dns.rrset import RRset
 _TTL_SECONDS = 1
 _PLAIN_BYTES = 512
 # What one packet on any ordinary network carries.
-_LARGEST_UDP_BYTES = 1232
+_MAX_UDP_BYTES = 1232
 _LARGEST_TCP_BYTES = 65535
 
 
@@ -65,7 +65,7 @@ def read_query(data: bytes) -> Query:
 
 def write_answer(query: Query, answer: Answer, *, datagram: bool = False) -> bytes:
     """The message that answers a question; cut, and marked so, when it is longer than the asker can take."""
-    made = dns.message.make_response(query.message, our_payload=_LARGEST_UDP_BYTES)
+    made = dns.message.make_response(query.message, our_payload=_MAX_UDP_BYTES)
     made.flags |= dns.flags.AA
     made.set_rcode(answer.code)
     made.answer.extend(answer.records)
@@ -73,7 +73,7 @@ def write_answer(query: Query, answer: Answer, *, datagram: bool = False) -> byt
         # Serial, refresh, retry, expire, and how long a "no" may be kept.
         authority = f"ns.{answer.zone}. hostmaster.{answer.zone}. 1 1 1 1 1"
         made.authority.extend(record_set(answer.zone, RdataType.SOA, [authority]))
-    room = max(_PLAIN_BYTES, min(query.message.payload, _LARGEST_UDP_BYTES)) if datagram else _LARGEST_TCP_BYTES
+    room = max(_PLAIN_BYTES, min(query.message.payload, _MAX_UDP_BYTES)) if datagram else _LARGEST_TCP_BYTES
     return made.to_wire(max_size=room, prefer_truncation=True)
 
 

@@ -32,7 +32,7 @@ IN_FORCE = "is in slurm.conf"
 # The name of the line that holds what other lines do not say, in any case of its letters.
 DEFAULTS = "DEFAULT"
 # Of a cluster: each is compared with Slurm's own at every reconcile.
-MOST_PARTITIONS = 2_000
+MAX_PARTITIONS = 2_000
 RESERVED_OPTIONS = frozenset({"partitionname", "nodes"})
 
 # A comma inside brackets belongs to the host list there.
@@ -322,9 +322,9 @@ def without_default(config: str) -> str:
 
 
 def _is_crowded(ledger: _Ledger) -> str | None:
-    if len(ledger.names) < MOST_PARTITIONS:
+    if len(ledger.names) < MAX_PARTITIONS:
         return None
-    return f"this cluster has {MOST_PARTITIONS} partitions already; the partition is left out"
+    return f"this cluster has {MAX_PARTITIONS} partitions already; the partition is left out"
 
 
 def _take_room(ledger: _Ledger, spec: PartitionSpec) -> str | None:

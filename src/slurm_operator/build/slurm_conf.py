@@ -132,8 +132,8 @@ def extra_conf(extra: str | None) -> str:
 def claimed(document: conf.Document, *, with_nodes: bool = True) -> Claimed:
     """The partitions, nodes and default that extraConf holds itself; only a Partition asks for the nodes."""
     records = list(document.all("PartitionName"))
-    if len(records) > partition.MOST_PARTITIONS:
-        message = f"declares {len(records)} partitions; at most {partition.MOST_PARTITIONS} are allowed"
+    if len(records) > partition.MAX_PARTITIONS:
+        message = f"declares {len(records)} partitions; at most {partition.MAX_PARTITIONS} are allowed"
         raise InvalidSpec(("spec", "extraConf"), message)
     defaults = [record.value for record in records if _is_yes(record.attribute("Default"))]
     return Claimed(

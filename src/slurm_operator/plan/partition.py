@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from slurm_operator.build.partition import MOST_PARTITIONS
+from slurm_operator.build.partition import MAX_PARTITIONS
 from slurm_operator.plan.actions import (
     DeletePartition,
     PartitionAction,
@@ -107,7 +107,7 @@ def declared(text: str, includes: Mapping[str, str] | None = None) -> Declared:
     room = hostlist.MAX_NAMES
     defaults: dict[str, str] = {}
     for entry in document.all("PartitionName"):
-        if len(found) >= MOST_PARTITIONS:
+        if len(found) >= MAX_PARTITIONS:
             # Nobody has so many: what is beyond is in the file alone.
             break
         values = canonical((each.key, each.value) for each in entry.attributes)

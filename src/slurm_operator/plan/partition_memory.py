@@ -20,7 +20,7 @@ WINDOW_SECONDS = 600.0
 PATIENCE_SECONDS = 120.0
 # The same change that Slurm refused is sent again after a second, and then half as often each time, down to this.
 FIRST_REST_SECONDS = 1.0
-LONGEST_REST_SECONDS = 16.0
+MAX_REST_SECONDS = 16.0
 # A revert that Slurm accepted and that is not seen yet is not sent again sooner.
 REVERT_PACE_SECONDS = 4.5
 
@@ -79,7 +79,7 @@ class PartitionMemory:
         if not refused.is_answer:
             return Refusal(refused.why, line, is_answer=False)
         longer = 2 * before.rest_seconds if before is not None and is_same else 0.0
-        rest = min(max(longer, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
+        rest = min(max(longer, FIRST_REST_SECONDS), MAX_REST_SECONDS)
         return Refusal(refused.why, line, action=refused.action, until=now + rest, rest_seconds=rest)
 
     def holding(self, wanted: Mapping[str, str]) -> PartitionMemory:
