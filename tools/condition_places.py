@@ -69,7 +69,7 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("status/nodeset.py", "world.slurm.reservations.reason"): SILENT,
     ("status/partition.py", "found.reason"): SILENT,
     ("status/partition.py", "jobs.reason"): SILENT,
-    ("status/partition.py", "reason"): ("RefusedBySlurm", "NotInSlurmYet"),
+    ("status/partition.py", "reason"): ("LinterRefused", "RefusedBySlurm", "NotInSlurmYet"),
     ("status/partition.py", "acceptance.reason"): REFUSALS,
     ("status/partition.py", "acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED"): (
         "Accepted",

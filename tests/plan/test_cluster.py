@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.build.resources import controller, nodeset, partition, refs
 
+from slurm_operator.api.controller import Controller
 from slurm_operator.api.partition import Partition as PartitionResource
 from slurm_operator.build import controller as build
 from slurm_operator.build.slurm_conf import FILE
@@ -27,6 +28,9 @@ from slurm_operator.plan.partition_memory import PartitionMemory, Refusal
 from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 
 CR = controller()
+# A typo beside a partition: the linter refuses the file.
+TYPO = controller(extraConf="PartitionName=ghost Nodes=ALL MaxTime=10\nFoo=bar\n")
+MISSPELLED = partition("short", nodeSets=["compute"], config="AllowGroup=root")
 SHORT = partition("short", nodeSets=["compute"], maxTime="01:00:00")
 LONGER = partition("short", nodeSets=["compute"], maxTime="02:00:00")
 IN_SLURM = Partition(name="short", node_sets="compute", states=frozenset({"UP"}), max_time=60)
@@ -44,16 +48,17 @@ def cluster(
     slurm: tuple[Partition, ...] | Unknown,
     memory: PartitionMemory | None = None,
     jobs: tuple[Job, ...] = (),
+    cr: Controller = CR,
 ) -> ClusterWorld:
     """A cluster that runs with one configuration and is to have another."""
-    there = refs(CR, nodeset(), *wanted)
-    built, maps = build.built(CR, there), ConfigMaps(good=files(*before), candidate=files(*before))
+    there = refs(cr, nodeset(), *wanted)
+    built, maps = build.built(cr, there), ConfigMaps(good=files(*before), candidate=files(*before))
     text = built.conf.text_for(live_partitions=True)
-    lines_ = declared(text, config_files(built, CR))
+    lines_ = declared(text, config_files(built, cr))
     listed = slurm if isinstance(slurm, Unknown) else SlurmList(slurm, complete=True)
     nodes = SlurmList((Node(name="compute-0", features=("compute",)),), complete=True)
     return ClusterWorld(
-        CR,
+        cr,
         there,
         built,
         OwnedWorld(built.objects),

@@ -14,6 +14,7 @@ from kube_runtime.metadata import Metadata
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.partition_fields import Difference, Line
+from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
 # By partition: the line that slurm.conf holds, None for no line at all; one that is not named has the wanted line.
@@ -253,6 +254,21 @@ Action = (
 
 
 @dataclass(frozen=True, slots=True)
+class LintDecision:
+    """What the linter lets pass of the wanted files."""
+
+    # By hash of the files that were judged: what refuses them.
+    judged: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    # What refuses the whole file, the refused lines below left aside.
+    findings: tuple[Finding, ...] = ()
+    # By partition that stays as it is, since its line or the whole file is refused: why.
+    held: Mapping[str, str] = field(default_factory=dict)
+    # By partition whose own line is refused: why, and what the file holds instead of it.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    lines: FileLines = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDecisions:
     """What was decided of the partitions of one cluster, beside the actions."""
 
@@ -268,6 +284,7 @@ class PartitionDecisions:
     unsettable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # What Slurm refused a moment ago and would refuse again: it counts as refused, and is sent later.
     resting: tuple[Refused, ...] = ()
+    lint: LintDecision = field(default_factory=LintDecision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from slurm_operator.api.controller import Controller
 from slurm_operator.api.partition import Partition as PartitionResource
-from slurm_operator.build import controller, images, labels
+from slurm_operator.build import controller, labels
 from slurm_operator.build.config_revision import inputs
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, SlurmConf
@@ -25,6 +24,7 @@ from slurm_operator.plan.actions import (
     PatchMetadata,
     Plan,
     Reconfigure,
+    SetPartition,
     partitions_of,
 )
 from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld, handed_over
@@ -35,11 +35,11 @@ from slurm_operator.plan.config import (
     Files,
     Stage,
     content_hash,
-    linted,
     note,
     plan_config,
 )
 from slurm_operator.plan.config_history import InForce, plan_history
+from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files
 from slurm_operator.plan.owned import plan_owned
 from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
 from slurm_operator.plan.partition_fields import Line, line_hash
@@ -59,21 +59,23 @@ class Release:
     objects: Plan
     afterwards: Plan
     memory: ClusterMemory
-    # By partition that Slurm would not take: why.
+    # By partition that Slurm would not take, and by partition whose line the linter refuses: why.
     refused: Mapping[str, str] = field(default_factory=dict)
+    unlinted: Mapping[str, str] = field(default_factory=dict)
     # By the name of the Partition.
     partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
 
 
 def plan_cluster(world: ClusterWorld) -> Plan:
     """The live changes of a cluster's partitions, one after the other."""
-    partitions = partition_world(world)
+    partitions, lint = partition_world(world), lint_cluster(world)
     plan = plan_partitions(partitions)
     lasting = _remembered(world).seeing(plan.partitions.drift, world.now).lasting(world.now)
     if world.objects.waits_for_key:
         # A reconfigure would take the new key too.
         lasting = frozenset()
-    actions = tuple(_with_fallback(each, world, plan) for each in _due(plan.actions, lasting))
+    due = (each for each in _due(plan.actions, lasting) if not _is_held(each, lint.held))
+    actions = tuple(_with_fallback(each, world, plan) for each in due)
     judged = [(action, world.memory.partitions.rest(action, world.now)) for action in actions]
     deleted = {name for each in actions if isinstance(each, DeletePartition) for name in partitions_of(each)}
     kept = {name: line for name, line in plan.partitions.kept_lines.items() if name not in deleted}
@@ -81,8 +83,13 @@ def plan_cluster(world: ClusterWorld) -> Plan:
     return replace(
         plan,
         stages=tuple((action,) for action, refused in judged if refused is None),
-        partitions=replace(plan.partitions, kept_lines=kept, resting=resting),
+        partitions=replace(plan.partitions, kept_lines=kept, resting=resting, lint=lint),
     )
+
+
+def _is_held(action: PartitionAction, held: Mapping[str, str]) -> bool:
+    """A reconfigure brings only what is in force, and what is deleted is no longer asked for."""
+    return isinstance(action, SetPartition) and action.change.name in held
 
 
 def _with_fallback(action: PartitionAction, world: ClusterWorld, plan: Plan) -> PartitionAction:
@@ -209,8 +216,10 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     is_answered = not isinstance(planned.slurm, Unknown)
     partitions = _partitions_after(world, plan, outcomes) if is_answered else world.memory.partitions
     refused, lines = _refused(world, plan, outcomes, is_answered=is_answered)
-    files = {**world.files, FILE: with_lines(world.conf_text, lines, world.in_force.sets)}
-    findings = _findings(world, files)
+    lint = plan.partitions.lint
+    files = {**world.files, FILE: with_lines(world.conf_text, {**lines, **lint.lines}, world.in_force.sets)}
+    hash_ = content_hash(files)
+    findings = lint.findings or (lint.judged[hash_] if hash_ in lint.judged else lint_files(world, files))
     config = _config(world, files, findings)
     outcome_world = OutcomeWorld(
         world.built.conf.partitions,
@@ -220,6 +229,7 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
         world.slurm.partitions,
         world.slurm.nodes,
         partitions,
+        lint.held,
     )
     return Release(
         config,
@@ -229,9 +239,10 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
             partitions,
             _next_poll(world, config),
             (config.candidate or {}).get(FILE, ""),
-            (content_hash(files), findings),
+            {**lint.judged, hash_: findings},
         ),
         refused,
+        lint.refused,
         partition_outcomes(outcome_world, world.refs.partitions_of(world.cr)),
     )
 
@@ -255,22 +266,6 @@ def _refused(
     for name in still.keys() & world.wanted.lines.keys():
         lines = {**_fallback(world, name), **lines}
     return still, lines
-
-
-def _findings(world: ClusterWorld, files: Files) -> tuple[Finding, ...]:
-    """What the linter will not let pass; nothing where the check is off."""
-    cr, (known, found) = world.cr, world.memory.linted
-    if not is_checked(cr):
-        return ()
-    if known == content_hash(files):
-        return found
-    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
-    return linted(files, cr.spec.extra_conf or "", f"{version[0]}.{version[1]:02}" if version else None)
-
-
-def is_checked(cr: Controller) -> bool:
-    """Whether a configuration is linted and tried before it is in force."""
-    return cr.metadata.annotations.get(labels.CONFIG_CHECK) != "off"
 
 
 def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) -> ConfigDecision:

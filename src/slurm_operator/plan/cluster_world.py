@@ -52,8 +52,8 @@ class ClusterMemory:
     poll: VerdictPoll | None = None
     # The slurm.conf that was last handed to the sidecars: what was written a moment ago may not have come back yet.
     offered: str | None = None
-    # The hash of the files that were last linted, and what came of it.
-    linted: tuple[str, tuple[Finding, ...]] = ("", ())
+    # By hash of the files that were last linted: what came of it.
+    linted: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class PartitionOutcome:
     # What Slurm said to the last change, and what no live change can set.
     refused: str | None = None
     unsettable: tuple[str, ...] = ()
+    # Why the linter keeps it as it is.
+    held: str | None = None
     # Which object it was, in which generation.
     uid: str = ""
     generation: int = 0
@@ -61,7 +63,7 @@ class PartitionOutcome:
     @property
     def is_in_force(self) -> bool:
         """Whether Slurm has it as asked."""
-        return isinstance(self.found, Partition) and not self.pending and not self.refused
+        return isinstance(self.found, Partition) and not self.pending and not self.refused and not self.held
 
     @property
     def is_leaving(self) -> bool:
@@ -71,7 +73,7 @@ class PartitionOutcome:
     @property
     def is_awaited(self) -> bool:
         """Whether it may become as asked without anybody's doing: not where drift is left as it is."""
-        if self.drift and (self.given_up or self.policy != REVERT):
+        if self.held or (self.drift and (self.given_up or self.policy != REVERT)):
             return False
         return self.acceptance.accepted and (bool(self.drift) or not self.is_in_force)
 
@@ -91,6 +93,8 @@ class OutcomeWorld:
     nodes: SlurmList[Node] | Unknown
     # What is remembered after the plan was carried out.
     memory: PartitionMemory
+    # By partition that the linter keeps as it is: why.
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 def partition_outcomes(world: OutcomeWorld, resources: Iterable[PartitionResource]) -> dict[str, PartitionOutcome]:
@@ -166,6 +170,7 @@ def _judged(world: OutcomeWorld, outcome: PartitionOutcome, name: str) -> Partit
         given_up=name in world.memory.given_up,
         refused=world.memory.refused[name].why if name in world.memory.refused else None,
         unsettable=world.memory.unsettable.get(name, ()),
+        held=world.held.get(name),
     )
 
 

@@ -57,9 +57,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str | None = None
 
     def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.without_place}"
+
+    @property
+    def without_place(self) -> str:
+        """For whoever did not write this line."""
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
         expected = f" (expected {self.expected})" if self.expected else ""
-        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}{expected}{hint}"
+        return f"{self.message}{expected}{hint}"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

@@ -6,17 +6,18 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.plan import daemons
 from slurm_operator.plan.actions import Plan
-from slurm_operator.plan.cluster import Release, is_checked, planned_on
+from slurm_operator.plan.cluster import Release, planned_on
 from slurm_operator.plan.cluster_world import ClusterWorld
 from slurm_operator.plan.config import Stage
 from slurm_operator.plan.daemons import Census
+from slurm_operator.plan.lint import is_checked
 from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import config, workload
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, yes
@@ -32,8 +33,10 @@ def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionD
     found = [*of_config, *_waiting(world, plan)]
     if decision.stage in NOT_VALID:
         return [*found, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
+    if release.unlinted:
+        return [*found, yes(DEGRADED, "ConfigNotValid", _by_reason(release.unlinted))]
     if release.refused:
-        return [*found, _refused(release)]
+        return [*found, yes(DEGRADED, "RefusedBySlurm", _by_reason(release.refused))]
     poll = release.memory.poll
     if poll is not None and poll.denied:
         message = f"the operator may not read the sidecar's log on the new configuration: {poll.denied}"
@@ -59,16 +62,15 @@ def not_reconciled(cr: Controller, why: Iterable[ConditionDraft]) -> list[Condit
     return workload.failed(found.reason, f"Controller {cr.name!r} is not reconciled: {found.message}")
 
 
-def _refused(release: Release) -> ConditionDraft:
-    """Partitions that Slurm would not take live; their lines are left out, so nothing else would tell of them."""
+def _by_reason(refused: Mapping[str, str]) -> str:
+    """Partitions that were not taken; their lines are left out, so nothing else would tell of them."""
     names_by_why: dict[str, list[str]] = {}
-    for name, why in sorted(release.refused.items()):
+    for name, why in sorted(refused.items()):
         names_by_why.setdefault(why, []).append(name)
-    message = "; ".join(
-        f"{'partition' if len(refused) == 1 else 'partitions'} {', '.join(refused)}: {why}"
-        for why, refused in names_by_why.items()
+    return "; ".join(
+        f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}: {why}"
+        for why, names in names_by_why.items()
     )
-    return yes(DEGRADED, "RefusedBySlurm", message)
 
 
 def _waiting(world: ClusterWorld, plan: Plan) -> Iterator[ConditionDraft]:

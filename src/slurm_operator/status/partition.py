@@ -43,8 +43,7 @@ def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
             unknown(READY, found.reason, found.why),
         ]
     if found is None and not outcome.drift:
-        waiting = outcome.refused or "Slurm does not have it yet"
-        reason = "RefusedBySlurm" if outcome.refused else "NotInSlurmYet"
+        waiting, reason = outcome.held or outcome.refused or "Slurm does not have it yet", _why_missing(outcome)
         return [accepted, no(APPLIED, reason, waiting), no(READY, reason, waiting)]
     return [accepted, _applied(outcome), _in_sync(outcome), _ready(found)]
 
@@ -59,10 +58,20 @@ def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
             f"{named} cannot be removed: slurm.conf cannot express it, and this Slurm cannot change partitions live"
         )
         return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
+    if outcome.held:
+        return no(ACCEPTED_TYPE, "LinterRefused", outcome.held)
     return yes(ACCEPTED_TYPE, acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED, acceptance.message)
 
 
+def _why_missing(outcome: PartitionOutcome) -> str:
+    if outcome.held:
+        return "LinterRefused"
+    return "RefusedBySlurm" if outcome.refused else "NotInSlurmYet"
+
+
 def _applied(outcome: PartitionOutcome) -> ConditionDraft:
+    if outcome.held:
+        return no(APPLIED, "LinterRefused", f"{outcome.held}; the partition stays as it is in Slurm")
     if outcome.refused:
         return no(APPLIED, "RefusedBySlurm", outcome.refused)
     if outcome.found is None:
