@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.build.resources import controller, partition
 from tests.plan.test_cluster import IN_SLURM, LONGER, MISSPELLED, SHORT, TYPO, cluster
 
 from slurm_operator.build.slurm_conf import FILE
+from slurm_operator.plan import lint
 from slurm_operator.plan.actions import DeletePartition, Outcomes, SetPartition
 from slurm_operator.plan.cluster import Release, plan_cluster, release
 from slurm_operator.plan.cluster_world import ClusterWorld
@@ -85,7 +88,9 @@ def test_where_the_check_is_off_everything_is_sent() -> None:
     assert "short" in sent(cluster((SHORT,), (), (), cr=UNCHECKED))
 
 
-def test_files_are_linted_once_for_two_reconciles_that_see_the_same() -> None:
+def test_files_are_linted_once_for_two_reconciles_that_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     world = cluster((MISSPELLED,), (SHORT,), (IN_SLURM,))
-    found = released(world)
-    assert len(found.memory.linted) == 2
+    first = released(world)
+    monkeypatch.setattr(lint, "linted", lambda *_: pytest.fail("the same files were linted again"))
+    second = released(replace(world, memory=replace(world.memory, linted=first.memory.linted)))
+    assert second.refused_by_linter == first.refused_by_linter != {}

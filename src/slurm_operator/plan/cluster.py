@@ -61,7 +61,7 @@ class Release:
     memory: ClusterMemory
     # By partition that Slurm would not take, and by partition whose line the linter refuses: why.
     refused: Mapping[str, str] = field(default_factory=dict)
-    unlinted: Mapping[str, str] = field(default_factory=dict)
+    refused_by_linter: Mapping[str, str] = field(default_factory=dict)
     # By the name of the Partition.
     partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ def plan_cluster(world: ClusterWorld) -> Plan:
 
 
 def _is_held(action: PartitionAction, held: Mapping[str, str]) -> bool:
-    """A reconfigure brings only what is in force, and what is deleted is no longer asked for."""
+    """Only what sets a partition is held back: a reconfigure brings what is in force, a delete hands over nothing."""
     return isinstance(action, SetPartition) and action.change.name in held
 
 

@@ -33,8 +33,8 @@ def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionD
     found = [*of_config, *_waiting(world, plan)]
     if decision.stage in NOT_VALID:
         return [*found, yes(DEGRADED, "ConfigNotValid", of_config[0].message)]
-    if release.unlinted:
-        return [*found, yes(DEGRADED, "ConfigNotValid", _by_reason(release.unlinted))]
+    if release.refused_by_linter:
+        return [*found, yes(DEGRADED, "ConfigNotValid", _by_reason(release.refused_by_linter))]
     if release.refused:
         return [*found, yes(DEGRADED, "RefusedBySlurm", _by_reason(release.refused))]
     poll = release.memory.poll
