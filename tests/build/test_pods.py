@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,41 @@ def test_scripts_are_read_once_and_are_shell(name: str) -> None:
     subprocess.run(["sh", "-n", "-c", text], check=True)
 
 
-@pytest.mark.parametrize("before", ["nothing", "a link", "a file"])
-def test_the_log_sidecar_prints_what_comes_through_a_pipe_of_its_own(tmp_path: Path, before: str) -> None:
+class LogSidecar:
+    """The script of the log sidecar, running on a log file."""
+
+    def __init__(self, log: Path, **environment: str) -> None:
+        self.log = log
+        self.process = subprocess.Popen(
+            ["sh", "-c", pods.script("logfile.sh")],
+            env={**os.environ, "SOCKET": str(log), "LOOK_SECONDS": "0.05", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Its children end with it.
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> LogSidecar:
+        while not self.log.is_file() or self.log.is_symlink():
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode()
+
+    def write(self, text: str) -> None:
+        with self.log.open("a") as written:
+            written.write(text)
+
+
+@pytest.mark.parametrize("before", ["nothing", "a link", "a pipe"])
+def test_the_log_sidecar_prints_what_comes_into_a_file_of_its_own(tmp_path: Path, before: str) -> None:
     """A link that somebody put there is neither read nor written through."""
     log, elsewhere = tmp_path / "slurm" / "slurmd.log", tmp_path / "elsewhere"
     elsewhere.write_text("untouched\n")
@@ -33,21 +68,53 @@ def test_the_log_sidecar_prints_what_comes_through_a_pipe_of_its_own(tmp_path: P
     match before:
         case "a link":
             log.symlink_to(elsewhere)
-        case "a file":
-            log.write_text("old\n")
-    command = ["sh", "-c", pods.script("logfile.sh")]
-    with subprocess.Popen(command, env={**os.environ, "SOCKET": str(log)}, stdout=subprocess.PIPE) as sidecar:
-        assert sidecar.stdout is not None
-        try:
-            while not log.is_fifo() or log.is_symlink():
-                time.sleep(0.01)
-            assert log.stat().st_mode & 0o777 == 0o660
-            with log.open("a") as written:
-                written.write("one line\n")
-            assert sidecar.stdout.readline() == b"one line\n"
-        finally:
-            sidecar.kill()
+        case "a pipe":
+            os.mkfifo(log)
+    with LogSidecar(log) as sidecar:
+        assert log.stat().st_mode & 0o777 == 0o660
+        sidecar.write("one line\n")
+        assert sidecar.line() == "one line\n"
+        # Whoever reads the file takes nothing away (U9).
+        assert log.read_text() == "one line\n"
+        sidecar.write("another\n")
+        assert sidecar.line() == "another\n"
     assert elsewhere.read_text() == "untouched\n"
+
+
+def test_a_log_sidecar_that_restarts_goes_on_with_the_file_that_the_daemon_has_open(tmp_path: Path) -> None:
+    log = tmp_path / "slurmd.log"
+    with LogSidecar(log) as sidecar, log.open("a", buffering=1) as daemon:
+        daemon.write("first\n")
+        assert sidecar.line() == "first\n"
+        with LogSidecar(log) as again:
+            assert again.line() == "first\n"
+            daemon.write("second\n")
+            assert again.line() == "second\n"
+
+
+def test_a_full_log_file_begins_anew_and_the_daemon_keeps_writing_to_it(tmp_path: Path) -> None:
+    log, elsewhere = tmp_path / "slurmd.log", tmp_path / "elsewhere"
+    elsewhere.write_text("untouched\n")
+    (tmp_path / "slurmd.log.1").symlink_to(elsewhere)
+    with LogSidecar(log, MAX_BYTES="100") as sidecar, log.open("a", buffering=1) as daemon:
+        long = "x" * 200 + "\n"
+        daemon.write(long)
+        assert sidecar.line() == long
+        while log.stat().st_size:
+            time.sleep(0.01)
+        daemon.write("after\n")
+        assert sidecar.line() == "after\n"
+        assert log.read_text() == "after\n"
+        assert (tmp_path / "slurmd.log.1").read_text() == long
+    assert elsewhere.read_text() == "untouched\n"
+
+
+def test_a_log_sidecar_ends_when_it_is_asked_to(tmp_path: Path) -> None:
+    with LogSidecar(tmp_path / "slurmd.log") as sidecar:
+        sidecar.write("last words\n")
+        assert sidecar.line() == "last words\n"
+        sidecar.process.terminate()
+        assert sidecar.process.wait(timeout=10) == 0
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ async def test_a_note_of_what_ran_is_not_taken_from_the_user(world: World) -> No
 
 
 @pytest.mark.parametrize("logfile", [{}, {"image": "mine/logs:1"}], ids=["our sidecar", "an image of the user's"])
-def test_slurmd_sees_nothing_of_the_log_volume_but_the_pipe(logfile: dict[str, Any]) -> None:
+def test_slurmd_sees_nothing_of_the_log_volume_but_its_file(logfile: dict[str, Any]) -> None:
     """Anybody who could write there, jobs too, made its log a link: root appended its lines to a device or preload."""
     cr = nodeset(logfile=logfile)
     spec = build_nodeset.pod_template(cr, controller(), around(controller()))["spec"]
@@ -355,9 +355,9 @@ def test_slurmd_sees_nothing_of_the_log_volume_but_the_pipe(logfile: dict[str, A
     written = {each["name"] for other in spec["initContainers"] for each in other["volumeMounts"]}
     shared = [each for each in slurmd["volumeMounts"] if each["name"] in written]
     assert shared == [{"name": "slurm-logfile", "mountPath": "/var/log/slurm/slurmd.log", "subPath": "slurmd.log"}]
-    # Without the pipe Kubernetes would make a folder of that name.
+    # Without the file Kubernetes would make a folder of that name.
     (sidecar,) = spec["initContainers"]
-    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-p", "/var/log/slurm/slurmd.log"]
+    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-f", "/var/log/slurm/slurmd.log"]
 
 
 @pytest.mark.parametrize(

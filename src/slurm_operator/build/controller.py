@@ -299,7 +299,7 @@ def _slurmctld(cr: Controller) -> Object:
 def _volumes(cr: Controller) -> list[Object]:
     volumes = [
         *_etc_volumes(cr),
-        pods.memory_dir(pods.LOG_VOLUME),
+        pods.log_dir(),
         pods.memory_dir(pods.RUN_VOLUME),
         {"name": SOCKET_VOLUME, "emptyDir": {}},
     ]

@@ -250,7 +250,7 @@ def _pod_spec(cr: NodeSet, controller: Controller, refs: Refs) -> Object:
         "subdomain": service,
         "dnsConfig": {"searches": [names.long_host(service, cr.namespace, refs.domain)]},
         "tolerations": _tolerations(cr),
-        "initContainers": [pods.log_sidecar(LOG_FILE, _image(cr), cr.spec.logfile, is_waited_for=has_log_pipe(cr))],
+        "initContainers": [pods.log_sidecar(LOG_FILE, _image(cr), cr.spec.logfile, is_waited_for=has_own_log(cr))],
         "containers": [_slurmd(cr, controller, refs)],
         "volumes": _volumes(cr, controller),
     }
@@ -373,14 +373,14 @@ def _mounts(cr: NodeSet) -> list[Object]:
 
 
 def _log_mount(cr: NodeSet) -> Object:
-    """The pipe alone: in the folder, whoever can write there could make slurmd's log a link to any of its files."""
-    if not has_log_pipe(cr):
+    """The file alone: in the folder, whoever can write there could make slurmd's log a link to any of its files."""
+    if not has_own_log(cr):
         return pods.mount(pods.LOG_VOLUME, pods.LOGS)
     return pods.mount(pods.LOG_VOLUME, f"{pods.LOGS}/{LOG_FILE}", sub_path=LOG_FILE)
 
 
-def has_log_pipe(cr: NodeSet) -> bool:
-    """Whether the log sidecar makes its pipe as we wrote it, and slurmd's log folder is not a volume of the user's."""
+def has_own_log(cr: NodeSet) -> bool:
+    """Whether the log sidecar makes its file as we wrote it, and slurmd's log folder is not a volume of the user's."""
     mounts = (each for _, user in slurmd_overlays(cr) for each in user.get("volumeMounts") or ())
     paths = (str(each.get("mountPath")) for each in mounts if isinstance(each, Mapping))
     return not any(own_log_commands(cr)) and all(path.rstrip("/") != pods.LOGS for path in paths)
@@ -395,7 +395,7 @@ def own_log_commands(cr: NodeSet) -> Iterator[Path]:
 def _volumes(cr: NodeSet, controller: Controller) -> list[Object]:
     key = controller.spec.slurm_key_ref
     sources = [pods.secret_file(key, pods.KEY_FILE)] if key else []
-    volumes = [pods.projected(pods.ETC_VOLUME, sources), pods.memory_dir(pods.LOG_VOLUME)]
+    volumes = [pods.projected(pods.ETC_VOLUME, sources), pods.log_dir()]
     if not cr.spec.ssh.enabled:
         return volumes
     if cr.spec.ssh.sssd_conf_ref is None:

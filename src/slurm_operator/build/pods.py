@@ -26,6 +26,7 @@ RUN = "/run"
 ETC_VOLUME = "slurm-etc"
 LOG_VOLUME = "slurm-logfile"
 RUN_VOLUME = "run"
+LOG_BYTES = "64Mi"
 
 KEY_FILE = "slurm.key"
 JWT_FILE = "jwt.key"
@@ -95,6 +96,11 @@ def memory_dir(name: str) -> Object:
     return {"name": name, "emptyDir": {"medium": "Memory"}}
 
 
+def log_dir() -> Object:
+    """The volume of a daemon's log file: small, whatever the daemon writes between two looks of the log sidecar."""
+    return {"name": LOG_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": LOG_BYTES}}
+
+
 def projected(name: str, sources: Sequence[Object], mode: int = 0o600) -> Object:
     """A volume of several ConfigMaps and Secrets."""
     return {"name": name, "projected": {"defaultMode": mode, "sources": list(sources)}}
@@ -139,7 +145,7 @@ def log_sidecar(
     *,
     is_waited_for: bool = False,
 ) -> Object:
-    """The sidecar that prints a daemon's log file; where `is_waited_for`, nothing starts before its pipe is there."""
+    """The sidecar that prints a daemon's log file; where `is_waited_for`, nothing starts before the file is there."""
     base: Object = {
         "name": "logfile",
         "image": image,
@@ -149,7 +155,7 @@ def log_sidecar(
         "volumeMounts": [mount(LOG_VOLUME, LOGS)],
     }
     if is_waited_for:
-        found = {"exec": {"command": ["test", "-p", f"{LOGS}/{file}"]}}
+        found = {"exec": {"command": ["test", "-f", f"{LOGS}/{file}"]}}
         base["startupProbe"] = {**found, "periodSeconds": 1, "failureThreshold": 120}
     if security:
         base["securityContext"] = dict(security)
