@@ -153,6 +153,7 @@ def stateful_set(cr: Accounting, refs: Refs, config: Object) -> Object:
 
 def _hashes(cr: Accounting, refs: Refs, config: Object) -> dict[str, str]:
     return {
+        **metadata.restart(cr),
         labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(_key(cr).name, {})),
         labels.JWT_KEY_HASH: hashes.of_map(refs.secrets.get(_jwt(cr).name, {})),
         labels.SLURMDBD_CONF_HASH: hashes.of_map(config["data"]),

@@ -198,6 +198,7 @@ def pod_template(cr: Controller, refs: Refs, config: Object) -> Object:
 
 def _hashes(cr: Controller, refs: Refs, config: Object) -> dict[str, str]:
     result = {
+        **metadata.restart(cr),
         labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(slurm_key(cr).name, {})),
         labels.JWT_KEY_HASH: hashes.of_map(refs.secrets.get(jwt_key(cr).name, {})),
     }

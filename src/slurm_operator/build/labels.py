@@ -31,6 +31,8 @@ NODE_CORDON_REASON = f"nodeset.{GROUP}/node-cordon-reason"
 HOSTNAME_OVERRIDE = f"nodeset.{GROUP}/hostname-override"
 TOPOLOGY = f"topology.{GROUP}/spec"
 FEATURES = f"features.{GROUP}/spec"
+# On a resource: a new value restarts its daemons. Written by people, so it bears no group.
+RESTART_TRIGGER = "restart-trigger"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 SLURM_KEY_HASH = f"{GROUP}/slurm-key-hash"

@@ -125,6 +125,7 @@ def _hashes(cr: LoginSet, controller: Controller, refs: Refs, ssh: Object) -> di
     sssd = cr.spec.sssd_conf_ref
     key = controller.spec.slurm_key_ref
     result = {
+        **metadata.restart(cr),
         labels.SSH_HOST_KEYS_HASH: hashes.of_map(refs.secrets.get(names.ssh_host_keys(cr), {})),
         labels.SSHD_CONF_HASH: hashes.of_text(ssh["data"][sshd.FILE]),
         labels.SSSD_CONF_HASH: hashes.of_bytes(refs.secrets.get(sssd.name, {}).get(sssd.key, b"")),

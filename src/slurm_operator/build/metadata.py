@@ -1,7 +1,8 @@
 """Object metadata: names, owners, labels and annotations of what the operator makes.
 
 In: the custom resource and the object's own parts. Out: the `metadata` mapping of a child. A child carries the labels
-and annotations of its resource, except those that tools keep for themselves; a pod carries only what its template says.
+and annotations of its resource, except those that tools keep for themselves; a pod carries only what its template says,
+and the one annotation by which people restart a daemon.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_operator.api.meta import API_VERSION, Metadata, Resource
+from slurm_operator.build.labels import RESTART_TRIGGER
 
 Object = dict[str, Any]
 
@@ -61,6 +63,11 @@ def pod(template: Metadata, labels: Mapping[str, str], annotations: Mapping[str,
         "labels": {**(template.labels or {}), **labels},
         "annotations": {**(template.annotations or {}), **annotations},
     }
+
+
+def restart(cr: Resource) -> dict[str, str]:
+    """What a resource's pods carry of its annotations: a new value makes new pods."""
+    return {key: value for key, value in cr.metadata.annotations.items() if key == RESTART_TRIGGER}
 
 
 def _carried(entries: Mapping[str, str]) -> dict[str, str]:

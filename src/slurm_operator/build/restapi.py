@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import hashes, images, labels, made_of, names, pods, services
+from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE
@@ -37,7 +37,8 @@ def service(cr: RestApi) -> Object:
 def deployment(cr: RestApi, controller: Controller, refs: Refs) -> Object:
     """The Deployment of slurmrestd."""
     key = controller.spec.slurm_key_ref
-    annotations = {labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(key.name, {}))} if key else {}
+    hashed = {labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(key.name, {}))} if key else {}
+    annotations = {**metadata.restart(cr), **hashed}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
