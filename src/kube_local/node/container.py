@@ -257,8 +257,9 @@ class Container:
             state="creating", container_id=container_id, boot=host.boot_id(), image=str(self.spec.get("image", "")),
             image_id=image.digest, started=False, hooked=False,
         )  # fmt: skip
+        noted = f"; {image.note}" if image.note else ""
         home.record_event(
-            "Normal", "Pulled", f'Container image "{self.spec.get("image", "")}" already present on machine'
+            "Normal", "Pulled", f'Container image "{self.spec.get("image", "")}" already present on machine{noted}'
         )
         await tools.runtime.delete(container_id)
         await asyncio.to_thread(self._make_bundle, plan, image)

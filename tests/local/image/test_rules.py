@@ -121,5 +121,29 @@ def test_bad_rules_are_refused_with_the_place(text: str, says: str) -> None:
 
 
 def test_a_name_that_no_rule_matches_is_an_error() -> None:
-    with pytest.raises(InvalidRules, match="'x/y:1'"):
+    with pytest.raises(ImageMissing, match="'x/y:1'"):
         rules.resolve("x/y:1", Rules(rules=(Rule(match="*/z:*"),)), BOTH)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nosuch/image:1", r'no rule of images.yaml .* add \{match: "nosuch/image:\*", entrypoint: \[PROGRAM\]\}'),
+        ("nginx", r'add \{match: "library/nginx:\*"'),
+        ("x/slurmd:nosuch", r"the rule \*/slurmd\*:\* of images.yaml builds tags latest, 24.05\*.* the tag 'nosuch'"),
+        ("x/slurmd:1", "correct the tag '1'"),
+        ("x/slurmctld:99.99-ubuntu26.04", "correct the tag '99.99-ubuntu26.04'"),
+        ("x/login:2605", "correct the tag '2605'"),
+    ],
+)
+def test_what_was_never_built_cannot_be_pulled_and_the_rule_is_named(name: str, says: str) -> None:
+    """A wrong tag ran as another Slurm, and an unknown image as a shell with slurmd's arguments (U11)."""
+    with pytest.raises(ImageMissing, match=says):
+        rules.resolve(name, DEFAULT, BOTH)
+
+
+def test_rules_of_an_older_file_take_every_tag() -> None:
+    """Files that earlier releases wrote say nothing of tags, and end in a rule for all names."""
+    older = rules.parse("rules: [{match: '*/slurmd*:*', entrypoint: [a]}, {match: '*', command: [sh]}]")
+    assert rules.resolve("x/slurmd:nosuch", older, BOTH).entrypoint == ("a",)
+    assert rules.resolve("nosuch/image:1", older, BOTH).command == ("sh",)

@@ -2,7 +2,8 @@
 
 In: the rules in <data>/images.yaml, or the ones below where there is no such file. Out: for an image reference, a
 `ResolvedImage`. Called by the node agent for each container and by `slurm-operator local images`.
-There is no registry: every name ends in one of the images that `build.py` made.
+There is no registry: every name that a rule matches ends in one of the images that `build.py` made, and every other one
+cannot be pulled.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One rule: what to run for the images whose name matches."""
 
     match: str
+    # The tags that there are; any, where none is given.
+    tags: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -75,34 +78,44 @@ esac
 exec slurmdbd -D "$@"
 """
 
+# What images of Slurm's daemons are tagged with: `latest`, or something that begins with a release.
+RELEASES = ("24.05", "24.11", "25.05", "25.11", "26.05")
+TAGS = ("latest", *(f"{release}*" for release in RELEASES), *(f"v{release}*" for release in RELEASES))
+# Images of which manifests want nothing but a shell.
+WITH_A_SHELL = ("alpine", "bash", "busybox", "debian", "ubuntu")
+
 DEFAULT = Rules(
     rules=(
-        Rule(match="*/slurmctld*:*", entrypoint=_own("slurmctld"), user="401:401"),
+        Rule(match="*/slurmctld*:*", tags=TAGS, entrypoint=_own("slurmctld"), user="401:401"),
         Rule(
             match="*/slurmdbd*:*",
+            tags=TAGS,
             entrypoint=("tini", "-g", "--", "sh", "-c", SLURMDBD, "slurmdbd"),
             user="401:401",
         ),
-        Rule(match="*/slurmd*:*", entrypoint=_own("slurmd")),
-        Rule(match="*/login*:*", entrypoint=_own("login")),
-        Rule(match="*/sackd*:*", entrypoint=_own("login")),
+        Rule(match="*/slurmd*:*", tags=TAGS, entrypoint=_own("slurmd")),
+        Rule(match="*/login*:*", tags=TAGS, entrypoint=_own("login")),
+        Rule(match="*/sackd*:*", tags=TAGS, entrypoint=_own("login")),
         Rule(
             match="*/slurmrestd*:*",
+            tags=TAGS,
             entrypoint=("tini", "-g", "--", "slurmrestd"),
             command=("0.0.0.0:6820",),
             user="65534:65534",
         ),
         Rule(match="*/mariadb*:*", entrypoint=_own("mariadb")),
         Rule(match="*/mysql*:*", entrypoint=_own("mariadb")),
-        Rule(match="*", command=("sh",)),
+        *(Rule(match=f"*/{name}:*", command=("sh",)) for name in WITH_A_SHELL),
     )
 )
 
 HEADER = """\
 # Which program an image name in a manifest stands for in local mode: there is no registry.
-# The first rule whose pattern matches wins. A name is completed before it is compared: "mariadb" is
-# "library/mariadb:latest", and "x/slurmd:25.11@sha256:…" is "x/slurmd:25.11".
+# The first rule whose pattern matches wins; a name that none matches cannot be pulled (ErrImagePull).
+# A name is completed before it is compared: "mariadb" is "library/mariadb:latest", and "x/slurmd:25.11@sha256:…" is
+# "x/slurmd:25.11".
 #   match       a pattern; * stands for anything
+#   tags        patterns of the tags that there are; any, where this is left out
 #   entrypoint  what runs; a container's `command` takes its place
 #   command     its arguments; a container's `args` take their place
 #   env, user   as in an image; a container's own win
@@ -169,10 +182,23 @@ def complete(reference: str) -> str:
 def matching(reference: str, rules: Rules) -> Rule:
     """The first rule that matches."""
     name = complete(reference)
-    for rule in rules.rules:
-        if fnmatchcase(name, rule.match):
-            return rule
-    raise InvalidRules(f"no rule in {FILE} matches the image {reference!r}: add one, or one that matches *")
+    rule = next((each for each in rules.rules if fnmatchcase(name, each.match)), None)
+    if rule is None:
+        new = f'{{match: "{name.rpartition(":")[0]}:*", entrypoint: [PROGRAM]}}'
+        raise ImageMissing(
+            f"{reference!r} was never built, there is no registry to pull it from, and no rule of {FILE} says what to "
+            f"build for it: add {new} to run a program of the Slurm image under this name (slurm-operator local images "
+            "names the file)"
+        )
+    tag = name.rpartition(":")[2]
+    if rule.tags and not any(fnmatchcase(tag, pattern) for pattern in rule.tags):
+        known = ", ".join(pattern for pattern in rule.tags if not pattern.startswith("v"))
+        raise ImageMissing(
+            f"{reference!r} was never built, and there is no registry to pull it from: the rule {rule.match} of {FILE} "
+            f"builds tags {known}; correct the tag {tag!r}, or add it there (slurm-operator local images names the "
+            "file)"
+        )
+    return rule
 
 
 def wanted_version(reference: str, rule: Rule, rules: Rules) -> str:

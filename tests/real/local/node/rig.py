@@ -68,7 +68,7 @@ def images(name):
     if name.startswith("missing"):
         raise ImageMissing(f"no root file system stands for {name}")
     return SimpleNamespace(rootfs=Path(sys.argv[2]), digest="sha256:busybox", entrypoint=("sh",), command=(),
-                           env={"FROM_IMAGE": "yes"}, user=None, working_dir="/")
+                           env={"FROM_IMAGE": "yes"}, user=None, working_dir="/", note="")
 
 async def main(data):
     async with Client.to(kubeconfig.find(path=str(data / "kubeconfig"))) as client:
