@@ -16,6 +16,7 @@ import base64
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class ApiServer:
         bookmark_seconds: float = 60.0,
         certificates_folder: Path | None = None,
         hosts: Sequence[str] = (),
+        service_network: IPv4Network | None = None,
     ) -> None:
         opened = (
             store
@@ -63,6 +65,7 @@ class ApiServer:
             else Store(store, first_revision=first_revision, keep_changes=keep_changes)
         )
         self.state = State(opened, Registry(builtin_kinds()), clock, uid, suffix, bookmark_seconds=bookmark_seconds)
+        self.state.service_network = service_network or self.state.service_network
         self.handlers = Handlers(self.state, Writes(self.state), self._is_token)
         self._folder = certificates_folder
         self._hosts = (*_LOOPBACK, *hosts)

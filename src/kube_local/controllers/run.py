@@ -1,4 +1,4 @@
-"""All local controllers and the DNS server as one process: put together, watched, run until asked to stop.
+"""All local controllers, DNS and ClusterIPs as one process: put together, watched, run until asked to stop.
 
     await run(client, Settings(volumes=..., dns_address="10.240.0.1"))
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kube_local.controllers import watches
+from kube_local.controllers.addresses import ClusterAddresses
 from kube_local.controllers.decide import volumes as volumes_
 from kube_local.controllers.deployment import Deployments
 from kube_local.controllers.disruption import Budgets
@@ -89,6 +90,8 @@ def _background(world: World, settings: Settings) -> Iterator[Work]:
     if settings.dns_address:
         records = Records(world.caches.services, world.caches.slices, settings.cluster_domain)
         yield DnsServer(records, settings.dns_address, settings.dns_port).run
+    if settings.service_network is not None:
+        yield ClusterAddresses(world.caches.services, world.caches.slices, settings.service_network).run
 
 
 def _same(cache: Any) -> Callable[[], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 
@@ -16,6 +17,8 @@ class Settings:
     dns_address: str = ""
     dns_port: int = 53
     cluster_domain: str = "cluster.local"
+    # Services have their addresses from this range, and answer on them; None: they have no listeners.
+    service_network: IPv4Network | None = None
     # A node whose Lease was not renewed for so long is lost.
     node_grace_seconds: float = 40.0
     # Pods of a node that no longer exists are removed after so long.

@@ -4,5 +4,6 @@
     records  which records a name has, out of the caches of Services and EndpointSlices
     server   UDP and TCP
 
-A ClusterIP Service answers with the addresses of its ready pods, so that no packet ever needs to be rewritten.
+A ClusterIP Service answers with the addresses of its ready pods: from pod to pod nothing stands between. The address
+of the Service itself is served by `controllers/addresses.py`.
 """

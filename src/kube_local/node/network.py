@@ -22,6 +22,9 @@ from kube_local.node.errors import CannotRunPods, CommandFailed, SandboxFailed
 from kube_local.node.paths import Paths, PodPaths
 
 RANGE = ipaddress.IPv4Network("10.240.0.0/12")
+# Of each range for pods there is one for Services, as far into this one as the other into that. Not 10.96.0.0/12, which
+# a Kubernetes on this very machine may use without a route that tells.
+SERVICE_RANGE = ipaddress.IPv4Network("10.224.0.0/12")
 PREFIX_LENGTH = 20
 # Past this many pods the kernel's table of neighbours overflows with its default size.
 MANY_PODS = 60
@@ -43,9 +46,20 @@ class Network(msgspec.Struct, frozen=True):
         return str(next(ipaddress.IPv4Network(self.subnet).hosts()))
 
     @property
+    def services(self) -> ipaddress.IPv4Network:
+        """The addresses of Services."""
+        return services_of(ipaddress.IPv4Network(self.subnet))
+
+    @property
     def prefix_length(self) -> int:
         """The length of the mask."""
         return ipaddress.IPv4Network(self.subnet).prefixlen
+
+
+def services_of(pods: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
+    """The range of Services that belongs to a range of pods."""
+    offset = int(pods.network_address) - int(RANGE.network_address)
+    return ipaddress.IPv4Network((int(SERVICE_RANGE.network_address) + offset, pods.prefixlen))
 
 
 def ensure(data: Path) -> Network:
@@ -92,7 +106,8 @@ def free_range(taken: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
     """The first range that overlaps none that the machine already uses."""
     used = list(taken)
     for candidate in RANGE.subnets(new_prefix=PREFIX_LENGTH):
-        if not any(candidate.overlaps(other) for other in used):
+        both = (candidate, services_of(candidate))
+        if not any(mine.overlaps(other) for mine in both for other in used):
             return candidate
     raise CannotRunPods(f"every /{PREFIX_LENGTH} in {RANGE} is in use on this machine: reset a local cluster first")
 
@@ -118,6 +133,8 @@ def _make_bridge(network: Network) -> None:
     if address.encode() not in have.out:
         _ip("addr", "replace", address, "dev", network.bridge)
     _ip("link", "set", network.bridge, "up")
+    # The machine answers for the addresses of Services itself; the route goes with the bridge.
+    _ip("route", "replace", "local", str(network.services), "dev", network.bridge)
 
 
 def _ip(*arguments: str) -> str:

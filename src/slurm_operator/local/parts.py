@@ -24,6 +24,7 @@ from kube_runtime.client.objects import NAMESPACES, PODS
 from kube_runtime.errors import OperatorError
 from kube_runtime.loop.logs import setup_logging
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
+from slurm_operator.local.kubeconfig import with_what_was_set
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,10 @@ async def apiserver(home: Home, choices: Choices) -> None:
     from kube_local.apiserver import ApiServer  # noqa: PLC0415 - each process loads its own part only
     from kube_local.node.proxy import NodePodAccess  # noqa: PLC0415
 
-    server = ApiServer(str(home.store), certificates_folder=home.certificates)
+    known = network.load(home.data)
+    server = ApiServer(
+        str(home.store), certificates_folder=home.certificates, service_network=known.services if known else None
+    )
     server.plug_in(NodePodAccess(home.data))
     try:
         await server.start(LOOPBACK, choices.port)
@@ -47,14 +51,20 @@ async def apiserver(home: Home, choices: Choices) -> None:
         raise LocalError(
             f"port {choices.port} of {LOOPBACK} cannot be taken ({error.strerror}): give another one with --port"
         ) from error
-    text = server.kubeconfig().encode()
-    if not home.kubeconfig.exists() or home.kubeconfig.read_bytes() != text:
-        write_whole(home.kubeconfig, text)
+    write_kubeconfig(home, server.kubeconfig())
     log.info("listening on %s", server.url)
     try:
         await asyncio.Event().wait()
     finally:
         await server.stop()
+
+
+def write_kubeconfig(home: Home, fresh: str) -> None:
+    """How to reach this server; what a person has set in the file stays, such as the namespace."""
+    before = home.kubeconfig.read_text(errors="replace") if home.kubeconfig.exists() else ""
+    text = with_what_was_set(fresh, before)
+    if text != before:
+        write_whole(home.kubeconfig, text.encode())
 
 
 async def controllers(home: Home, _: Choices) -> None:
@@ -64,7 +74,12 @@ async def controllers(home: Home, _: Choices) -> None:
 
     known = network.load(home.data)
     async with await connected(home) as client:
-        await run(client, Settings(volumes=home.volumes, dns_address=known.gateway if known else ""))
+        settings = Settings(
+            volumes=home.volumes,
+            dns_address=known.gateway if known else "",
+            service_network=known.services if known else None,
+        )
+        await run(client, settings)
 
 
 async def node(home: Home, choices: Choices) -> None:

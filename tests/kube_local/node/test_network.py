@@ -30,6 +30,11 @@ def test_the_first_range_that_nobody_uses_is_taken(taken: list[str], expected: s
     assert str(network.free_range(IPv4Network(each) for each in taken)) == expected
 
 
+def test_services_have_a_range_of_their_own_which_must_be_free_as_well() -> None:
+    assert str(NET.services) == "10.224.16.0/20"
+    assert str(network.free_range([IPv4Network("10.224.0.7/32")])) == "10.240.16.0/20"
+
+
 def test_a_machine_without_a_free_range_is_told() -> None:
     with pytest.raises(CannotRunPods, match="is in use on this machine"):
         network.free_range([IPv4Network("10.0.0.0/8")])
