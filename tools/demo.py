@@ -2,31 +2,48 @@
 
 In: examples/demo and a root shell on Linux. Out: the commands as a person would type them, with what they print; exit
 code 0 only when the accounting says that the job has COMPLETED. Everything is done with `slurm-operator local` and
-kubectl, so each step can be repeated by hand.
+kubectl, so each step can be repeated by hand. Each wait says what it waits for, and why. What was in the cluster before
+stays: jobs of an earlier demo are cancelled, and where others hold the nodes, workers are added.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import click
 
 from kube_runtime.errors import OperatorError
+from slurm_operator.api.plural import counted
+from slurm_operator.cli.invocation import Typed
+from slurm_operator.cli.kubectl.explain import explained
+from slurm_operator.cli.kubectl.gather import gather
+from slurm_operator.cli.local_wait import typed_reason
+from slurm_operator.cli.waiting import Reason, Waited, reason_of, until
 from slurm_operator.local import machine
 from slurm_operator.local.home import Home
 from slurm_operator.local.image.progress import show
+from slurm_operator.local.parts import answers, client_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "demo"
+NAMESPACE = "slurm"
 KINDS = "controllers,accountings,restapis,loginsets,nodesets,partitions,tokens"
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 JOB = "srun hostname; sleep 10; echo done"
+# In the job's comment: what bears it is the demo's, and nobody else's.
+MARK = "slurm-operator-demo"
+NODES = 2
 STEP_SECONDS = 120.0
+# A node that is held for so long is not about to become free.
+PATIENCE_SECONDS = 10.0
+MAX_ADDED = 6
 DONE = "COMPLETED"
 
 
@@ -37,9 +54,9 @@ class DemoFailed(OperatorError):
 class Demo:
     """The steps, with the clock that they share."""
 
-    def __init__(self, home: Home, kubectl: str) -> None:
+    def __init__(self, home: Home, kubectl: str, typed: Typed) -> None:
         self.start = time.monotonic()
-        self.kubectl_program = kubectl
+        self.home, self.typed, self.kubectl_program = home, typed, kubectl
         self.environment = {**os.environ, "KUBECONFIG": str(home.kubeconfig)}
 
     def say(self, text: str) -> None:
@@ -48,11 +65,13 @@ class Demo:
 
     def kubectl(self, line: str, *, quiet: bool = False) -> str:
         """Run kubectl and show what it says."""
-        return self._run([self.kubectl_program, *shlex.split(line)], f"kubectl {line}", quiet=quiet)
+        found = shutil.which("kubectl")
+        shown = "kubectl" if found == self.kubectl_program else self.typed.local("kubectl")
+        return self._run([self.kubectl_program, *shlex.split(line)], f"{shown} {line}", quiet=quiet)
 
     def alice(self, line: str, *, quiet: bool = False) -> str:
         """Run a command as alice in the login pod."""
-        where = ["exec", "-n", "slurm", "deploy/login", "-c", "login", "--"]
+        where = ["exec", "-n", NAMESPACE, "deploy/login", "-c", "login", "--"]
         return self._run([self.kubectl_program, *where, "su", "-", "alice", "-c", line], f"alice: {line}", quiet=quiet)
 
     def _run(self, command: list[str], shown: str, *, quiet: bool) -> str:
@@ -67,49 +86,158 @@ class Demo:
             raise DemoFailed(f"{shown} failed: {done.stderr.strip()}")
         return done.stdout
 
-    def wait(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        began, deadline = time.monotonic(), time.monotonic() + STEP_SECONDS
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise DemoFailed(f"{what} did not happen within {STEP_SECONDS:g} s: see slurm-operator local status")
-            time.sleep(0.3)
+    def wait(self, what: str, is_so: Callable[[], bool], about: str, since: float | None = None) -> None:
+        """Wait until something is so; meanwhile it is said why what it is `about`, as KIND/NAME, is not ready."""
+        began = since or time.monotonic()
+        waited = self.watch(what, is_so, about, STEP_SECONDS)
+        if not waited.is_so:
+            raise DemoFailed(f"after {STEP_SECONDS:g} s it is still not so that {what}: {waited.reason.text}")
         click.echo(f"  {what} ({time.monotonic() - began:.1f} s)")
 
-    def partition_states(self) -> dict[str, str]:
-        """Slurm's word on its partitions: the state of their nodes, where they have one in common."""
-        words = (line.split() for line in self.alice("sinfo -h -o '%P %T'", quiet=True).splitlines())
+    def watch(self, what: str, is_so: Callable[[], bool], about: str, seconds: float) -> Waited:
+        """The same for so many seconds, whatever comes of it."""
+
+        async def asked() -> bool:
+            return await asyncio.to_thread(is_so)
+
+        return asyncio.run(until(what, asked, lambda: self.why(about), seconds))
+
+    async def why(self, about: str) -> Reason:
+        """What `kubectl slurm why` says."""
+        async with client_of(self.home) as client:
+            facts = await gather(client, NAMESPACE)
+        return typed_reason(reason_of(explained(facts, about)), self.typed)
+
+    def nodes(self, partition: str) -> dict[str, str]:
+        """Slurm's word on the nodes of a partition; one that does not respond has a star."""
+        lines = self.alice(f"sinfo -h -N -p {partition} -o '%N %t'", quiet=True).splitlines()
+        words = (line.split() for line in lines)
         return {each[0]: each[1] for each in words if len(each) == 2}
 
     def node_state(self, name: str) -> str:
         """Slurm's word on a node."""
         return self.alice(f"sinfo -h -n {name} -o %T", quiet=True).strip()
 
+    def job_state(self, job: str) -> str:
+        """Slurm's word on a job."""
+        return self.alice(f"squeue -h -j {job} -o %T", quiet=True).strip()
 
-def run(home: Home, kubectl: str) -> None:
+    def replicas(self) -> int:
+        """How many workers compute is to have."""
+        return int(self.kubectl(f"get nodeset -n {NAMESPACE} compute -o jsonpath={{.spec.replicas}}", quiet=True) or 0)
+
+    def scale(self, replicas: int) -> None:
+        """Give compute so many workers."""
+        self.kubectl(f"scale nodeset -n {NAMESPACE} compute --replicas={replicas}")
+
+
+def idle(nodes: dict[str, str]) -> list[str]:
+    """The nodes that a job could have at once."""
+    return sorted(name for name, state in nodes.items() if state == "idle")
+
+
+def held(nodes: dict[str, str]) -> list[str]:
+    """The nodes that are there, and somebody's: with a job on them, or drained."""
+    taken = ("alloc", "mix", "down", "drain", "drng", "resv", "maint")
+    return sorted(name for name, state in nodes.items() if state in taken)
+
+
+def cancel_earlier(demo: Demo) -> None:
+    """The jobs of a demo that did not come to its end."""
+    lines = demo.alice("squeue -h -u alice -o '%i %k'", quiet=True).splitlines()
+    jobs = [line.split()[0] for line in lines if line.split()[1:] == [MARK]]
+    if jobs:
+        click.echo(f"An earlier demo has left {counted(len(jobs), 'job')} behind: {', '.join(jobs)}. Cancelled.")
+        demo.alice(f"scancel {' '.join(jobs)}")
+
+
+def make_room(demo: Demo) -> None:
+    """Wait for two idle nodes; where others hold them, add workers rather than wait for their jobs."""
+    what, about, began = f"{NODES} nodes of compute are idle", "nodeset/compute", time.monotonic()
+
+    def is_so() -> bool:
+        return len(idle(demo.nodes("compute"))) >= NODES
+
+    if not demo.watch(what, is_so, about, PATIENCE_SECONDS).is_so:
+        nodes = demo.nodes("compute")
+        if held(nodes):
+            add_workers(demo, held(nodes), NODES - len(idle(nodes)))
+    demo.wait(what, is_so, about, began)
+
+
+def add_workers(demo: Demo, taken: Collection[str], missing: int) -> None:
+    """More workers, and why."""
+    for line in holders(demo, taken):
+        click.echo(f"  {line}")
+    click.echo(f"  The demo leaves that as it is, and adds {counted(missing, 'worker')}.")
+    demo.scale(demo.replicas() + missing)
+
+
+def holders(demo: Demo, nodes: Collection[str]) -> Iterator[str]:
+    """Who has these nodes."""
+    for name in nodes:
+        jobs = demo.alice(f"squeue -h -w {name} -o 'job %i (%j) of %u'", quiet=True).splitlines()
+        reason = demo.alice(f"sinfo -h -n {name} -o %E", quiet=True).strip()
+        why = ", ".join(jobs) or (reason if reason not in ("", "none") else "")
+        yield f"{name} is {demo.node_state(name)}" + (f": {why}" if why else "")
+
+
+def submit(demo: Demo) -> str:
+    """The job, and more workers while the jobs of others are served first."""
+    script = shlex.quote(JOB)
+    job = demo.alice(f"sbatch --parsable -p compute -N{NODES} -t 5 -J demo --comment={MARK} --wrap {script}").strip()
+    what, about, began = "the job runs", f"job/{job}", time.monotonic()
+
+    def is_so() -> bool:
+        return demo.job_state(job) != "PENDING"
+
+    for _ in range(MAX_ADDED // NODES):
+        if demo.watch(what, is_so, about, PATIENCE_SECONDS).is_so:
+            break
+        add_workers(demo, held(demo.nodes("compute")), NODES)
+    demo.wait(what, is_so, about, began)
+    return job
+
+
+def grow(demo: Demo) -> str:
+    """One worker more; answers its name."""
+    before = set(demo.nodes("compute"))
+    demo.scale(demo.replicas() + 1)
+    new: list[str] = []
+
+    def is_there() -> bool:
+        new[:] = [name for name in idle(demo.nodes("compute")) if name not in before]
+        return bool(new)
+
+    demo.wait("Slurm has one node more", is_there, "nodeset/compute")
+    return new[0]
+
+
+def drain(demo: Demo, name: str) -> None:
+    """A worker is cordoned by an annotation, and uncordoned."""
+    demo.kubectl(f"annotate pod -n {NAMESPACE} {name} {CORDON}=true --overwrite")
+    demo.wait(f"Slurm drains {name}", lambda: demo.node_state(name).startswith("drain"), f"node/{name}")
+    demo.alice("sinfo -R")
+    demo.kubectl(f"annotate pod -n {NAMESPACE} {name} {CORDON}-")
+    demo.wait(f"Slurm takes {name} back", lambda: not demo.node_state(name).startswith("drain"), f"node/{name}")
+
+
+def run(demo: Demo) -> None:
     """All steps."""
-    demo = Demo(home, kubectl)
     demo.say("What runs")
-    demo.kubectl(f"get {KINDS} -n slurm")
-    demo.kubectl("get pods -n slurm -o wide")
-    demo.wait(
-        "Slurm has both partitions, and their nodes are idle",
-        lambda: demo.partition_states() == {"compute*": "idle", "debug": "idle"},
-    )
+    cancel_earlier(demo)
+    demo.kubectl(f"get {KINDS} -n {NAMESPACE}")
+    demo.kubectl(f"get pods -n {NAMESPACE} -o wide")
+    make_room(demo)
+    demo.wait("Slurm has both partitions", lambda: bool(demo.nodes("debug")), "nodeset/debug")
     demo.alice("sinfo")
     demo.say("A job on two nodes, as an ordinary user")
-    job = demo.alice(f"sbatch --parsable -N2 -J demo --wrap {shlex.quote(JOB)}").strip()
-    demo.wait("the job runs", lambda: demo.alice(f"squeue -h -j {job} -o %T", quiet=True).strip() != "PENDING")
+    job = submit(demo)
     demo.alice("squeue")
     demo.say("One worker more while it runs")
-    demo.kubectl("scale nodeset -n slurm compute --replicas=3")
-    demo.wait("Slurm has compute-2", lambda: demo.node_state("compute-2") == "idle")
+    added = grow(demo)
     demo.say("A node is drained by an annotation, and taken back")
-    demo.kubectl(f"annotate pod -n slurm debug-0 {CORDON}=true --overwrite")
-    demo.wait("Slurm drains debug-0", lambda: demo.node_state("debug-0").startswith("drain"))
-    demo.alice("sinfo -R")
-    demo.kubectl(f"annotate pod -n slurm debug-0 {CORDON}-")
-    demo.wait("Slurm takes debug-0 back", lambda: demo.node_state("debug-0") == "idle")
+    drain(demo, "debug-0" if demo.node_state("debug-0") == "idle" else added)
     demo.alice("sinfo")
     finish(demo, job)
 
@@ -121,18 +249,30 @@ def finish(demo: Demo, job: str) -> None:
     def state() -> str:
         return demo.alice(f"sacct -n -X -P -j {job} -o State", quiet=True).strip()
 
-    demo.wait("the job has ended", lambda: state() not in {"", "PENDING", "RUNNING", "COMPLETING"})
+    def is_over() -> bool:
+        return state() not in {"", "PENDING", "RUNNING", "COMPLETING"}
+
+    demo.wait("the job has ended", is_over, f"job/{job}")
     demo.alice(f"sacct -j {job} -o JobID,JobName,Partition,NodeList,State,ExitCode,Elapsed")
     if state() != DONE:
         raise DemoFailed(f"the job has not {DONE}: it is {state()}")
 
 
-def up(arguments: list[str]) -> None:
+def up(typed: Typed) -> None:
     """The cluster, with what is missing on this machine installed."""
-    command = [sys.executable, "-m", "slurm_operator.cli.main", "local", "up", "-f", str(EXAMPLES), *arguments]
-    click.secho("$ sudo slurm-operator local up -f examples/demo", bold=True)
+    here = Path.cwd()
+    shown = EXAMPLES.relative_to(here) if EXAMPLES.is_relative_to(here) else EXAMPLES
+    click.secho(f"$ {typed.local('up', '-f', str(shown))}", bold=True)
+    command = [sys.executable, "-m", "slurm_operator.cli.main", "local", "up", "-f", str(EXAMPLES), *typed.options]
     if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 - our own program
         raise DemoFailed("the cluster did not come up; the reason stands above")
+
+
+def demo_of(home: Home, typed: Typed) -> Demo:
+    """The steps on a cluster that is there."""
+    with show() as progress:
+        kubectl = machine.kubectl(Path(home.require().cache), progress)
+    return Demo(home, kubectl, typed)
 
 
 @click.command()
@@ -140,23 +280,27 @@ def up(arguments: list[str]) -> None:
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the cluster.")
 def main(name: str, data: Path | None) -> None:
     """Bring up a Slurm cluster on this machine and show what it can do."""
-    began = time.monotonic()
+    began, typed = time.monotonic(), Typed(name, data)
     try:
         home = Home.of(name, data)
         machine.require_root()
-        up(["--name", name, *(["--data", str(data)] if data else [])])
-        with show() as progress:
-            kubectl = machine.kubectl(Path(home.require().cache), progress)
-        run(home, kubectl)
+        if home.choices() is not None and asyncio.run(answers(home)):
+            # They may keep one of the demo's own NodeSets from going, or from coming.
+            cancel_earlier(demo_of(home, typed))
+        up(typed)
+        run(demo_of(home, typed))
     except OperatorError as error:
-        click.secho(f"Error: {error}", fg="red", err=True)
+        click.secho(f"Error: {typed.text(str(error))}", fg="red", err=True)
         sys.exit(1)
     click.secho(f"\nAll of it took {time.monotonic() - began:.0f} s. Go on:", fg="green", bold=True)
-    click.echo("  slurm-operator local shell               a shell as alice: sbatch, srun, squeue, sinfo, sacct")
-    click.echo("  slurm-operator local kubectl get pods -A  kubectl on this cluster")
-    click.echo("  slurm-operator local status              how it is")
-    click.echo("  make down                                stop it; its data stay for the next make demo")
-    click.echo("  slurm-operator local reset               remove everything")
+    for command, text in (
+        (typed.local("shell"), "a shell as alice: sbatch, srun, squeue, sinfo, sacct"),
+        (f"{typed.local('kubectl')} get pods -A", "kubectl on this cluster"),
+        (typed.local("status"), "how it is"),
+        (typed.local("down"), "stop it; its data stay for the next make demo"),
+        (typed.local("reset"), "remove everything"),
+    ):
+        click.echo(f"  {command:56}  {text}")
 
 
 if __name__ == "__main__":

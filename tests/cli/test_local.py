@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from slurm_operator.cli.invocation import Typed, program
 from slurm_operator.cli.local import _next_steps
 from slurm_operator.cli.main import main
 from slurm_operator.local.home import Choices, Home
@@ -20,15 +21,21 @@ def local(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.parametrize("command", ["status", "kubeconfig", "logs", "down", "kubectl", "shell"])
+@pytest.mark.parametrize("command", ["status", "kubeconfig", "logs", "kubectl", "shell"])
 def test_a_cluster_that_is_not_there_is_said_to_be_missing(tmp_path: Path, command: str) -> None:
     code, said = local(command, "--data", str(tmp_path / "none"))
     assert code == 1
-    assert "local up makes one" in said
+    assert f"local up --data={tmp_path / 'none'} makes one" in said
 
 
 def test_a_reset_of_nothing_is_well(tmp_path: Path) -> None:
     assert local("reset", "--data", str(tmp_path / "none")) == (0, f"There is no cluster in {tmp_path / 'none'}.\n")
+
+
+def test_nothing_to_stop_is_well(tmp_path: Path) -> None:
+    """`make down` without a cluster ended with an error."""
+    code, said = local("down", "--data", str(tmp_path / "none"))
+    assert (code, said) == (0, f"There is no cluster in {tmp_path / 'none'}: nothing is to be stopped.\n")
 
 
 def test_without_root_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +85,7 @@ def test_a_stopped_cluster_says_how_to_start_it(tmp_path: Path) -> None:
     Home(tmp_path).keep(Choices())
     code, said = local("status", "--data", str(tmp_path))
     assert code == 1
-    assert "not running: slurm-operator local up starts it" in said
+    assert f"not running: {program()} local up --data={tmp_path} starts it" in said
 
 
 def test_a_part_that_is_none_is_named_with_those_that_are(tmp_path: Path) -> None:
@@ -105,4 +112,5 @@ def test_the_rules_for_images_name_the_file_to_change(tmp_path: Path) -> None:
 )
 def test_what_comes_next_names_the_same_cluster(name: str, data: str | None, command: str) -> None:
     """`local up` printed commands that asked for another cluster."""
-    assert _next_steps(name, Path(data) if data else None).startswith(command)
+    steps = _next_steps(Typed(name, Path(data) if data else None))
+    assert steps.replace(program(), "slurm-operator").startswith(command)

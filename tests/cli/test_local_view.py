@@ -65,3 +65,16 @@ def test_lines_tell_each_change_once(capsys: pytest.CaptureFixture[str]) -> None
         f"NodeSet slurm/compute is not ready any more: {WAITING.message}",
         "NodeSet slurm/compute is ready",
     ]
+
+
+def test_what_is_left_over_is_named_once_and_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    left = State(kind="NodeSet", namespace="slurm", name="old", ready=False, message="job 7", left_out="it is going")
+    lines, now = Lines(clock=lambda: 0.0), health(READY, left)
+    lines(now)
+    lines(now)
+    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "NodeSet slurm/old is not waited for, since it is going: job 7",
+        "NodeSet slurm/compute is ready",
+    ]
+    assert (now.settled, now.healthy, now.waited_for) == (True, False, [])

@@ -8,6 +8,8 @@ import pytest
 from tests.docs.command_lines import Files, problems
 from tests.docs.pages import NOT_RUN, PROGRAM, ROOT, RUN_BY, Block, Page, left_out, pages
 
+from slurm_operator.local.home import Choices
+
 # Written by tools/reference.py out of the programs' own help.
 PAGES = [page for page in pages() if page.path.parent.name != "reference"]
 NOTES = (NOT_RUN, RUN_BY)
@@ -53,6 +55,14 @@ def test_a_test_that_is_named_exists(page: Page) -> None:
     for block in page.blocks():
         if block.note.startswith(RUN_BY):
             assert (ROOT / block.note.removeprefix(RUN_BY)).is_file(), block.note
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_a_page_that_needs_more_nodes_than_there_are_says_so_to_its_readers(page: Page) -> None:
+    """The storage guide said it in a comment that no reader sees (U14)."""
+    needed = re.search(r"<!-- runs on: [^;]+; nodes: (\d+) -->", page.text)
+    if needed is not None and int(needed[1]) > Choices().nodes:
+        assert f"--nodes {needed[1]}" in page.prose
 
 
 def test_what_is_not_run_says_why() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 from tests.docs.compared import ANYTHING, is_as_shown
 from tests.docs.pages import PROGRAM, ROOT, Page, commands, pages, play
@@ -74,7 +75,11 @@ def test_make_targets_that_a_page_names_exist(page: Page) -> None:
 def test_commands_in_a_sentence_exist(page: Page) -> None:
     for code in page.inline_code():
         if code.startswith(PROGRAM):
-            name = code.split()[1]
-            assert name in main.commands, code
-            known = {option for each in main.commands[name].params for option in each.opts}
-            assert {word for word in code.split()[2:] if word.startswith("-") and word != "-"} <= known, code
+            words = code.split()[1:]
+            command: click.Command = main
+            while isinstance(command, click.Group) and words:
+                name = words.pop(0)
+                assert name in command.commands, code
+                command = command.commands[name]
+            known = {option for each in command.params for option in each.opts}
+            assert {word for word in words if word.startswith("-") and word != "-"} <= known, code

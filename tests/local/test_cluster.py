@@ -16,6 +16,7 @@ from kube_runtime.client.errors import NotFound
 from kube_runtime.client.objects import NAMESPACES, PODS, SECRETS
 from slurm_operator.cli.local_view import as_text
 from slurm_operator.local import cluster
+from slurm_operator.local.cluster import Readiness
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
 from slurm_operator.local.parts import answers, client_of, forget_stopped
 from slurm_operator.reconcile.resources import OURS
@@ -81,9 +82,23 @@ async def test_a_refused_object_is_named_with_the_servers_reason(home: Home) -> 
 
 async def test_what_is_not_ready_is_said_after_the_wait(home: Home) -> None:
     await cluster.apply(home, MINIMAL)
-    with pytest.raises(LocalError, match=r"NodeSet slurm/compute: nothing is known of it yet") as raised:
-        await cluster.wait_until_ready(home, lambda _: None, seconds=0)
-    assert "apiserver does not run" in str(raised.value)
+    looks = Readiness(home)
+    assert not await looks.look()
+    assert looks.now is not None
+    said = cluster.not_ready(looks.now, 0)
+    assert "NodeSet slurm/compute: nothing is known of it yet" in said
+    assert "apiserver does not run" in said
+
+
+async def test_what_is_applied_and_being_deleted_is_found(home: Home) -> None:
+    """It would be applied to an object that goes, and would go with it."""
+    await cluster.apply(home, MINIMAL)
+    assert await cluster.going(home, MINIMAL) == []
+    async with client_of(home) as client:
+        keep = {"metadata": {"finalizers": ["nodeset.slinky.slurm.net/drain"]}}
+        await client.merge_patch(OURS["NodeSet"].raw(), "compute", keep, "slurm")
+        await client.delete(OURS["NodeSet"], "compute", "slurm")
+    assert await cluster.going(home, MINIMAL) == [("NodeSet", "slurm", "compute")]
 
 
 async def test_a_pod_whose_containers_were_stopped_is_not_ready_any_more(home: Home) -> None:

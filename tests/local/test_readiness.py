@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.local.readiness import problems, state, states
+from slurm_operator.local.readiness import Key, problems, state, states, without_leftovers
 
 
 def item(kind: str, **parts: Any) -> dict[str, Any]:
@@ -112,3 +112,72 @@ def test_an_image_that_cannot_be_had_is_told_with_its_reason() -> None:
 
 def test_a_pod_that_is_only_starting_is_no_trouble() -> None:
     assert problems([item("Pod", status={"containerStatuses": [container("ContainerCreating"), container()]})]) == []
+
+
+# --- what is left over ------------------------------------------------------------------------------------------------
+
+
+def named(kind: str, name: str, owner: tuple[str, str] = ("", ""), **parts: Any) -> dict[str, Any]:
+    owners = [{"kind": owner[0], "name": owner[1]}] if owner[0] else []
+    return item(kind, metadata={"name": name, "ownerReferences": owners, **parts.pop("metadata", {})}, **parts)
+
+
+def left_out(objects: list[dict[str, Any]], applied: set[Key] | None) -> dict[str, str]:
+    """The names that nobody waits for, and why."""
+    found = without_leftovers(objects, applied)
+    return {each.name: each.left_out for each in found if each.left_out}
+
+
+MOUNTED = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}
+DELETED = {"deletionTimestamp": "now"}
+
+
+def test_a_claim_that_no_pod_uses_is_not_waited_for() -> None:
+    """`make demo` waited 200 s for a Pending claim of an earlier run, and never said so (U2)."""
+    objects = [named("PersistentVolumeClaim", "data"), named("PersistentVolumeClaim", "old")]
+    objects += [named("Pod", "db", spec=MOUNTED)]
+    assert left_out(objects, None) == {"old": "no pod that is waited for uses it"}
+
+
+def test_what_is_being_deleted_is_not_waited_for_nor_is_what_it_owns() -> None:
+    objects = [named("NodeSet", "old", metadata=DELETED), named("Pod", "old-0", ("NodeSet", "old")), named("Pod", "x")]
+    assert left_out(objects, None) == {"old": "it is being deleted", "old-0": "it is being deleted"}
+
+
+def test_of_what_was_applied_everything_that_it_owns_is_waited_for_and_nothing_else() -> None:
+    objects = [
+        named("Controller", "slurm"),
+        named("StatefulSet", "slurm-controller", ("Controller", "slurm")),
+        named("Pod", "slurm-controller-0", ("StatefulSet", "slurm-controller"), spec=MOUNTED),
+        named("PersistentVolumeClaim", "data"),
+        named("Deployment", "login"),
+        named("Pod", "login-5d9f-x7k", ("ReplicaSet", "login-5d9f")),
+        named("NodeSet", "mine"),
+        named("Pod", "mine-0", ("NodeSet", "mine")),
+        item("Node", metadata={"name": "local-0", "namespace": ""}),
+    ]
+    applied = {("Controller", "slurm", "slurm"), ("Deployment", "slurm", "login")}
+    why = "it is not in the files that were given"
+    assert left_out(objects, applied) == {"mine": why, "mine-0": why}
+
+
+@pytest.mark.parametrize(
+    ("status", "is_left_out"),
+    [
+        ({"observedGeneration": 2, "replicas": 3, "readyReplicas": 2}, True),
+        ({"observedGeneration": 2, "replicas": 2, "readyReplicas": 1}, False),
+        ({"observedGeneration": 2, "replicas": 3, "readyReplicas": 1}, False),
+        ({"observedGeneration": 1, "replicas": 3, "readyReplicas": 2}, False),
+        ({}, False),
+    ],
+    ids=["one too many", "one is missing", "too many, not ready", "not seen yet", "never seen"],
+)
+def test_workers_that_leave_are_not_waited_for(status: dict[str, Any], is_left_out: bool) -> None:
+    found = left_out([named("NodeSet", "compute", spec={"replicas": 2}, status=status)], None)
+    assert found == ({"compute": "only workers that leave wait for their jobs"} if is_left_out else {})
+
+
+def test_the_trouble_of_what_is_left_out_is_not_told() -> None:
+    pod = named("Pod", "old-0", status={"containerStatuses": [container("ErrImagePull")]})
+    assert len(problems([pod])) == 1
+    assert problems([pod], {("Pod", "slurm", "old-0")}) == []

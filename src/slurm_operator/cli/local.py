@@ -9,20 +9,18 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from slurm_operator.cli.invocation import Typed
     from slurm_operator.cli.manifests import Manifest
     from slurm_operator.cli.places import Problem
-    from slurm_operator.local.cluster import Health
     from slurm_operator.local.home import Home
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,13 +45,20 @@ def for_people(command: F) -> F:
         try:
             return command(*arguments, **options)
         except OperatorError as error:
-            click.secho(f"Error: {error}", fg="red", err=True)
+            typed = _typed(options.get("name", DEFAULT_NAME), options.get("data"))
+            click.secho(f"Error: {typed.text(str(error))}", fg="red", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("stopped waiting; what was started keeps running", err=True)
             sys.exit(130)
 
     return wrapped  # type: ignore[return-value]  # same signature
+
+
+def _typed(name: str, data: Path | None) -> Typed:
+    from slurm_operator.cli.invocation import Typed
+
+    return Typed(name, data)
 
 
 def _home(name: str, data: Path | None) -> Home:
@@ -83,7 +88,9 @@ def local() -> None:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server; any free one by default."
 )
-@click.option("--wait/--no-wait", default=True, help="Wait until everything is ready.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Wait until everything is ready; with -f, everything in the manifests."
+)
 @click.option(
     "--timeout", type=click.IntRange(1), default=300, show_default=True, help="Maximum number of seconds to wait."
 )
@@ -102,6 +109,7 @@ def up(
     """Start the cluster, apply manifests and wait until everything is ready. Doing it again changes nothing."""
     import asyncio
 
+    from slurm_operator.cli import local_wait
     from slurm_operator.local import cluster
     from slurm_operator.local.home import Choices
     from slurm_operator.local.image.progress import show
@@ -117,21 +125,19 @@ def up(
         asyncio.run(cluster.start(home, progress))
     if before.nodes != chosen.nodes or before.slurm != chosen.slurm:
         cluster.restart_part(home, "node")
+    typed = _typed(name, data)
+    local_wait.until_gone(home, objects, typed, timeout)
     counts = asyncio.run(cluster.apply(home, objects))
     if objects:
         click.echo(", ".join(f"{number} {what}" for what, number in counts.items() if number) + " objects", err=True)
     if wait:
-        with _watched() as seen:
-            asyncio.run(cluster.wait_until_ready(home, seen, timeout))
-    click.echo(f"The cluster {name!r} is up. Next: {_next_steps(name, data)}", err=True)
+        local_wait.until_ready(home, cluster.keys_of(objects) if objects else None, typed, timeout)
+    click.echo(f"The cluster {name!r} is up. Next: {_next_steps(typed)}", err=True)
 
 
-def _next_steps(name: str, data: Path | None) -> str:
+def _next_steps(typed: Typed) -> str:
     """The commands that come next, each with the options that name this very cluster."""
-    options = [f"--name={name}"] if name != DEFAULT_NAME else []
-    options += [f"--data={data}"] if data is not None else []
-    verbs = ("status", "kubectl", "shell", "down")
-    return ", ".join(shlex.join(["slurm-operator", "local", verb, *options]) for verb in verbs)
+    return ", ".join(typed.local(verb) for verb in ("status", "kubectl", "shell", "down"))
 
 
 def _manifests(paths: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -160,18 +166,6 @@ def _misshapen(item: Manifest) -> Iterator[Problem]:
             yield Problem(item.source, place.line, place.column, f"{format_path(path)}: is required, and is text")
 
 
-@contextmanager
-def _watched() -> Iterator[Callable[[Health], None]]:
-    """Progress while waiting: a table that changes on a terminal, lines elsewhere."""
-    from slurm_operator.cli.local_view import Lines, live
-
-    if sys.stderr.isatty():
-        with live() as seen:
-            yield seen
-    else:
-        yield Lines()
-
-
 @local.command()
 @of_cluster
 @for_people
@@ -180,8 +174,12 @@ def down(name: str, data: Path | None) -> None:
     from slurm_operator.local import cluster
     from slurm_operator.local.image.progress import show
 
+    home = _home(name, data)
+    if home.choices() is None:
+        click.echo(f"There is no cluster in {home.data}: nothing is to be stopped.", err=True)
+        return
     with show() as progress:
-        ran = cluster.down(_home(name, data), progress)
+        ran = cluster.down(home, progress)
     click.echo(f"The cluster {name!r} {'is stopped' if ran else 'did not run'}; its data is kept.", err=True)
 
 
@@ -210,7 +208,8 @@ def status(output: str, name: str, data: Path | None) -> None:
     from slurm_operator.local import cluster
 
     health = asyncio.run(cluster.health(_home(name, data)))
-    click.echo(local_view.as_json(health) if output == "json" else local_view.as_text(health), nl=False)
+    text = local_view.as_json(health) if output == "json" else _typed(name, data).text(local_view.as_text(health))
+    click.echo(text, nl=False)
     sys.exit(0 if health.healthy else 1)
 
 

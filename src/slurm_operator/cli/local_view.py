@@ -1,6 +1,6 @@
-"""How a local cluster is shown: text, JSON, lines while waiting, and a live table on a terminal.
+"""How a local cluster is shown: text, JSON, and lines while waiting.
 
-In: `Health` of `local/cluster.py`. Out: text. Called by `cli/local.py`.
+In: `Health` of `local/cluster.py`. Out: text. Called by `cli/local.py` and `cli/local_wait.py`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from slurm_operator.api.plural import counted
+from slurm_operator.cli.invocation import Typed
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from slurm_operator.local.cluster import Health
     from slurm_operator.local.supervisor import PartRecord
-
-MAX_ROWS = 18
 
 
 def as_json(health: Health) -> str:
@@ -57,12 +53,14 @@ def _part(record: PartRecord) -> str:
 class Lines:
     """A line for each object that became ready or not, and each trouble once."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, typed: Typed | None = None) -> None:
         self._clock, self._start = clock, clock()
+        self._typed = typed or Typed()
         self._printed: dict[str, object] = {}
 
     def __call__(self, health: Health) -> None:
         """Print what is new."""
+        self.say_leftovers(health)
         for each in health.objects:
             if each.ready and self._printed.get(each.title) != "ready":
                 self._print(each.title, "ready", f"{each.title} is ready")
@@ -73,34 +71,14 @@ class Lines:
             if key not in self._printed:
                 self._print(key, "said", sentence)
 
+    def say_leftovers(self, health: Health) -> None:
+        """Name what is not ready and is not waited for."""
+        for each in health.objects:
+            if not each.ready and each.left_out and each.title not in self._printed:
+                text = f"{each.title} is not waited for, since {each.left_out}: {each.message}"
+                self._print(each.title, "left out", text)
+
     def _print(self, key: str, value: str, text: str) -> None:
         self._printed[key] = value
-        print(f"[{self._clock() - self._start:5.1f} s] {text}", file=sys.stderr, flush=True)  # noqa: T201
-
-
-@contextmanager
-def live() -> Iterator[Callable[[Health], None]]:
-    """A table on the terminal that follows the cluster."""
-    from rich.console import Console
-    from rich.live import Live
-
-    start = time.monotonic()
-    with Live(console=Console(stderr=True), refresh_per_second=8, transient=True) as view:
-        yield lambda health: view.update(_table(health, time.monotonic() - start))
-
-
-def _table(health: Health, seconds: float) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    ready = sum(each.ready for each in health.objects)
-    table = Table(title=f"{ready} of {len(health.objects)} ready, {seconds:.0f} s", box=None, title_justify="left")
-    for column in ("", "kind", "name", "says"):
-        table.add_column(column, no_wrap=True)
-    waiting = [each for each in health.objects if not each.ready]
-    for each in [*waiting, *(each for each in health.objects if each.ready)][:MAX_ROWS]:
-        mark = Text("✔", "green") if each.ready else Text("…", "yellow")
-        table.add_row(mark, each.kind, f"{each.namespace}/{each.name}".lstrip("/"), Text(each.message, "dim"))
-    for sentence in health.problems:
-        table.add_row(Text("!", "red"), "", "", Text(sentence, "red"))
-    return table
+        line = f"[{self._clock() - self._start:5.1f} s] {self._typed.text(text)}"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201

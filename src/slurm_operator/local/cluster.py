@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from base64 import b64encode
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalErr
 from slurm_operator.local.image import build, recipe, rules, store
 from slurm_operator.local.image.progress import Progress, Report
 from slurm_operator.local.parts import answers, client_of
-from slurm_operator.local.readiness import State, problems, state, states
+from slurm_operator.local.readiness import Key, State, problems, state, without_leftovers
 from slurm_operator.local.supervisor import PartRecord
 from slurm_operator.reconcile.resources import ALL, OURS
 
@@ -49,7 +50,6 @@ Json = Mapping[str, Any]
 MANAGER = "slurm-operator-local"
 DEFAULT_NAMESPACE = "default"
 START_SECONDS = 30.0
-READY_SECONDS = 300.0
 LOOK_SECONDS = 0.25
 WAITED_FOR: tuple[Resource[Any], ...] = (NODES, CLAIMS, *OURS.values(), STATEFUL_SETS, DEPLOYMENTS, PODS)
 
@@ -72,6 +72,17 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         running = bool(self.supervisor) and all(part.is_running for part in self.parts)
         answer = self.answers and self.agent_answers
         return running and answer and not self.problems and all(each.ready for each in self.objects)
+
+    @property
+    def waited_for(self) -> list[State]:
+        """What is not ready, and should come to be so."""
+        return [each for each in self.objects if not each.ready and not each.left_out]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is waited for: all is well but for what is left over from before."""
+        whole = msgspec.structs.replace(self, objects=[each for each in self.objects if not each.left_out])
+        return whole.healthy
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -270,8 +281,8 @@ async def objects_of(client: Client) -> list[dict[str, Any]]:
     return found
 
 
-async def health(home: Home) -> Health:
-    """How the cluster is now."""
+async def health(home: Home, applied: Collection[Key] | None = None) -> Health:
+    """How the cluster is now; `applied` are the objects that a wait is about, None where it is about all."""
     choices = home.require()
     parts = list(supervisor.read_parts(home).values())
     pid = supervisor.supervisor_pid(home)
@@ -287,8 +298,8 @@ async def health(home: Home) -> Health:
         answers=alive,
         agent_answers=await _agent_answers(home),
         parts=parts,
-        objects=states(found),
-        problems=problems(found),
+        objects=(marked := without_leftovers(found, applied)),
+        problems=problems(found, {each.key for each in marked if each.left_out}),
     )
 
 
@@ -303,19 +314,46 @@ async def _agent_answers(home: Home) -> bool:
     return True
 
 
-async def wait_until_ready(home: Home, seen: Callable[[Health], None], seconds: float = READY_SECONDS) -> Health:
-    """Wait until everything is ready; tells `seen` at every look, and raises with what is missing."""
-    deadline, steady = time.monotonic() + seconds, 0
-    while True:
-        now = await health(home)
-        seen(now)
+@dataclass(slots=True)
+class Readiness:
+    """Looks until everything is ready that was `applied`, or everything at all."""
+
+    home: Home
+    applied: Collection[Key] | None = None
+    now: Health | None = None
+    _steady: int = 0
+
+    async def look(self) -> bool:
+        """Whether it is; keeps what it saw."""
+        self.now = await health(self.home, self.applied)
         # Twice in a row: objects that the operator is about to make are not there at the first look.
-        steady = steady + 1 if now.healthy and all_nodes_registered(home, now) else 0
-        if steady >= 2:
-            return now
-        if time.monotonic() > deadline:
-            raise LocalError(_not_ready(now, seconds))
-        await asyncio.sleep(LOOK_SECONDS)
+        self._steady = self._steady + 1 if self.now.settled and all_nodes_registered(self.home, self.now) else 0
+        return self._steady >= 2
+
+
+async def going(home: Home, objects: Sequence[Json]) -> list[Key]:
+    """Which of these objects are being deleted: what is applied to one of them goes with it."""
+    found = []
+    async with client_of(home) as client:
+        known = by_kind((*ALL, *await discover(client)))
+        for item in objects:
+            try:
+                resource = resource_of(item, known)
+                body = in_namespace(item, tuple(known.values()))["metadata"]
+                live = await client.get(resource.raw(), body["name"], body.get("namespace") or "")
+            except (KeyError, NotFound):
+                continue
+            if live.metadata.deletion_timestamp:
+                found.append((resource.kind, str(body.get("namespace") or ""), str(body["name"])))
+    return found
+
+
+def keys_of(objects: Iterable[Json]) -> frozenset[Key]:
+    """Which objects these are."""
+    heads = ((str(item.get("kind")), item.get("metadata") or {}) for item in objects)
+    return frozenset(
+        (kind, str(head.get("namespace") or DEFAULT_NAMESPACE), str(head.get("name") or "")) for kind, head in heads
+    )
 
 
 def all_nodes_registered(home: Home, now: Health) -> bool:
@@ -323,10 +361,11 @@ def all_nodes_registered(home: Home, now: Health) -> bool:
     return sum(each.kind == "Node" for each in now.objects) >= home.require().nodes
 
 
-def _not_ready(now: Health, seconds: float) -> str:
+def not_ready(now: Health, seconds: float) -> str:
+    """What is still missing after the wait, line by line."""
     lines = [f"not everything is ready after {seconds:g} s:"]
     lines += [f"  {part.name} does not run ({part.last_exit})" for part in now.parts if not part.is_running]
-    lines += [f"  {each.title}: {each.message}" for each in now.objects if not each.ready]
+    lines += [f"  {each.title}: {each.message}" for each in now.waited_for]
     lines += [f"  {sentence}" for sentence in now.problems]
     return "\n".join([*lines, "  what it is doing now: slurm-operator local status"])
 

@@ -1,12 +1,12 @@
 """What of a cluster is ready, what is not, and what a person can do about it. Pure.
 
-In: objects as the API gives them. Out: one `State` per object that somebody waits for, and sentences about pods in
-trouble. Used by `local up` for its progress, by `local status`, and by the demo.
+In: objects as the API gives them. Out: one `State` per object that somebody waits for, what of them is left over from
+before and so not waited for, and sentences about pods in trouble. Used by `local up` and by `local status`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from slurm_operator.api.kinds import BY_NAME
 
 Json = Mapping[str, Any]
+# Kind, namespace and name.
+Key = tuple[str, str, str]
 WORKLOADS = ("StatefulSet", "Deployment")
 # Waiting reasons that do not go away by waiting.
 PROBLEM_REASONS = frozenset(
@@ -40,6 +42,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: bool
     message: str = ""
+    # Why nobody waits for it; empty where somebody does.
+    left_out: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Which object it is."""
+        return (self.kind, self.namespace, self.name)
 
     @property
     def title(self) -> str:
@@ -50,6 +59,82 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def states(objects: Iterable[Json]) -> list[State]:
     """The state of every object that has one."""
     return [found for item in objects if (found := state(item)) is not None]
+
+
+def without_leftovers(objects: Sequence[Json], applied: Collection[Key] | None) -> list[State]:
+    """The same, with what is left over marked: where objects were `applied`, they and what they own are waited for.
+
+    None stands for no choice: everything is waited for that is not on its way out.
+    """
+    reasons = _left_out(objects, applied)
+    found = [(state(item), reasons.get(_key(item), "")) for item in objects]
+    return [msgspec.structs.replace(each, left_out=why) for each, why in found if each is not None]
+
+
+def _left_out(objects: Sequence[Json], applied: Collection[Key] | None) -> dict[Key, str]:
+    going = _with_owned(objects, {_key(item) for item in objects if _is_going(item)})
+    wanted = {_key(item) for item in objects} if applied is None else _with_owned(objects, set(applied))
+    pods = [item for item in objects if item.get("kind") == "Pod" and _key(item) in wanted - going]
+    used = {claim for pod in pods for claim in _claims(pod)}
+    reasons: dict[Key, str] = {}
+    for item in objects:
+        key = _key(item)
+        if key in going:
+            reasons[key] = "it is being deleted"
+        elif key[0] == "PersistentVolumeClaim" and key not in used:
+            reasons[key] = "no pod that is waited for uses it"
+        elif key[0] != "Node" and key not in wanted and key not in used:
+            reasons[key] = "it is not in the files that were given"
+        elif key[0] == "NodeSet" and _has_surplus_only(item):
+            reasons[key] = "only workers that leave wait for their jobs"
+    return reasons
+
+
+def _key(item: Json) -> Key:
+    metadata = item.get("metadata") or {}
+    return (str(item.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+
+
+def _is_going(item: Json) -> bool:
+    return bool((item.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _with_owned(objects: Sequence[Json], keys: set[Key]) -> set[Key]:
+    """These objects and everything that they own; a Deployment's pods are known by their names."""
+    found, before = set(keys), -1
+    while len(found) != before:
+        before = len(found)
+        found |= {_key(item) for item in objects if _owners(item) & found}
+    return found
+
+
+def _owners(item: Json) -> set[Key]:
+    """Who owns it, by kind and name; of a ReplicaSet its Deployment, whose name it begins with."""
+    namespace = _key(item)[1]
+    found: set[Key] = set()
+    for owner in (item.get("metadata") or {}).get("ownerReferences") or ():
+        kind, name = str(owner.get("kind")), str(owner.get("name"))
+        if kind == "ReplicaSet":
+            kind, name = "Deployment", name.rpartition("-")[0]
+        found.add((kind, namespace, name))
+    return found
+
+
+def _claims(pod: Json) -> Iterator[Key]:
+    namespace = _key(pod)[1]
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim:
+            yield ("PersistentVolumeClaim", namespace, str(claim))
+
+
+def _has_surplus_only(nodeset: Json) -> bool:
+    """Whether all that it is to have is there, and what is too much waits for jobs."""
+    status, wanted = nodeset.get("status") or {}, int((nodeset.get("spec") or {}).get("replicas") or 0)
+    generation = int((nodeset.get("metadata") or {}).get("generation") or 0)
+    seen = int(status.get("observedGeneration") or 0) >= generation
+    ready, there = int(status.get("readyReplicas") or 0), int(status.get("replicas") or 0)
+    return seen and ready >= wanted and there > wanted
 
 
 def state(item: Json) -> State | None:
@@ -124,9 +209,10 @@ def _containers(status: Json) -> list[Json]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def problems(objects: Iterable[Json]) -> list[str]:
-    """A sentence for each container that waiting alone will not help."""
-    return [sentence for item in objects if item.get("kind") == "Pod" for sentence in _pod_problems(item)]
+def problems(objects: Iterable[Json], left_out: Collection[Key] = ()) -> list[str]:
+    """A sentence for each container that waiting alone will not help, but for those of pods that are left out."""
+    pods = (item for item in objects if item.get("kind") == "Pod" and _key(item) not in left_out)
+    return [sentence for pod in pods for sentence in _pod_problems(pod)]
 
 
 def _pod_problems(pod: Json) -> Iterator[str]:

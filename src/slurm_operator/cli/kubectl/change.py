@@ -5,9 +5,8 @@ In: a client and what is wanted. Out: what Slurm came to say, and how long that 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from kube_runtime.client.objects import NODES, PODS, RawObject, Resource
 from kube_runtime.client.write import Writer
 from slurm_operator.build import labels
 from slurm_operator.build.partition import adoption
+from slurm_operator.cli.waiting import Reason, until
 from slurm_operator.diagnose.facts import Object, condition_of, host_of, status_of
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.slurm import hostlist
@@ -63,15 +63,22 @@ class Changes:
         self, name: str, generation: int, state: str, began: float, seconds: float
     ) -> Done:
         reason = "the operator has not reconciled it yet"
-        while time.monotonic() - began < seconds:
+
+        async def is_so() -> bool:
+            nonlocal reason
             content = (await self.get(OURS["Partition"], name)).content()
-            if int(status_of(content).get("observedGeneration") or 0) >= generation:
-                ready = condition_of(content, "Ready") or {}
-                reason = str(ready.get("message", ""))
-                if is_as_asked(ready, state):
-                    return Done(reason, time.monotonic() - began, True)
-            await asyncio.sleep(POLL_SECONDS)
-        return Done(reason, time.monotonic() - began, False)
+            if int(status_of(content).get("observedGeneration") or 0) < generation:
+                return False
+            ready = condition_of(content, "Ready") or {}
+            reason = str(ready.get("message", ""))
+            return is_as_asked(ready, state)
+
+        async def why() -> Reason:
+            return Reason(reason, f"kubectl slurm -n {self.namespace} why partition/{name}")
+
+        what = f"Slurm has partition {name} as asked"
+        waited = await until(what, is_so, why, seconds, look_seconds=POLL_SECONDS)
+        return Done(reason, time.monotonic() - began, waited.is_so)
 
     async def edit_nodes(self, name: str, change: str, seconds: float) -> Done:
         """Add hosts to a Partition, or take them away, whatever list it has now."""
@@ -101,15 +108,6 @@ class Changes:
         annotations = {labels.NODE_CORDON_REASON: reason or None if on else None}
         patch = {"spec": {"unschedulable": on}, "metadata": {"annotations": annotations}}
         await self.writer.patch(NODES, name, patch)
-
-    async def wait(self, check: Callable[[], Any], seconds: float) -> bool:
-        """Ask until it is so."""
-        began = time.monotonic()
-        while not await check():
-            if time.monotonic() - began > seconds:
-                return False
-            await asyncio.sleep(4 * POLL_SECONDS)
-        return True
 
     async def adopt(self, kind: str, name: str, release: str) -> None:
         """Hand a resource to a Helm release, or take it back when no release is named."""

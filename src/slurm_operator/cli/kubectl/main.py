@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from slurm_operator import __version__
-from slurm_operator.cli.kubectl import config, explain, nodes, partitions, pods
+from slurm_operator.cli.kubectl import config, explain, nodes, partitions, pods, wait
 from slurm_operator.cli.kubectl.command import KINDS, Where, changing, command
 
 
@@ -57,7 +57,7 @@ def completion(kind: str) -> None:
     click.echo(made(main, {}, "kubectl-slurm", "_KUBECTL_SLURM_COMPLETE").source())
 
 
-for each in (explain.status, explain.doctor, explain.why, explain.plan):
+for each in (explain.status, explain.doctor, explain.why, explain.plan, wait.wait):
     main.add_command(each)
 for each in (nodes.drain, nodes.undrain, nodes.cordon, nodes.uncordon):
     main.add_command(each)

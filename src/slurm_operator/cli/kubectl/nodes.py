@@ -5,9 +5,15 @@ In: a name. Out: the resource changed, and with `--wait` Slurm's confirmation. P
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from slurm_operator.cli.kubectl.command import WAIT, Where, changing, command
+
+if TYPE_CHECKING:
+    from slurm_operator.cli.waiting import Reason
+    from slurm_operator.diagnose.facts import Facts
 
 
 @command()
@@ -29,7 +35,8 @@ async def undrain(where: Where, node: str, seconds: float) -> None:
 
 async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float) -> None:
     from slurm_operator.cli.kubectl.gather import gather
-    from slurm_operator.diagnose.facts import Slurm, host_of
+    from slurm_operator.cli.waiting import until
+    from slurm_operator.diagnose.facts import host_of
 
     async with changing(where) as changes:
         pod = await changes.worker(node)
@@ -41,17 +48,57 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
         if not wait:
             return
 
-        async def so() -> bool:
-            facts = await gather(changes.client, changes.namespace)
-            nodes = [
-                each.nodes[host] for each in facts.slurm.values() if isinstance(each, Slurm) and host in each.nodes
-            ]
-            drained = bool(nodes) and "DRAIN" in nodes[0].states
-            return drained and not nodes[0].states & {"ALLOCATED", "MIXED", "COMPLETING"} if on else not drained
+        seen: list[Facts] = []
 
-        if not await changes.wait(so, seconds):
-            raise click.ClickException(f"not yet after {seconds:g} s; kubectl slurm why node/{host} says why")
-        click.echo(f"Slurm confirms: {host} {'has no jobs' if on else 'takes jobs'}")
+        async def is_so() -> bool:
+            seen[:] = [await gather(changes.client, changes.namespace)]
+            return is_drained(seen[0], host) if on else not has_state(seen[0], host, "DRAIN")
+
+        async def why() -> Reason:
+            return reason_on(seen[0], host, on)
+
+        goal = f"{host} has no jobs" if on else f"{host} takes jobs"
+        waited = await until(goal, is_so, why, seconds)
+        if not waited.is_so:
+            raise click.ClickException(f"not yet after {seconds:g} s: {reason_on(seen[0], host, on).text}")
+        click.echo(f"Slurm confirms: {goal}")
+
+
+def has_state(facts: Facts, host: str, *states: str) -> bool:
+    """Whether Slurm's node is in one of these states."""
+    from slurm_operator.diagnose.facts import Slurm
+
+    known = [each.nodes[host] for each in facts.slurm.values() if isinstance(each, Slurm) and host in each.nodes]
+    return bool(known) and bool(known[0].states & set(states))
+
+
+def is_drained(facts: Facts, host: str) -> bool:
+    """Whether it takes no jobs, and has none."""
+    return has_state(facts, host, "DRAIN") and not has_state(facts, host, "ALLOCATED", "MIXED", "COMPLETING")
+
+
+def reason_on(facts: Facts, host: str, on: bool) -> Reason:
+    """Why a node is not drained yet, or not back: its jobs and their ends, else what is wrong with it."""
+    from slurm_operator.cli.waiting import Reason, reason_of
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose.facts import Slurm
+
+    running = [
+        job
+        for slurm in facts.slurm.values()
+        for job in (slurm.jobs.values() if isinstance(slurm, Slurm) else ())
+        if host in job.nodes and job.state in ("RUNNING", "COMPLETING", "SUSPENDED")
+    ]
+    if not on or not running:
+        return reason_of(nodes.why(facts, host))
+    first = running[0]
+    more = f", and {len(running) - 1} more" if len(running) > 1 else ""
+    end = first.wants.get("EndTime", "Unknown")
+    until = f", until {end} at the latest" if end != "Unknown" else ", without a time limit"
+    return Reason(
+        f"job {first.id} ({first.name}) of {first.user} runs on it{until}{more}",
+        f"kubectl slurm -n {facts.namespace} shell -- scancel {first.id}",
+    )
 
 
 @command()

@@ -8,7 +8,6 @@ could not be built.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from slurm_operator.build.config_revision import file_hash, inputs
 from slurm_operator.build.hashes import short_hash
 from slurm_operator.build.refs import Refs
 from slurm_operator.cli.kubectl.change import HELM_RELEASE, POLL_SECONDS, Changes, Done
+from slurm_operator.cli.waiting import Reason, until
 from slurm_operator.diagnose.facts import Object, condition_of, status_of
 from slurm_operator.plan.config_history import Revision, changes
 from slurm_operator.reconcile.resources import OURS
@@ -202,15 +202,21 @@ async def carry_out(changing: Changes, rollback: Rollback, controller: str, seco
         await changing.writer.patch(
             READ[step.kind], step.name, step.patch, changing.namespace, resource_version=step.resource_version
         )
-    reason = "the operator has not reconciled it yet"
-    while (passed := time.monotonic() - began) < seconds:
+    reason, done = "the operator has not reconciled it yet", None
+
+    async def is_so() -> bool:
+        nonlocal reason, done
         content = (await changing.get(OURS["Controller"], controller)).content()
-        done = outcome(content, rollback.revision, passed)
-        if done is not None:
-            return done
+        done = outcome(content, rollback.revision, time.monotonic() - began)
         reason = str((condition_of(content, "ConfigApplied") or {}).get("message", reason))
-        await asyncio.sleep(POLL_SECONDS)
-    return Done(reason, time.monotonic() - began, False)
+        return done is not None
+
+    async def why() -> Reason:
+        return Reason(reason, f"kubectl slurm -n {changing.namespace} config diff {controller}")
+
+    what = f"slurmctld runs with revision {rollback.revision.number}"
+    await until(what, is_so, why, seconds, look_seconds=POLL_SECONDS)
+    return done or Done(reason, time.monotonic() - began, False)
 
 
 def outcome(controller: Object, revision: Revision, passed: float) -> Done | None:

@@ -1,0 +1,67 @@
+"""Commands as they run when somebody copies them: with the path of this program where the shell would not find it.
+
+In: text that names `slurm-operator local …` or kubectl. Out: the same text for this very machine and cluster. Used by
+whatever prints such commands: `cli/local.py` and the demo. Texts elsewhere use the plain name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = "slurm-operator"
+DEFAULT_CLUSTER = "demo"
+_COMMAND = re.compile(rf"(?<![\w/.-]){NAME} local\b(?: ([a-z]+))?")
+# These are about one cluster, and take --name and --data.
+_OF_CLUSTER = frozenset({"up", "down", "reset", "status", "logs", "kubeconfig", "kubectl", "shell", "images"})
+
+
+def program() -> str:
+    """This program, as it can be typed from where the user stands."""
+    mine = Path(sysconfig.get_path("scripts")) / NAME
+    by_sudo = os.environ.get("SUDO_UID", "0") != "0"
+    found = shutil.which(NAME)
+    if not mine.exists() or (found and not by_sudo and Path(found).resolve() == mine.resolve()):
+        return NAME
+    here = Path.cwd()
+    shown = mine.relative_to(here) if mine.is_relative_to(here) else mine
+    # sudo has a PATH of its own, and whoever came by it must come by it again.
+    return f"{'sudo ' if by_sudo else ''}{shlex.quote(str(shown))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """How commands on one local cluster are typed."""
+
+    name: str = DEFAULT_CLUSTER
+    data: Path | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """What tells this cluster from the default one."""
+        chosen = [f"--name={self.name}"] if self.name != DEFAULT_CLUSTER else []
+        return [*chosen, *([f"--data={self.data}"] if self.data is not None else [])]
+
+    def local(self, verb: str, *arguments: str) -> str:
+        """`slurm-operator local VERB …` on this cluster."""
+        return " ".join([program(), "local", shlex.join([verb, *self.options, *arguments])])
+
+    def text(self, text: str) -> str:
+        """A text whose commands run as they stand there."""
+        return _COMMAND.sub(self._command, text)
+
+    def _command(self, found: re.Match[str]) -> str:
+        verb = found[1] or ""
+        if verb in _OF_CLUSTER:
+            return self.local(verb)
+        return f"{program()} local" + (f" {verb}" if verb else "")
+
+    def kubectl(self, command: str) -> str:
+        """A kubectl command on this cluster; any other command stays."""
+        words, rest = command.partition(" ")[0], command.partition(" ")[2]
+        return f"{self.local('kubectl')} {rest}" if words == "kubectl" else self.text(command)

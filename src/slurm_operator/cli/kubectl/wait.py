@@ -1,0 +1,74 @@
+"""`kubectl slurm wait`: until a resource, or all of a namespace, is ready; with the reason every few seconds.
+
+In: a namespace, and what of it is waited for. Out: exit code 0 once it is ready; 1 with the first cause when that takes
+too long. Put into the group by `main.py`; named by the notes of the charts.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_operator.cli.kubectl.command import KINDS, Where, command, facts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurm_operator.cli.waiting import Reason
+    from slurm_operator.diagnose.cause import Diagnosis
+    from slurm_operator.diagnose.facts import Facts
+
+WAITED_FOR = ("partition", *KINDS)
+
+
+@command()
+@click.argument("target", metavar="[KIND/NAME]", required=False, default="")
+@click.option("--timeout", "seconds", default=600.0, show_default=True, help="Seconds to wait.")
+async def wait(where: Where, target: str, seconds: float) -> None:
+    """Wait until a resource, or everything in the namespace, is ready, and say why it is not yet."""
+    from slurm_operator.cli.waiting import until
+
+    kind, slash, name = target.partition("/")
+    if target and (not slash or not name or kind not in WAITED_FOR):
+        raise click.BadParameter(f"{target!r} is not KIND/NAME with a kind of {', '.join(WAITED_FOR)}")
+    left: list[Diagnosis] = []
+
+    async def is_so() -> bool:
+        left[:] = in_the_way(await facts_of(where), target)
+        return not left
+
+    async def why() -> Reason:
+        return first_of(left)
+
+    what = f"{target} is ready" if target else "everything is ready"
+    waited = await until(what, is_so, why, seconds)
+    if waited.is_so:
+        click.echo(f"{what} ({waited.seconds:.1f} s)")
+        return
+    click.echo(f"not so after {seconds:g} s: {first_of(left).text}", err=True)
+    sys.exit(1)
+
+
+def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
+    """What is not as it should be of the target, or of everything."""
+    from slurm_operator.cli.kubectl.explain import explained
+    from slurm_operator.diagnose.cause import Fine
+    from slurm_operator.diagnose.cluster import examine
+
+    if not target:
+        return list(examine(facts))
+    answer = explained(facts, target)
+    return [] if isinstance(answer, Fine) else [answer]
+
+
+def first_of(left: Sequence[Diagnosis]) -> Reason:
+    """The first cause, and how many there are beside it."""
+    from slurm_operator.cli.waiting import UNKNOWN, Reason, reason_of
+
+    if not left:
+        return UNKNOWN
+    first = reason_of(left[0])
+    more = f" (and {len(left) - 1} more: kubectl slurm doctor)" if len(left) > 1 else ""
+    return Reason(f"{first.sentence}{more}", first.command)

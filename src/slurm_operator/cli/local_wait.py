@@ -1,0 +1,113 @@
+"""What `local up` waits for, and what it says meanwhile.
+
+In: a cluster, and the objects that were applied. Out: nothing, once they are ready; an error with every reason when
+that takes too long. Called by `cli/local.py`; the reasons are those of `kubectl slurm why`, with commands that run as
+they are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from slurm_operator.api.plural import counted
+from slurm_operator.cli.invocation import Typed
+from slurm_operator.cli.kubectl.gather import gather
+from slurm_operator.cli.local_view import Lines
+from slurm_operator.cli.waiting import UNKNOWN, Reason, reason_of, until
+from slurm_operator.diagnose import pod as pods
+from slurm_operator.diagnose import resource as resources
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cluster import ORDER
+from slurm_operator.diagnose.facts import Facts
+from slurm_operator.local import cluster
+from slurm_operator.local.cluster import Health, Readiness
+from slurm_operator.local.home import Home, LocalError
+from slurm_operator.local.parts import client_of
+from slurm_operator.local.readiness import Key, State
+
+
+def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, seconds: float) -> None:
+    """Wait until all that was applied is ready, and everything where nothing was."""
+    lines, looks = Lines(typed=typed), Readiness(home, applied)
+
+    async def is_so() -> bool:
+        ready = await looks.look()
+        if looks.now is not None and not sys.stderr.isatty():
+            lines(looks.now)
+        return ready
+
+    async def why() -> Reason:
+        return typed_reason(await _why(home, looks.now), typed) if looks.now is not None else UNKNOWN
+
+    what = "everything is ready" if applied is None else "what was applied is ready"
+    waited = asyncio.run(until(what, is_so, why, seconds))
+    if looks.now is not None and not waited.is_so:
+        raise LocalError(_with_reason(cluster.not_ready(looks.now, seconds), waited.reason))
+    if looks.now is not None and sys.stderr.isatty():
+        lines.say_leftovers(looks.now)
+
+
+def until_gone(home: Home, objects: Sequence[dict[str, Any]], typed: Typed, seconds: float) -> None:
+    """Wait for the end of those of the objects that are being deleted: applied to now, they would go all the same."""
+    left: list[Key] = asyncio.run(cluster.going(home, objects))
+    if not left:
+        return
+
+    async def is_so() -> bool:
+        left[:] = await cluster.going(home, objects)
+        return not left
+
+    async def why() -> Reason:
+        states = [State(kind=kind, namespace=space, name=name, ready=False) for kind, space, name in left]
+        return typed_reason(await _first_cause(home, states), typed)
+
+    titles = " and ".join(f"{kind} {name}" for kind, _, name in left)
+    waited = asyncio.run(until(f"{titles} is gone, which somebody deleted", is_so, why, seconds))
+    if not waited.is_so:
+        raise LocalError(_with_reason(f"{titles} is still being deleted after {seconds:g} s", waited.reason))
+
+
+def _with_reason(text: str, reason: Reason) -> str:
+    return text if reason == UNKNOWN else f"{text}\n  {reason.text}"
+
+
+def typed_reason(reason: Reason, typed: Typed) -> Reason:
+    """A reason whose commands run as they are printed."""
+    return Reason(typed.text(reason.sentence), typed.kubectl(reason.command) if reason.command else "")
+
+
+async def _why(home: Home, now: Health) -> Reason:
+    """The first cause of what is not there yet, and how much of it there is."""
+    if now.problems:
+        return Reason(now.problems[0])
+    stopped = next((part for part in now.parts if not part.is_running), None)
+    if stopped is not None:
+        return Reason(f"{stopped.name} does not run ({stopped.last_exit or 'it is starting'})")
+    if not now.waited_for:
+        return Reason("the API server and the node agent are starting")
+    first = await _first_cause(home, now.waited_for)
+    share = f"{len(now.waited_for)} of {counted(sum(not each.left_out for each in now.objects), 'object')} not ready"
+    return Reason(f"{share}; {first.sentence}", first.command)
+
+
+async def _first_cause(home: Home, states: Sequence[State]) -> Reason:
+    """Why the first of them, of what others depend on, is not ready."""
+    ranks = {kind: rank for rank, kind in enumerate(ORDER)}
+    first = min(states, key=lambda each: (ranks.get(each.kind, len(ranks)), each.kind == "Node"))
+    if not first.namespace:
+        return Reason(f"{first.title}: {first.message}")
+    async with client_of(home) as client:
+        facts = await gather(client, first.namespace)
+    return _cause(facts, first)
+
+
+def _cause(facts: Facts, first: State) -> Reason:
+    describe = f"kubectl -n {first.namespace} describe {first.kind.lower()} {first.name}"
+    found = pods.why(facts, first.name) if first.kind == "Pod" else None
+    if first.kind in ORDER:
+        answer = resources.why(facts, first.kind, first.name)
+        found = answer if isinstance(answer, Cause) else None
+    return reason_of(found) if found is not None else Reason(f"{first.title}: {first.message}", describe)
