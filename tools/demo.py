@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
 import click
@@ -45,6 +45,8 @@ STEP_SECONDS = 120.0
 PATIENCE_SECONDS = 10.0
 MAX_ADDED = 6
 DONE = "COMPLETED"
+# KIND/NAME, or somebody who says why.
+About = str | Callable[[], Awaitable[Reason]]
 
 
 class DemoFailed(OperatorError):
@@ -86,7 +88,7 @@ class Demo:
             raise DemoFailed(f"{shown} failed: {done.stderr.strip()}")
         return done.stdout
 
-    def wait(self, what: str, is_so: Callable[[], bool], about: str, since: float | None = None) -> None:
+    def wait(self, what: str, is_so: Callable[[], bool], about: About, since: float | None = None) -> None:
         """Wait until something is so; meanwhile it is said why what it is `about`, as KIND/NAME, is not ready."""
         began = since or time.monotonic()
         waited = self.watch(what, is_so, about, STEP_SECONDS)
@@ -94,13 +96,14 @@ class Demo:
             raise DemoFailed(f"after {STEP_SECONDS:g} s it is still not so that {what}: {waited.reason.text}")
         click.echo(f"  {what} ({time.monotonic() - began:.1f} s)")
 
-    def watch(self, what: str, is_so: Callable[[], bool], about: str, seconds: float) -> Waited:
+    def watch(self, what: str, is_so: Callable[[], bool], about: About, seconds: float) -> Waited:
         """The same for so many seconds, whatever comes of it."""
 
         async def asked() -> bool:
             return await asyncio.to_thread(is_so)
 
-        return asyncio.run(until(what, asked, lambda: self.why(about), seconds))
+        why = about if callable(about) else lambda: self.why(about)
+        return asyncio.run(until(what, asked, why, seconds))
 
     async def why(self, about: str) -> Reason:
         """What `kubectl slurm why` says."""
@@ -153,24 +156,30 @@ def cancel_earlier(demo: Demo) -> None:
 
 def make_room(demo: Demo) -> None:
     """Wait for two idle nodes; where others hold them, add workers rather than wait for their jobs."""
-    what, about, began = f"{NODES} nodes of compute are idle", "nodeset/compute", time.monotonic()
+    what, began = f"{NODES} nodes of compute are idle", time.monotonic()
 
     def is_so() -> bool:
         return len(idle(demo.nodes("compute"))) >= NODES
 
-    if not demo.watch(what, is_so, about, PATIENCE_SECONDS).is_so:
+    async def why() -> Reason:
+        taken = await asyncio.to_thread(lambda: list(holders(demo, held(demo.nodes("compute")))))
+        return Reason("; ".join(taken)) if taken else await demo.why("nodeset/compute")
+
+    for _ in range(MAX_ADDED // NODES):
+        if demo.watch(what, is_so, why, PATIENCE_SECONDS).is_so:
+            break
         nodes = demo.nodes("compute")
-        if held(nodes):
-            add_workers(demo, held(nodes), NODES - len(idle(nodes)))
-    demo.wait(what, is_so, about, began)
+        if held(nodes) and len(held(nodes)) + NODES > demo.replicas():
+            add_workers(demo, nodes, len(held(nodes)) + NODES)
+    demo.wait(what, is_so, why, began)
 
 
-def add_workers(demo: Demo, taken: Collection[str], missing: int) -> None:
-    """More workers, and why."""
-    for line in holders(demo, taken):
+def add_workers(demo: Demo, nodes: dict[str, str], replicas: int) -> None:
+    """So many workers, and why."""
+    for line in holders(demo, held(nodes)):
         click.echo(f"  {line}")
-    click.echo(f"  The demo leaves that as it is, and adds {counted(missing, 'worker')}.")
-    demo.scale(demo.replicas() + missing)
+    click.echo("  The demo leaves that as it is, and adds workers.")
+    demo.scale(replicas)
 
 
 def holders(demo: Demo, nodes: Collection[str]) -> Iterator[str]:
@@ -194,7 +203,7 @@ def submit(demo: Demo) -> str:
     for _ in range(MAX_ADDED // NODES):
         if demo.watch(what, is_so, about, PATIENCE_SECONDS).is_so:
             break
-        add_workers(demo, held(demo.nodes("compute")), NODES)
+        add_workers(demo, demo.nodes("compute"), demo.replicas() + NODES)
     demo.wait(what, is_so, about, began)
     return job
 
@@ -226,6 +235,7 @@ def run(demo: Demo) -> None:
     """All steps."""
     demo.say("What runs")
     cancel_earlier(demo)
+    click.secho(f"$ export KUBECONFIG={shlex.quote(str(demo.home.kubeconfig))}", bold=True)
     demo.kubectl(f"get {KINDS} -n {NAMESPACE}")
     demo.kubectl(f"get pods -n {NAMESPACE} -o wide")
     make_room(demo)
@@ -293,14 +303,16 @@ def main(name: str, data: Path | None) -> None:
         click.secho(f"Error: {typed.text(str(error))}", fg="red", err=True)
         sys.exit(1)
     click.secho(f"\nAll of it took {time.monotonic() - began:.0f} s. Go on:", fg="green", bold=True)
-    for command, text in (
+    commands = (
         (typed.local("shell"), "a shell as alice: sbatch, srun, squeue, sinfo, sacct"),
         (f"{typed.local('kubectl')} get pods -A", "kubectl on this cluster"),
         (typed.local("status"), "how it is"),
         (typed.local("down"), "stop it; its data stay for the next make demo"),
         (typed.local("reset"), "remove everything"),
-    ):
-        click.echo(f"  {command:56}  {text}")
+    )
+    width = max(len(command) for command, _ in commands)
+    for command, text in commands:
+        click.echo(f"  {command:{width}}  {text}")
 
 
 if __name__ == "__main__":

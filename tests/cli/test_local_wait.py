@@ -42,7 +42,8 @@ async def health(home: Home) -> cluster.Health:
 async def test_the_first_cause_is_told_of_what_others_depend_on(home: Home) -> None:
     await cluster.apply(home, MINIMAL)
     reason = await _why(home, await health(home))
-    assert "objects not ready; Controller slurm changed" in reason.sentence
+    assert reason.progress.endswith("objects not ready")
+    assert reason.sentence.startswith("Controller slurm changed")
     assert reason.command == "kubectl -n slurm describe controller slurm"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kube_runtime.errors import OperatorError
 from slurm_operator.cli import waiting
-from slurm_operator.cli.waiting import Reason, Waited, Waiting, reason_of, until
+from slurm_operator.cli.waiting import UNKNOWN, Reason, Waited, Waiting, reason_of, until
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
 
 BUSY = Reason("job 4 of bob holds compute-0", "scancel 4")
@@ -53,6 +53,20 @@ def test_elsewhere_each_new_reason_is_a_line_and_a_long_one_is_said_again_now_an
         "[  5.0 s] waiting until the job runs: job 4 of bob holds compute-0; scancel 4",
         "[ 35.0 s] still waiting until the job runs: job 4 of bob holds compute-0; scancel 4",
     ]
+
+
+def test_progress_alone_is_no_news() -> None:
+    further = (Reason(BUSY.sentence, BUSY.command, progress=f"{number} of 9 ready") for number in (3, 4))
+    text = shown(io.StringIO(), (1.0, next(further)), (6.0, next(further)), (10.0, STARTING))
+    assert text.splitlines() == [
+        "[  2.0 s] waiting until the job runs: 3 of 9 ready; job 4 of bob holds compute-0; scancel 4",
+        "[ 10.0 s] waiting until the job runs: pod compute-1 is starting",
+    ]
+
+
+def test_while_nobody_knows_the_reason_only_a_long_wait_is_told() -> None:
+    text = shown(io.StringIO(), (20.0, UNKNOWN))
+    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: nobody has said why yet"]
 
 
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slurm_operator.api.plural import counted
@@ -76,7 +77,8 @@ def _with_reason(text: str, reason: Reason) -> str:
 
 def typed_reason(reason: Reason, typed: Typed) -> Reason:
     """A reason whose commands run as they are printed."""
-    return Reason(typed.text(reason.sentence), typed.kubectl(reason.command) if reason.command else "")
+    command = typed.kubectl(reason.command) if reason.command else ""
+    return replace(reason, sentence=typed.text(reason.sentence), command=command)
 
 
 async def _why(home: Home, now: Health) -> Reason:
@@ -90,7 +92,7 @@ async def _why(home: Home, now: Health) -> Reason:
         return Reason("the API server and the node agent are starting")
     first = await _first_cause(home, now.waited_for)
     share = f"{len(now.waited_for)} of {counted(sum(not each.left_out for each in now.objects), 'object')} not ready"
-    return Reason(f"{share}; {first.sentence}", first.command)
+    return Reason(first.sentence, first.command, progress=share)
 
 
 async def _first_cause(home: Home, states: Sequence[State]) -> Reason:

@@ -40,12 +40,19 @@ class Reason:
 
     sentence: str = ""
     command: str = ""
+    # How far it is. That changes all the time, and is no other reason.
+    progress: str = field(default="", compare=False)
+
+    @property
+    def line(self) -> str:
+        """How far it is, and why no further."""
+        sentence = printable(self.sentence, MAX_REASON_CHARACTERS)
+        return f"{self.progress}; {sentence}" if self.progress else sentence
 
     @property
     def text(self) -> str:
-        """Both, on one line."""
-        sentence = printable(self.sentence, MAX_REASON_CHARACTERS)
-        return f"{sentence}; {printable(self.command, MAX_REASON_CHARACTERS)}" if self.command else sentence
+        """All of it, on one line."""
+        return f"{self.line}; {printable(self.command, MAX_REASON_CHARACTERS)}" if self.command else self.line
 
 
 def reason_of(answer: Diagnosis) -> Reason:
@@ -90,7 +97,8 @@ class Waiting:
     def because(self, reason: Reason) -> None:
         """The reason as of now."""
         if reason != self.reason:
-            self.reason, self._reason_since = reason, self.clock()
+            self._reason_since = self.clock()
+        self.reason = reason
         self.show()
 
     def show(self) -> None:
@@ -103,6 +111,8 @@ class Waiting:
             self._write_line("")
 
     def _is_news(self) -> bool:
+        if self.reason == UNKNOWN and self.seconds < LASTING_SECONDS:
+            return False
         passed = self.clock() - self._said_at
         return passed >= (STILL_SECONDS if self._said == self.reason else LINE_SECONDS)
 
@@ -117,7 +127,7 @@ class Waiting:
         if lasted >= LASTING_SECONDS and self.reason not in (self._said, UNKNOWN):
             self._write_line(_ERASE)
         columns = max(shutil.get_terminal_size().columns, 20)
-        line = f"{self.seconds:4.0f} s  waiting until {self.what}: {printable(self.reason.sentence, columns)}"
+        line = f"{self.seconds:4.0f} s  waiting until {self.what}: {printable(self.reason.line, columns)}"
         self.out.write(_ERASE + (line if len(line) < columns else line[: columns - 2] + "…"))
         self.out.flush()
         self._drawn = True

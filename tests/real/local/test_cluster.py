@@ -5,12 +5,16 @@ Needs root, and an image in the cache (it is built when it is not there). Where 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +107,67 @@ def test_up_again_changes_nothing(cluster: Cluster) -> None:
     assert cluster.containers() == before
 
 
+def test_a_cluster_ip_answers_this_machine_and_pods(cluster: Cluster) -> None:
+    """By number no Service answered (U14)."""
+    address = cluster.kubectl("get", "service", "-n", "slurm", "slurm-restapi", "-o", "jsonpath={.spec.clusterIP}")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://{address}:6820/slurm/v0.0.44/ping", timeout=10)
+    with socket.socket() as probe:
+        assert probe.connect_ex((address, 6821)) == errno.ECONNREFUSED
+    code = cluster.alice("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"http://{address}:6820/slurm/")
+    assert code in ("401", "404")
+
+
+def test_a_log_file_is_read_without_taking_lines_from_anybody(cluster: Cluster) -> None:
+    """slurmctld.log was a pipe: tail hung, and cat stole lines (U9)."""
+
+    def tail() -> str:
+        where = ("exec", "-n", "slurm", "slurm-controller-0", "-c", "slurmctld", "--")
+        return cluster.kubectl(*where, "timeout", "20", "tail", "-n", "5", "/var/log/slurm/slurmctld.log")
+
+    assert tail()
+    cluster.alice("scontrol", "ping")
+    job = cluster.submit("true")
+    until(lambda: f"JobId={job}" in tail(), "the job in the log")
+    until(
+        lambda: f"JobId={job}" in cluster.kubectl("logs", "-n", "slurm", "slurm-controller-0", "-c", "logfile"),
+        "the same line in the log of the sidecar",
+    )
+    worker = ("exec", "-n", "slurm", "compute-0", "-c", "slurmd", "--")
+    script = "cat /var/log/slurm/slurmd.log >/dev/null && ! su alice -c 'cat /var/log/slurm/slurmd.log' 2>&1"
+    assert "Permission denied" in cluster.kubectl(*worker, "sh", "-c", script)
+
+
+def test_an_image_that_was_never_built_cannot_be_pulled(cluster: Cluster, tmp_path: Path) -> None:
+    """A wrong tag ran as some other Slurm, and `why` said that all was well (U11)."""
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: never, namespace: default},"
+        ' spec: {containers: [{name: a, image: "x/slurmd:nosuch"}]}}'
+    )
+    cluster.kubectl("apply", "-f", str(manifest))
+    path = "jsonpath={.status.containerStatuses[0].state.waiting}"
+    state = lambda: cluster.kubectl("get", "pod", "-n", "default", "never", "-o", path)  # noqa: E731
+    until(lambda: "ImagePullBackOff" in state(), "ImagePullBackOff")
+    assert "the rule */slurmd*:* of images.yaml builds tags latest" in state()
+    cluster.kubectl("delete", "pod", "-n", "default", "never", "--wait=false")
+
+
+def test_the_restart_trigger_restarts_slurmctld_and_no_other_annotation_does(cluster: Cluster) -> None:
+    def pod() -> str:
+        return cluster.kubectl("get", "pod", "-n", "slurm", "slurm-controller-0", "-o", "jsonpath={.metadata.uid}")
+
+    before = pod()
+    cluster.kubectl("annotate", "controller", "-n", "slurm", "slurm", "note=x")
+    cluster.kubectl("annotate", "controller", "-n", "slurm", "slurm", "restart-trigger=1")
+    until(lambda: pod() not in ("", before), "a new pod")
+    until(cluster.is_healthy, "healthy")
+    path = "jsonpath={.metadata.annotations}"
+    carried = cluster.kubectl("get", "pod", "-n", "slurm", "slurm-controller-0", "-o", path)
+    assert '"restart-trigger":"1"' in carried
+    assert '"note"' not in carried
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_killed_part_comes_back_without_a_container_noticing(cluster: Cluster, part: str) -> None:
     before, job = cluster.containers(), cluster.submit("sleep 5")
@@ -124,9 +189,12 @@ def test_parts_outlive_a_killed_supervisor_and_the_next_one_takes_them_over(clus
 
 def test_jobs_and_objects_outlast_down_and_up(cluster: Cluster) -> None:
     accounted = cluster.alice("sacct", "-nXP", "-o", "JobID,State")
+    cluster.kubectl("config", "set-context", "--current", "--namespace=slurm")
     cluster.local("down")
     assert not traces(cluster.home, with_files=False)
-    cluster.local("up", "--timeout", "180")
+    cluster.local("up", "--port", "0", "--timeout", "180")
+    # What a person chose (U14).
+    assert "compute-0" in cluster.kubectl("get", "pods")
     assert cluster.alice("sacct", "-nXP", "-o", "JobID,State") == accounted
     assert set(cluster.containers()) >= {"compute-0", "compute-1", "debug-0", "slurm-controller-0"}
 
