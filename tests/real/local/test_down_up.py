@@ -33,7 +33,7 @@ class Cluster(LocalCluster):
 
     def start(self) -> None:
         """`local up`, the first time and ever after."""
-        self.local("up", "--slurm", self.version, "-f", str(DEMO), "--timeout", "240")
+        self.local("up", "--slurm", self.version, "-f", str(DEMO), "--timeout", "560")
 
     def end(self, *, abruptly: bool) -> None:
         """`local down`; abruptly: every process at once, as the machine would."""
