@@ -15,6 +15,7 @@ import pytest
 from tests.real.local.e2e.cluster import REST, CannotRun, LocalCluster
 from tools import demo
 
+from slurm_operator.cli.invocation import Typed
 from slurm_operator.local import stopping, supervisor
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"
@@ -63,7 +64,7 @@ class Cluster(LocalCluster):
 
     def show(self) -> None:
         """The demonstration's own steps."""
-        demo.run(self.home, self._kubectl)
+        demo.run(demo.Demo(self.home, self._kubectl, Typed(self.name, self.home.data)))
 
 
 @pytest.fixture(scope="module", params=sorted(REST))
