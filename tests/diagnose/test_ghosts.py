@@ -27,7 +27,7 @@ def with_job(since: tuple[str, ...], wants: Mapping[str, str], state: str = "RUN
     return cluster(*pods, slurm=Slurm(jobs={"7": job}))
 
 
-def _worker(name: str, since: str) -> Mapping[str, Any]:
+def _worker(name: str, since: str) -> dict[str, Any]:
     status = {"name": "slurmd", "ready": True, "state": {"running": {"startedAt": since}}}
     return pod(name, labels.WORKER, "compute", containerStatuses=[status])
 

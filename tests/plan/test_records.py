@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from slurm_operator.slurm.model import Node, Unknown
 SILENT = ("DOWN", "NOT_RESPONDING")
 
 
-def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, deleting: bool = False, **spec: str) -> list[str]:
+def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, deleting: bool = False, **spec: Any) -> list[str]:
     there = [cluster.pod(name, terminating=True) for name in pods]
     world = cluster.world(cluster.nodeset(**spec), there, slurm, deleting=deleting)
     calls = [action.nodes for action in defunct(world, ()) if isinstance(action, DeleteNodes)]
@@ -87,7 +88,7 @@ def test_in_daemonset_mode_a_record_goes_with_its_kubernetes_node(
 ) -> None:
     info = {"namespace": "ns", "podName": "w-x", "nodeSetUID": "nodeset", "node": node}
     slurm = cluster.slurm(cluster.node("x", *SILENT, comment=json.dumps(info)))
-    spec = {"scalingMode": "DaemonSet", **({"pruneSlurmNodeRecords": prune} if prune else {})}
+    spec: dict[str, Any] = {"scalingMode": "DaemonSet", **({"pruneSlurmNodeRecords": prune} if prune else {})}
     assert deleted(cluster, slurm, **spec) == (["x"] if goes else [])
 
 

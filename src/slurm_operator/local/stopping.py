@@ -23,7 +23,7 @@ from slurm_operator.local.machine import which
 GRACE_SECONDS = 10.0
 MAX_CONCURRENT_STOPS = 16
 _LOOK_SECONDS = 0.1
-HOOK_SECONDS = 5
+HOOK_SECONDS = 10
 # Only where a job would lose its processes: a drain of somebody keeps its reason.
 HOOK = f"""
 node=$(hostname)
