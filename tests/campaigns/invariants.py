@@ -11,6 +11,7 @@ import logging
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tools.condition_places import Place, derived
 
@@ -171,9 +172,11 @@ class Judge:
     def slurm_write(self, sending: Sending) -> None:
         """I4: drains of others are theirs."""
         if sending.method == "DELETE" and "/node/" in sending.path:
-            name = sending.path.rpartition("/")[2]
-            if self.world.slurm.alive(name):
-                self.violation("I4", f"the record of {name} is deleted under its slurmd")
+            for name in hostlist.expand(unquote(sending.path.rpartition("/")[2])):
+                if self.world.slurm.alive(name):
+                    self.violation("I4", f"the record of {name} is deleted under its slurmd")
+                if self.world.slurm.jobs_on(name):
+                    self.violation("I4", f"the record of {name} is deleted under its jobs")
         if sending.label != "POST nodes":
             return
         body = json.loads(sending.body or b"{}")

@@ -37,6 +37,10 @@ UNKNOWN_FLAG = 9207
 BAD_STATE = {"24.11": 2028, "26.05": 2180}
 STATES = frozenset({"DRAIN", "UNDRAIN", "RESUME", "DOWN", "IDLE"})
 PING_SECONDS = 1.0
+# How long slurmctld takes to notice that a slurmd that said goodbye does not answer any more.
+SILENCE_SECONDS = 60.0
+# So long a batch job, or slurmctld itself, is too young for a job to be missed.
+MISSED_AFTER_SECONDS = 20.0
 # How a refusal by slurmctld is coded.
 REFUSED = {"24.11": 500, "26.05": 422}
 
@@ -80,6 +84,8 @@ class JobRecord:
     nodes: tuple[str, ...] = ()
     started: float = 0.0
     submitted: float = 0.0
+    # Its processes are gone, and Slurm does not know it.
+    ghost: bool = False
 
     @property
     def holds(self) -> bool:
@@ -139,13 +145,34 @@ class SlurmModel:
         node = self.nodes.get(name)
         if node is not None and self.up:
             node.base, node.reason, node.reason_by = "DOWN", reason, "slurm"
-            node.flags.add("NOT_RESPONDING")
+            self.clock.call_later(SILENCE_SECONDS, functools.partial(self._miss_slurmd, name))
         self.touch("nodes", "jobs")
+
+    def _miss_slurmd(self, name: str) -> None:
+        node = self.nodes.get(name)
+        if node is not None and not self.alive(name) and "NOT_RESPONDING" not in node.flags:
+            node.flags.add("NOT_RESPONDING")
+            self.touch("nodes")
 
     def lose_contact(self, name: str) -> None:
         """slurmctld and a slurmd no longer understand each other: what ran there is lost."""
         before = self.nodes[name].reason if name in self.nodes else ""
         self.stop_slurmd(name, before or "Not responding")
+        self._miss_slurmd(name)
+
+    def restart_container(self, name: str) -> None:
+        """A slurmd is killed with all that ran beside it, and is back before anybody noticed."""
+        for job in self.jobs.values():
+            job.ghost = job.ghost or (job.holds and name in job.nodes)
+        self._miss_jobs(name)
+
+    def _miss_jobs(self, name: str) -> None:
+        """A slurmd registers: slurmctld requeues a batch job that it should have and does not."""
+        missed = self._now() - MISSED_AFTER_SECONDS
+        for job in self.jobs.values():
+            if job.ghost and job.holds and name in job.nodes and job.started < missed:
+                job.state, job.nodes, job.ghost, job.submitted = "PENDING", (), False, self._now()
+                self.touch("nodes", "jobs")
 
     # What users and admins do
 
@@ -189,7 +216,7 @@ class SlurmModel:
     def end(self, job_id: int) -> None:
         """A job is done."""
         job = self.jobs.get(job_id)
-        if job is not None and job.state == "RUNNING":
+        if job is not None and job.state == "RUNNING" and not job.ghost:
             job.state = "COMPLETED"
             self.touch("nodes", "jobs")
             self.clock.call_later(MIN_JOB_AGE, functools.partial(self._forget, job_id))
@@ -384,17 +411,20 @@ class SlurmModel:
         if node is not None and self.alive(name):
             node.flags.discard("NOT_RESPONDING")
             node.reason = node.reason if "DRAIN" in node.flags or node.base == "DOWN" else ""
+            self._miss_jobs(name)
             self.touch("nodes")
             self.schedule()
 
-    def _delete_node(self, _: Sending, name: str) -> Reply:
-        if name not in self.nodes:
-            return self._refused(MISSING_NODE, "Invalid node name specified")
-        if self.jobs_on(name):
-            return self._refused(BUSY_NODE, "Requested nodes are busy")
-        del self.nodes[name]
+    def _delete_node(self, _: Sending, listed: str) -> Reply:
+        """Every record of a host list that can go, goes; the last that cannot is the error."""
+        refused = 0
+        for name in hostlist.expand(listed):
+            refused = MISSING_NODE if name not in self.nodes else BUSY_NODE if self.jobs_on(name) else refused
+            if name in self.nodes and not self.jobs_on(name):
+                del self.nodes[name]
         self.touch("nodes")
-        return self._json({})
+        texts = {MISSING_NODE: "Invalid node name specified", BUSY_NODE: "Requested nodes are busy"}
+        return self._refused(refused, texts[refused]) if refused else self._json({})
 
     def _post_reservation(self, sending: Sending) -> Reply:
         body = json.loads(sending.body or b"{}")
@@ -487,6 +517,7 @@ class SlurmModel:
             "job_state": [job.state],
             "partition": job.partition,
             "nodes": ",".join(job.nodes),
+            "batch_host": job.nodes[0] if job.nodes else "",
             "start_time": _number(job.started),
             "end_time": _number(job.started + job.seconds),
             "submit_time": _number(job.submitted),

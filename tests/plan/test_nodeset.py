@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from kube_runtime.client import objects
 from slurm_operator.build import labels
-from slurm_operator.plan.actions import Create, Delete, DeleteNode, Drain, PatchMetadata, Plan
+from slurm_operator.plan.actions import Create, Delete, DeleteNodes, Drain, PatchMetadata, Plan
+from slurm_operator.plan.duplicates import Rival
 from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm, plan_nodeset
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
@@ -52,13 +54,13 @@ def test_a_claim_that_is_there_is_not_made_again(cluster: Cluster) -> None:
 def test_a_stale_record_is_deleted_before_its_successor_registers(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "DOWN", "NOT_RESPONDING"))
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))
-    assert [action.node for action in of_type(plan, DeleteNode)] == ["w-0"]
+    assert [action.nodes for action in of_type(plan, DeleteNodes)] == [("w-0",)]
 
 
 def test_the_record_of_a_node_with_a_job_is_left_alone(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "DOWN", "NOT_RESPONDING"), jobs=[cluster.job(1, "w-0")])
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))
-    assert of_type(plan, DeleteNode) == []
+    assert of_type(plan, DeleteNodes) == []
     assert pods_created(plan) == ["w-0"]
 
 
@@ -146,11 +148,32 @@ def test_a_deleted_nodeset_drains_first(cluster: Cluster) -> None:
     assert finalizer_removal(world) is None
 
 
-def test_a_deleted_nodeset_stays_in_slurm_conf_while_a_job_record_names_it(cluster: Cluster) -> None:
-    slurm = cluster.slurm(jobs=[cluster.job(4, state="COMPLETED", partition="w")])
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING"])
+def test_a_deleted_nodeset_waits_for_a_job_of_its_partition_that_has_not_ended(cluster: Cluster, state: str) -> None:
+    slurm = cluster.slurm(jobs=[cluster.job(4, state=state, partition="w,other")])
     world = cluster.world(cluster.nodeset(), (), slurm, deleting=True)
     assert "4" in str(kept_by_slurm(world))
     assert finalizer_removal(world) is None
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "TIMEOUT", "NODE_FAIL"])
+def test_a_deleted_nodeset_does_not_wait_for_a_job_that_slurm_only_remembers(cluster: Cluster, state: str) -> None:
+    slurm = cluster.slurm(jobs=[cluster.job(4, state=state, partition="w")])
+    world = cluster.world(cluster.nodeset(), (), slurm, deleting=True)
+    assert kept_by_slurm(world) is None
+    assert finalizer_removal(world) is not None
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["one that stays", "one that is being deleted too"])
+def test_a_deleted_nodeset_leaves_the_partition_to_another_of_its_name(cluster: Cluster, stays: bool) -> None:
+    other = cluster.nodeset(template={"spec": {"hostname": "w-"}})
+    gone = "" if stays else "2030-01-01T11:59:00Z"
+    other = msgspec.structs.replace(
+        other, metadata=msgspec.structs.replace(other.metadata, name="twin", uid="twin", deletion_timestamp=gone)
+    )
+    slurm = cluster.slurm(jobs=[cluster.job(4, state="PENDING", partition="w")])
+    world = cluster.world(cluster.nodeset(), (), slurm, deleting=True, rivals=(Rival(other),))
+    assert (finalizer_removal(world) is not None) is stays
 
 
 def test_a_deleted_nodeset_is_let_go_when_nothing_is_left(cluster: Cluster) -> None:

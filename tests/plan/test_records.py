@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
 from tests.plan.small_cluster import Cluster
 
-from slurm_operator.plan.actions import DeleteNode
-from slurm_operator.plan.records import defunct
+from kube_runtime.times import time_text
+from slurm_operator.build.nodeset import TERMINATING
+from slurm_operator.plan.actions import DeleteNodes
+from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm
+from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.plan.records import PATIENCE_SECONDS, defunct
 from slurm_operator.plan.workers import NodeSnapshot
-from slurm_operator.slurm.model import Unknown
+from slurm_operator.slurm.model import Node, Unknown
 
 SILENT = ("DOWN", "NOT_RESPONDING")
 
 
-def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, **spec: str) -> list[str]:
-    found = defunct(cluster.nodeset(**spec), slurm, pods, (), ("k1",))
-    return [action.node for action in found if isinstance(action, DeleteNode)]
+def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, deleting: bool = False, **spec: Any) -> list[str]:
+    there = [cluster.pod(name, terminating=True) for name in pods]
+    world = cluster.world(cluster.nodeset(**spec), there, slurm, deleting=deleting)
+    calls = [action.nodes for action in defunct(world, ()) if isinstance(action, DeleteNodes)]
+    assert len(calls) <= 1
+    return [name for names in calls for name in names]
 
 
 @pytest.mark.parametrize(
-    ("states", "goes"),
+    ("states", "reason", "goes"),
     [
-        (SILENT, True),
-        (("DOWN",), False),
-        (("IDLE", "NOT_RESPONDING"), False),
-        ((*SILENT, "COMPLETING"), False),
+        pytest.param(SILENT, "", True, id="silent and down"),
+        pytest.param(("DOWN", "DRAIN"), TERMINATING, True, id="down by the last word of its pod"),
+        pytest.param(("DOWN",), "", False, id="down, but heard"),
+        pytest.param(("DOWN",), "broken fan", False, id="down by somebody"),
+        pytest.param(("IDLE", "DRAIN"), TERMINATING, False, id="back in service since"),
+        pytest.param(("IDLE", "NOT_RESPONDING"), "", False, id="silent, not yet down"),
+        pytest.param((*SILENT, "COMPLETING"), "", False, id="a job is completing"),
     ],
-    ids=["silent and down", "down, but heard", "silent, not yet down", "a job is completing"],
 )
-def test_only_a_silent_record_goes(cluster: Cluster, states: tuple[str, ...], goes: bool) -> None:
-    assert deleted(cluster, cluster.slurm(cluster.node("w-3", *states))) == (["w-3"] if goes else [])
+def test_only_a_record_whose_slurmd_has_ended_goes(
+    cluster: Cluster, states: tuple[str, ...], reason: str, goes: bool
+) -> None:
+    assert deleted(cluster, cluster.slurm(cluster.node("w-3", *states, reason=reason))) == (["w-3"] if goes else [])
+
+
+def test_all_of_them_go_in_one_call(cluster: Cluster) -> None:
+    nodes = [cluster.node(f"w-{number}", *SILENT) for number in range(100)]
+    assert len(deleted(cluster, cluster.slurm(*nodes))) == 100
 
 
 def test_a_record_with_a_pod_or_a_job_stays(cluster: Cluster) -> None:
@@ -68,5 +88,47 @@ def test_in_daemonset_mode_a_record_goes_with_its_kubernetes_node(
 ) -> None:
     info = {"namespace": "ns", "podName": "w-x", "nodeSetUID": "nodeset", "node": node}
     slurm = cluster.slurm(cluster.node("x", *SILENT, comment=json.dumps(info)))
-    spec = {"scalingMode": "DaemonSet", **({"pruneSlurmNodeRecords": prune} if prune else {})}
+    spec: dict[str, Any] = {"scalingMode": "DaemonSet", **({"pruneSlurmNodeRecords": prune} if prune else {})}
     assert deleted(cluster, slurm, **spec) == (["x"] if goes else [])
+
+
+def test_in_daemonset_mode_all_records_go_with_their_nodeset(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("k1", *SILENT))
+    assert deleted(cluster, slurm, scalingMode="DaemonSet", deleting=True) == ["k1"]
+
+
+LATE = timedelta(seconds=PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("record", "late", "waits"),
+    [
+        pytest.param(("DOWN", TERMINATING), False, True, id="it goes now"),
+        pytest.param(("IDLE", ""), False, True, id="its slurmd may have ended without a word"),
+        pytest.param(("IDLE", ""), True, False, id="its slurmd lives on"),
+        pytest.param(("DOWN", TERMINATING), True, True, id="it goes now, after a long wait for jobs"),
+    ],
+)
+def test_a_deleted_nodeset_waits_until_its_records_are_gone(
+    cluster: Cluster, record: tuple[str, str], late: bool, waits: bool
+) -> None:
+    world = leaving(cluster, cluster.node("w-0", record[0], reason=record[1]), late=late)
+    assert ("w-0" in (kept_by_slurm(world) or "")) is waits
+    assert (finalizer_removal(world) is None) is waits
+
+
+def test_a_deleted_nodeset_does_not_wait_for_records_of_others(cluster: Cluster) -> None:
+    assert finalizer_removal(leaving(cluster, cluster.node("x", *SILENT, comment=""))) is not None
+
+
+def test_a_deleted_nodeset_waits_for_a_whole_list_of_records(cluster: Cluster) -> None:
+    world = replace(leaving(cluster), slurm=cluster.slurm(complete=False))
+    assert finalizer_removal(world) is None
+
+
+def leaving(cluster: Cluster, *nodes: Node, late: bool = False) -> NodeSetWorld:
+    """A NodeSet that is being deleted, without a pod."""
+    cr = cluster.nodeset()
+    since = time_text(cluster.now - (LATE if late else timedelta(seconds=5)))
+    cr = msgspec.structs.replace(cr, metadata=msgspec.structs.replace(cr.metadata, deletion_timestamp=since))
+    return cluster.world(cr, (), cluster.slurm(*nodes), deleting=True)

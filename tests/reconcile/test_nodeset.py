@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
+from tests.campaigns.slurm_model import MIN_JOB_AGE, SILENCE_SECONDS
 
 from slurm_operator.build import labels, nodeset
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
+
+MERGE = "application/merge-patch+json"
 
 
 def condition(world: World, kind: str, name: str, type_: str) -> tuple[str, str]:
@@ -304,11 +308,107 @@ async def test_a_pod_that_restarts_in_place_gets_its_node_back(world: World) -> 
 # Leftovers
 
 
-async def test_records_of_workers_that_were_scaled_in_are_deleted(world: World) -> None:
-    await small(world, 3)
+async def test_records_of_workers_that_were_scaled_in_are_deleted_as_soon_as_their_pods_are(world: World) -> None:
+    calls = record_deletions(world)
+    await small(world, 30)
     await scale(world, 1)
-    await world.run()
+    await world.run_for(SILENCE_SECONDS / 2)
     assert sorted(world.slurm.nodes) == ["compute-0"]
+    # Not one by one, and not only when slurmctld has noticed by itself that they do not answer.
+    assert len(calls) <= 6
+
+
+async def test_records_go_with_their_nodeset(world: World) -> None:
+    await small(world, 3)
+    await world.delete("NodeSet", "compute")
+    await world.run_for(SILENCE_SECONDS / 2)
+    assert world.custom("NodeSet", "compute") is None
+    assert world.slurm.nodes == {}
+
+
+async def test_a_slurmd_that_ended_without_a_word_is_waited_for_and_its_record_deleted(world: World) -> None:
+    await small(world, 1)
+    await world.delete("NodeSet", "compute")
+    await world.run_for(0.5)
+    # Its pod could not tell slurmctld any more.
+    world.slurm.slurmds.discard("compute-0")
+    await world.run_for(SILENCE_SECONDS)
+    assert condition(world, "NodeSet", "compute", "Ready") == ("False", "Deleting")
+    assert "compute-0" in str(world.custom("NodeSet", "compute")["status"]["conditions"])
+    world.slurm.nodes["compute-0"].base = "DOWN"
+    world.slurm.nodes["compute-0"].flags.add("NOT_RESPONDING")
+    world.slurm.touch("nodes")
+    await world.run()
+    assert world.custom("NodeSet", "compute") is None
+    assert world.slurm.nodes == {}
+
+
+def record_deletions(world: World) -> list[str]:
+    """The calls that delete node records, as they come."""
+    calls: list[str] = []
+    before = world.line.on_call
+
+    def on_call(sending: Sending, go: Any) -> Reply:
+        if sending.label == "DELETE node":
+            calls.append(sending.path)
+        return before(sending, go)
+
+    world.line.on_call = on_call
+    return calls
+
+
+# Jobs whose processes are gone
+
+
+async def restart(world: World, name: str) -> None:
+    """A worker's container ends with all that ran in it, and starts again."""
+    world.slurm.restart_container(name)
+    now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    containers = [{"name": "slurmd", "ready": True, "state": {"running": {"startedAt": now}}}]
+    pod = f"/api/v1/namespaces/hpc/pods/{name}/status"
+    await world.ask("PATCH", pod, {"status": {"containerStatuses": containers}}, MERGE)
+
+
+async def test_a_job_that_lost_its_processes_is_requeued_by_slurm(world: World) -> None:
+    await small(world, 1)
+    job = world.slurm.submit(30.0)
+    await world.run_for(5.0)
+    await restart(world, "compute-0")
+    await world.run_for(10.0)
+    assert world.slurm.jobs[job].ghost
+    await world.run_for(30.0)
+    assert not world.slurm.jobs[job].ghost
+    await world.run()
+    assert world.slurm.jobs[job].state == "COMPLETED"
+
+
+async def test_a_job_that_lives_is_asked_about_in_vain_and_ever_more_rarely(world: World) -> None:
+    await small(world, 1)
+    job = world.slurm.submit(7200.0)
+    asked = questions(world)
+    await world.run_for(5.0)
+    # The clock of its Kubernetes node is ahead of slurmctld's.
+    pods = "/api/v1/namespaces/hpc/pods/compute-0/status"
+    later = (world.clock.now() + timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"containerStatuses": [{"name": "slurmd", "ready": True, "state": {"running": {"startedAt": later}}}]}
+    await world.ask("PATCH", pods, {"status": status}, MERGE)
+    await world.run_for(7000.0)
+    assert world.slurm.jobs[job].state == "RUNNING"
+    assert 6 <= len(asked) <= 16
+
+
+def questions(world: World) -> list[str]:
+    """The calls that change nodes, as they come."""
+    calls: list[str] = []
+    before = world.line.on_call
+
+    def on_call(sending: Sending, go: Any) -> Reply:
+        if sending.label == "POST nodes" and b"UNDRAIN" in (sending.body or b""):
+            calls.append(sending.path)
+        return before(sending, go)
+
+    world.line.on_call = on_call
+    return calls
 
 
 @pytest.mark.parametrize("limit", [0, 1], ids=["none is kept", "one is kept"])
@@ -477,6 +577,36 @@ async def test_a_forced_deletion_asks_nobody(world: World, slurm_is_there: bool)
     await world.run()
     assert world.custom("NodeSet", "compute") is None
     assert world.pods() == {}
+
+
+def partition(world: World) -> list[str]:
+    """The states of the NodeSet's partition; none when it is gone."""
+    shape = world.slurm.live_partitions.shapes.get("compute")
+    return list(shape["partition"]["state"]) if shape else []
+
+
+async def test_the_partition_of_a_deleted_nodeset_takes_no_more_jobs_and_goes_with_the_last(world: World) -> None:
+    await goes_with_the_last_job(world)
+
+
+async def test_before_live_partitions_the_file_drains_the_partition_of_a_deleted_nodeset(old_slurm: World) -> None:
+    await goes_with_the_last_job(old_slurm)
+
+
+async def goes_with_the_last_job(world: World) -> None:
+    """A NodeSet is deleted under a job."""
+    await small(world, 2)
+    world.slurm.submit(60.0)
+    await world.delete("NodeSet", "compute")
+    await world.run_for(30.0)
+    assert partition(world) == ["DRAIN"]
+    assert "job" in str(world.custom("NodeSet", "compute")["status"]["conditions"])
+    await world.run_for(60.0)
+    assert world.custom("NodeSet", "compute") is None
+    # Before 26.05 its line waits for what slurmctld remembers of its jobs, and the NodeSet does not.
+    await world.run_for(MIN_JOB_AGE)
+    assert partition(world) == []
+    assert world.slurm.nodes == {}
 
 
 async def test_a_nodeset_without_its_controller_says_so(world: World) -> None:

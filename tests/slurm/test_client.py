@@ -322,6 +322,13 @@ async def test_every_write_passes_the_one_door(client: SlurmClient, replay: Repl
     assert len(passed) == len(sent) == 6
 
 
+async def test_a_range_of_records_is_deleted_in_one_call(client: SlurmClient, replay: Replay) -> None:
+    replay.on("DELETE /node/n[0-1]", "nodes_updated")
+    replay.on("DELETE /node/x", "nodes_update_missing")
+    await client.delete_nodes(["x", "n1", "n0"])
+    assert len([call for call in replay.seen if call.startswith("DELETE")]) == 2
+
+
 async def test_every_call_is_measured(client: SlurmClient, replay: Replay, observed: list[Observation]) -> None:
     replay.on("GET /nodes", "nodes")
     replay.on("DELETE /node/n0", "node_delete_busy")

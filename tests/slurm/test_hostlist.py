@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.slurm.hostlist import MAX_NAMES, HostList, HostListError, compress, count, edit, expand
+from slurm_operator.slurm.hostlist import MAX_NAMES, HostList, HostListError, compress, count, edit, expand, ranges
 
 NAMES = st.lists(st.from_regex(r"[a-z]{0,2}[0-9]{0,4}[a-z-]{0,1}[0-9]{0,20}", fullmatch=True).filter(bool), max_size=20)
 
@@ -190,3 +190,19 @@ def test_a_large_list_is_asked_without_being_expanded() -> None:
     _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert max_bytes < 500_000
+
+
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        pytest.param(["x1", "x0", "x2"], ["x[0-2]"], id="one range"),
+        pytest.param(["x10", "x8", "x9"], ["x[8-10]"], id="over a power of ten"),
+        pytest.param(["x08", "x09", "x10"], ["x[08-10]"], id="padded"),
+        pytest.param(["x9", "x010"], ["x9", "x010"], id="of two paddings"),
+        pytest.param(["c-1", "c-3", "d-2"], ["c-1", "c-3", "d-2"], id="with gaps"),
+        pytest.param(["a", "b"], ["a", "b"], id="without numbers"),
+        pytest.param([], [], id="none"),
+    ],
+)
+def test_ranges_hold_no_comma(names: list[str], texts: list[str]) -> None:
+    assert [compress(each) for each in ranges(names)] == texts

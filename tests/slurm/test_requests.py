@@ -24,6 +24,7 @@ BAD_NAMES = ["", "n[0-9]", "a,b", "a b", "a/b", "../x", "-x", "a\nb", "a%2fb", "
         lambda name: requests.read_one("node", name),
         lambda name: requests.update_nodes(["ok", name], NodeChange(state="UNDRAIN")),
         requests.delete_node,
+        lambda name: next(iter(requests.delete_nodes(["ok", name]))),
         lambda name: requests.set_partition(PartitionChange(name=name)),
         requests.delete_partition,
         lambda name: requests.set_reservation(ReservationChange(name=name)),
@@ -31,7 +32,7 @@ BAD_NAMES = ["", "n[0-9]", "a,b", "a b", "a/b", "../x", "-x", "a\nb", "a%2fb", "
         requests.delete_reservation,
     ],
     ids=[
-        *("read", "update", "delete", "set partition", "delete partition", "set reservation"),
+        *("read", "update", "delete", "delete many", "set partition", "delete partition", "set reservation"),
         *("reserve node", "delete reservation"),
     ],
 )

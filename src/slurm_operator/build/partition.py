@@ -28,6 +28,7 @@ DELETING = "Deleting"
 INVALID = "InvalidSpec"
 SECOND_DEFAULT = "SecondDefault"
 IN_FORCE = "is in slurm.conf"
+IS_DELETED = "it is being deleted, and is removed when its jobs have ended"
 
 # The name of the line that holds what other lines do not say, in any case of its letters.
 DEFAULTS = "DEFAULT"
@@ -120,6 +121,8 @@ def acceptances(nodesets: Iterable[NodeSet], partitions: Iterable[Partition], cl
 
 def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Acceptance:
     name, config = nodeset.slurm_name, nodeset.spec.partition.config or ""
+    if nodeset.metadata.deletion_timestamp:
+        return Acceptance("NodeSet", nodeset.name, name, DELETING, IS_DELETED)
     path: Path = ("spec", "partition", "config")
     problem = name_problem(name) or config_problem(config)
     if problem:
@@ -139,8 +142,7 @@ def _of_nodeset(nodeset: NodeSet, ledger: _Ledger) -> Acceptance:
 def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claimed, ledger: _Ledger) -> Acceptance:
     name = cr.slurm_name
     if cr.metadata.deletion_timestamp:
-        message = "it is being deleted, and is removed when its jobs have ended"
-        return Acceptance("Partition", cr.name, name, DELETING, message)
+        return Acceptance("Partition", cr.name, name, DELETING, IS_DELETED)
     invalid = spec_problem(cr)
     if invalid:
         return Acceptance("Partition", cr.name, name, INVALID, invalid[1], path=invalid[0])

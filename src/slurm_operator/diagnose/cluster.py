@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slurm_operator.diagnose import ghosts, leftovers
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
@@ -34,11 +35,22 @@ def _all(facts: Facts) -> Iterator[Cause]:
             if isinstance(answer, Cause):
                 yield answer
     for slurm in facts.slurm.values():
-        for name in sorted(slurm.nodes) if isinstance(slurm, Slurm) else ():
-            answer = nodes.why(facts, name)
-            if isinstance(answer, Cause):
-                yield answer
+        if isinstance(slurm, Slurm):
+            yield from _nodes(facts, slurm)
+    yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
+        if isinstance(answer, Cause):
+            yield answer
+
+
+def _nodes(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
+    """What is wrong with nodes; all records that are left over are one cause."""
+    left = leftovers.why(facts, slurm)
+    if left is not None:
+        yield left
+    alone = set(leftovers.left_over(facts, slurm))
+    for name in sorted(slurm.nodes.keys() - alone):
+        answer = nodes.why(facts, name)
         if isinstance(answer, Cause):
             yield answer

@@ -24,6 +24,7 @@ class SlurmNode:
     name: str
     states: frozenset[str]
     reason: str = ""
+    comment: str = ""
     partitions: tuple[str, ...] = ()
     cpus: int = 0
     cpus_used: int = 0

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from kube_runtime.text import whole_number
 from slurm_operator.api.plural import counted
+from slurm_operator.diagnose import ghosts
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
@@ -78,6 +79,9 @@ def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
             f"job {job.id} is {job.state}: {_filled(ENDINGS[job.state], job)}",
             f"kubectl slurm -n {facts.namespace} shell -- sacct -j {job.id} -o JobID,State,ExitCode,NodeList",
         )
+    ghost = ghosts.why(facts, job)
+    if ghost is not None:
+        return ghost
     return Fine(f"job {job.id} is {job.state.lower()}" + (f" on {shown_hosts(job.nodes)}" if job.nodes else ""))
 
 

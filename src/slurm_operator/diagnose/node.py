@@ -8,6 +8,7 @@ from __future__ import annotations
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
+from slurm_operator.diagnose import leftovers
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
@@ -42,7 +43,8 @@ def why(facts: Facts, name: str) -> Diagnosis:
     node = slurm.nodes.get(host)
     if node is None:
         return _unknown(facts, host, pod)
-    return _state(facts, node, pod)
+    left = leftovers.why(facts, slurm) if pod is None and leftovers.is_of_gone_nodeset(facts, node) else None
+    return left or _state(facts, node, pod)
 
 
 def _pod(facts: Facts, name: str) -> Object | None:

@@ -47,6 +47,8 @@ class _Job(lenient.Item, frozen=True):
     state_description: str = ""
     partition: str = ""
     nodes: str = ""
+    batch_flag: bool = False
+    batch_host: str = ""
     node_count: shapes.Number = shapes.NOT_SET
     start_time: shapes.Number = shapes.NOT_SET
     end_time: shapes.Number = shapes.NOT_SET
@@ -110,6 +112,7 @@ def _node(node: model.Node) -> SlurmNode:
         name=node.name,
         states=node.states,
         reason=printable(node.reason),
+        comment=node.comment,
         partitions=node.partitions,
         cpus=node.cpus,
         cpus_used=node.alloc_cpus,
@@ -146,6 +149,7 @@ def _wants(job: _Job) -> Mapping[str, str]:
     return {
         "NumNodes": str(job.node_count.seconds() or 1),
         "StartTime": _time(job.start_time),
+        "BatchHost": printable(job.batch_host) if job.batch_flag else "",
         "EndTime": UNKNOWN if job.time_limit.infinite else _time(job.end_time),
         "TimeLimit": _limit(job.time_limit),
         "Dependency": printable(job.dependency) or NONE,

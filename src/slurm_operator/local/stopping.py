@@ -1,24 +1,36 @@
 """Stops the pods of a cluster whose parts have ended, and takes away what they left on the machine.
 
 In: a data folder. Out: no container, network namespace, mount or cgroup of that cluster; its volumes and its store
-stay. Called by `cluster.down` and `cluster.reset`. Containers are asked to end first, so that databases close their
-files; `node/cleanup.py` then finds everything by its name, also after a crash or a reboot.
+stay. Called by `cluster.down` and `cluster.reset`. Workers tell slurmctld first, as at the end of any pod, so that
+their jobs are requeued or fail; containers are then asked to end, so that databases close their files;
+`node/cleanup.py` finds everything by its name, also after a crash or a reboot.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from kube_local.node import cleanup, host, records
 from kube_local.node.paths import Paths
+from slurm_operator.build.nodeset import SLURMD, TERMINATING
 from slurm_operator.local.home import Home
 from slurm_operator.local.machine import which
 
 GRACE_SECONDS = 10.0
 MAX_CONCURRENT_STOPS = 16
 _LOOK_SECONDS = 0.1
+HOOK_SECONDS = 10
+# Only where a job would lose its processes: a drain of somebody keeps its reason.
+HOOK = f"""
+node=$(hostname)
+squeue --noheader --nodelist=$node --states=running,suspended | grep -q . || exit 0
+scontrol show node $node | grep -q DRAIN && exit 0
+scontrol update nodename=$node state=down reason='{TERMINATING}'
+"""
 
 
 def stop_pods(home: Home, grace: float = GRACE_SECONDS) -> int:
@@ -44,9 +56,22 @@ def _end_containers(paths: Paths, grace: float) -> None:
     deadline = time.monotonic() + grace
     with ThreadPoolExecutor(MAX_CONCURRENT_STOPS) as pool:
         if grace > 0:
+            list(pool.map(lambda name: _run_hook(base, name), filter(_is_worker, names)))
             list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
             _wait(_processes(paths), deadline)
         list(pool.map(lambda name: host.run_now([*base, "delete", "--force", name]), names))
+
+
+def _is_worker(name: str) -> bool:
+    # Uid of the pod, name of the container, number of its start.
+    return name.split(".")[1:2] == [SLURMD]
+
+
+def _run_hook(base: list[str], name: str) -> None:
+    """Take the node of a worker with jobs down; without a slurmctld that answers, nothing is waited for long."""
+    command = ["timeout", str(HOOK_SECONDS), "/bin/sh", "-c", HOOK]
+    with suppress(subprocess.TimeoutExpired):
+        host.run_now([*base, "exec", name, *command], seconds=HOOK_SECONDS + 5)
 
 
 def _wait(processes: list[tuple[int, str]], deadline: float) -> None:

@@ -14,6 +14,7 @@ from kube_runtime.metadata import Metadata
 from slurm_operator.api.loginset import LoginSet
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.partition_fields import Difference, Line
+from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
@@ -159,14 +160,25 @@ class UpdateNode:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteNode:
-    """Delete one Slurm node record."""
+class RequestRegistration:
+    """Let slurmctld ask slurmds to register again, and compare their jobs with its own."""
 
-    node: str
+    nodes: tuple[str, ...]
     why: str
 
     def __str__(self) -> str:
-        return f"delete node record {self.node}: {self.why}"
+        return f"ask {hostlist.compress(self.nodes)} to register again: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNodes:
+    """Delete Slurm node records whose slurmds have ended, in one call."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        return f"delete node records {hostlist.compress(self.nodes)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +251,16 @@ class RecordEvent:
 
 
 PartitionAction = SetPartition | DeletePartition | Reconfigure
-SlurmAction = Drain | Undrain | UpdateNode | DeleteNode | SetReservation | DeleteReservation | PartitionAction
+SlurmAction = (
+    Drain
+    | Undrain
+    | UpdateNode
+    | RequestRegistration
+    | DeleteNodes
+    | SetReservation
+    | DeleteReservation
+    | PartitionAction
+)
 Action = (
     Apply
     | Create

@@ -17,13 +17,13 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
-from slurm_operator.plan import placement, pod_conditions, records, registration, reservation, revisions
+from slurm_operator.plan import ghosts, placement, pod_conditions, records, registration, reservation, revisions
 from slurm_operator.plan.actions import (
     Action,
     Apply,
     Create,
     Delete,
-    DeleteNode,
+    DeleteNodes,
     PatchMetadata,
     PatchPodConditions,
     PatchSpec,
@@ -40,10 +40,9 @@ from slurm_operator.plan.workers import (
     REGISTRATION_GRACE_SECONDS,
     SCALE_IN,
     Worker,
-    jobs_by_node,
 )
-from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Absent, Unknown
+from slurm_operator.slurm import hostlist, policy
+from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Absent, Job, SlurmList, Unknown
 
 WAITING_REQUEUE_SECONDS = 1.0
 IDLE_REQUEUE_SECONDS = 5.0
@@ -67,6 +66,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_pod_marks(world)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
+        tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
@@ -99,7 +99,8 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 def _is_waiting(world: NodeSetWorld) -> bool:
     # While Slurm cannot be asked, no worker in particular is waited for.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
-    return bool(world.choice.leaving) or unknown or (world.deleting and bool(world.workers))
+    going = world.deleting and (world.workers or records.own(world.cr, world.slurm))
+    return bool(world.choice.leaving or unknown or going)
 
 
 # Objects, claims, pods
@@ -163,9 +164,7 @@ def _left_by_others(world: NodeSetWorld) -> Iterator[Action]:
 
 def _leftovers(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -> Iterator[Action]:
     """What nobody needs any more: node records, revisions, the configuration of an ssh that was turned off."""
-    hostnames = {*(worker.hostname for worker in world.workers), *(worker.hostname(world.cr) for worker in new)}
-    pods = {pod.metadata.name for pod in world.pods}
-    yield from records.defunct(world.cr, world.slurm, pods, hostnames, {*world.nodes, *world.unread_nodes})
+    yield from records.defunct(world, {worker.hostname(world.cr) for worker in new})
     if world.deleting:
         return
     live = {world.revision, *(worker.revision for worker in world.workers)}
@@ -269,15 +268,13 @@ def _fits(world: NodeSetWorld, name: str) -> bool:
 
 def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -> Iterator[Action]:
     # Slurm keeps a record's old features and memory when another slurmd registers under its name.
-    hostnames = [worker.hostname(world.cr) for worker in new]
-    on_nodes = jobs_by_node(world.slurm.jobs, frozenset(hostnames))
-    for hostname in hostnames:
-        seen = world.slurm.view(hostname)
-        if isinstance(seen, Absent | Unknown) or isinstance(world.slurm.jobs, Unknown):
-            continue
-        held = any(policy.occupies(job, hostname) for job in on_nodes.get(hostname, ()))
-        if not held and not policy.is_busy(seen.node) and not policy.is_responding(seen.node):
-            yield DeleteNode(hostname, "its pod is recreated")
+    if not isinstance(world.slurm.nodes, SlurmList) or isinstance(world.slurm.jobs, Unknown):
+        return
+    hostnames = {worker.hostname(world.cr) for worker in new}
+    silent = (node.name for node in world.slurm.nodes.items if node.name in hostnames and policy.is_deserted(node))
+    names = hostlist.in_order(records.unheld(silent, world.slurm))
+    if names:
+        yield DeleteNodes(tuple(names), "their pods are recreated")
 
 
 def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:
@@ -436,29 +433,44 @@ def finalizer_removal(world: NodeSetWorld) -> PatchMetadata | None:
 
 
 def kept_by_slurm(world: NodeSetWorld) -> str | None:
-    """Why Slurm still needs the NodeSet's lines: a job record names its partition, or nobody can say."""
+    """Why Slurm still needs the NodeSet: a job that has not ended names its partition, or nobody can say."""
     if is_forced(world.cr):
         return None
     for jobs in (world.slurm.jobs, world.slurm.earlier):
         if isinstance(jobs, Unknown):
             return f"Slurm's list of jobs is not available: {jobs.why}"
-        name = world.cr.slurm_name
-        holders = sorted(job.job_id for job in jobs if name in job.partition.split(","))
+        holders = sorted(job.job_id for job in jobs if _waits_for(world, job))
         if holders:
-            return f"jobs are in partition {name}: {', '.join(map(str, holders[:5]))}"
+            return f"jobs are in partition {world.cr.slurm_name}: {', '.join(map(str, holders[:5]))}"
     return _still_held(world)
 
 
+def _waits_for(world: NodeSetWorld, job: Job) -> bool:
+    """Whether a job that has not ended is in the NodeSet's own partition; what has ended, its line waits for alone."""
+    name = world.cr.slurm_name
+    return name in job.partition.split(",") and not policy.is_over(job) and not _is_partition_of_another(world)
+
+
+def _is_partition_of_another(world: NodeSetWorld) -> bool:
+    """Whether a NodeSet that stays has the same name in Slurm: the partition, and who waits in it, are its own."""
+    others = (rival.cr for rival in world.rivals if not rival.only_held)
+    name = world.cr.slurm_name
+    return any(other.slurm_name == name and not other.metadata.deletion_timestamp for other in others)
+
+
 def _still_held(world: NodeSetWorld) -> str | None:
-    """Whether a job holds a node whose record names the NodeSet: it may have a pod that nobody here can see."""
+    """Whether a job holds a node whose record names the NodeSet, or its record has yet to go."""
     if isinstance(world.slurm.nodes, Unknown) or isinstance(world.slurm.jobs, Unknown):
         return "Slurm's nodes or jobs are unknown"
-    for node in world.slurm.nodes.items:
-        if registration.read_pod_info(node.comment).get("nodeSetUID") == world.cr.metadata.uid:
-            holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)
-            if holder is not None:
-                return f"job {holder} holds node {node.name}"
-    return None
+    if not world.slurm.nodes.complete:
+        return "Slurm's list of nodes is incomplete"
+    for node in records.own(world.cr, world.slurm):
+        # It may have a pod that nobody here can see.
+        holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)
+        if holder is not None:
+            return f"job {holder} holds node {node.name}"
+    left = records.awaited(world)
+    return f"Slurm still has {counted(len(left), 'node record')} of it: {hostlist.compress(left)}" if left else None
 
 
 def is_forced(cr: NodeSet) -> bool:

@@ -21,6 +21,7 @@ from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan import duplicates, placement, revisions
 from slurm_operator.plan.choice import Choice, choose
+from slurm_operator.plan.ghosts import Asked
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
@@ -48,6 +49,8 @@ class NodeSetWorld:
     propagated: frozenset[str] = frozenset()
     # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
     key: KeyState = UNCHANGED
+    # By node: how often its slurmd was asked to register again.
+    asked: Mapping[str, Asked] = field(default_factory=dict)
     # The other NodeSets of the Slurm.
     rivals: tuple[duplicates.Rival, ...] = ()
 

@@ -1,44 +1,90 @@
 """Node records that nobody will use again.
 
-In: Slurm's nodes and the pods that there are. Out: records to delete. Slurm itself never forgets a dynamic node. Only
-records whose comment names this very NodeSet, whose slurmd is silent and which no job holds are taken away. Pure.
+In: what one reconcile of a NodeSet sees. Out: records to delete, all in one call, and those that a NodeSet which is
+being deleted waits for. Slurm itself never forgets a dynamic node. Only records whose comment names this very NodeSet,
+whose slurmd has ended and which no job holds are taken away. Pure; used by `plan/nodeset.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.plan.actions import Action, DeleteNode
+from slurm_operator.build.nodeset import TERMINATING
+from slurm_operator.plan.actions import Action, DeleteNodes
+from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import NodeSnapshot
-from slurm_operator.slurm import policy
+from slurm_operator.plan.workers import NodeSnapshot, jobs_by_node
+from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Node, SlurmList, Unknown
 
 NODE_NOT_FOUND = "NodeNotFound"
+# A slurmd that ended without a word is believed to be gone after SlurmdTimeout, which is five minutes unless somebody
+# changed it. Whoever is still there after twice that time is left to a person: `doctor` finds it.
+PATIENCE_SECONDS = 600.0
 
 
-def defunct(
-    cr: NodeSet, slurm: NodeSnapshot, pods: Collection[str], hostnames: Collection[str], nodes: Collection[str]
-) -> Iterator[Action]:
-    """Every record to delete; `pods` and `hostnames` are of all pods, also of those that are going.
-
-    `nodes` are the names of the Kubernetes nodes that there are.
-    """
-    if not isinstance(slurm.nodes, SlurmList) or isinstance(slurm.jobs, Unknown):
+def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
+    """The deletion of every record that is left over; `wanted` are the host names of workers that are made now."""
+    cr = world.cr
+    if not isinstance(world.slurm.nodes, SlurmList) or isinstance(world.slurm.jobs, Unknown):
         return
-    if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND:
+    if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND and not world.deleting:
         return
-    for node in slurm.nodes.items:
-        info = read_pod_info(node.comment)
-        ours = (info.get("namespace"), info.get("nodeSetUID")) == (cr.namespace, cr.metadata.uid)
-        if not ours or node.name in hostnames or info.get("podName") in pods or not _is_silent(node):
-            continue
-        if cr.is_daemon and (not info.get("node") or info.get("node") in nodes):
-            continue
-        if not any(policy.occupies(job, node.name) for job in slurm.jobs):
-            yield DeleteNode(node.name, f"its pod {info.get('podName')} is gone for good")
+    pods = {pod.metadata.name for pod in world.pods}
+    kept = {*wanted, *(worker.hostname for worker in world.workers)}
+    left = [node for node in own(cr, world.slurm) if has_ended(node) and node.name not in kept]
+    gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
+    names = hostlist.in_order(unheld((node.name for node in gone), world.slurm))
+    if names and len(names) >= _about_to_end(world):
+        yield DeleteNodes(tuple(names), "their pods are gone for good")
 
 
-def _is_silent(node: Node) -> bool:
-    return {"DOWN", "NOT_RESPONDING"} <= node.states and not policy.is_busy(node)
+def _about_to_end(world: NodeSetWorld) -> int:
+    """How many more pods go within their grace: a thousand records that go one after the other are a few calls."""
+    ends = (parse_time(worker.pod.metadata.deletion_timestamp) for worker in world.workers if worker.is_terminating)
+    return sum(end is not None and end > world.now for end in ends)
+
+
+def _is_without_pod(world: NodeSetWorld, info: Mapping[str, str], pods: Collection[str]) -> bool:
+    if info.get("podName") in pods:
+        return False
+    if not world.cr.is_daemon or world.deleting:
+        return True
+    # The worker comes back with its Kubernetes node.
+    return bool(info.get("node")) and info["node"] not in world.nodes and info["node"] not in world.unread_nodes
+
+
+def own(cr: NodeSet, slurm: NodeSnapshot) -> list[Node]:
+    """The records that name this NodeSet."""
+    nodes = slurm.nodes.items if isinstance(slurm.nodes, SlurmList) else ()
+    # Ten thousand comments are not all read: one that names it has its uid somewhere.
+    near = (node for node in nodes if cr.metadata.uid in node.comment)
+    return [node for node in near if _names(cr, read_pod_info(node.comment))]
+
+
+def _names(cr: NodeSet, info: Mapping[str, str]) -> bool:
+    return (info.get("namespace"), info.get("nodeSetUID")) == (cr.namespace, cr.metadata.uid)
+
+
+def has_ended(node: Node) -> bool:
+    """Whether a record's slurmd is gone: its pod's last act was to say so, or slurmctld has given it up."""
+    said_so = node.reason == TERMINATING
+    return "DOWN" in node.states and (said_so or "NOT_RESPONDING" in node.states) and not policy.is_busy(node)
+
+
+def unheld(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
+    """Those of these nodes that no job holds."""
+    some = list(names)
+    on_nodes = jobs_by_node(slurm.jobs, frozenset(some))
+    return [name for name in some if not any(policy.holds_nodes(job) for job in on_nodes.get(name, ()))]
+
+
+def awaited(world: NodeSetWorld) -> list[str]:
+    """The records that still have to go before a NodeSet that is being deleted may."""
+    since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
+    if (world.now - since).total_seconds() >= PATIENCE_SECONDS:
+        # By now it is not our worker any more that holds it up.
+        return hostlist.in_order(node.name for node in own(world.cr, world.slurm) if has_ended(node))
+    return hostlist.in_order(node.name for node in own(world.cr, world.slurm))

@@ -121,6 +121,13 @@ class Worker:
                 return parse_time(condition.last_transition_time)
         return None
 
+    def container_since(self, name: str) -> datetime | None:
+        """Since when one of its containers runs: no process in it is older. None while it does not run."""
+        for status in self.pod.status.container_statuses:
+            if status.name == name and status.state.running is not None:
+                return parse_time(status.state.running.started_at)
+        return None
+
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
         """Whether it has been ready for long enough."""
         since = self.ready_since

@@ -22,10 +22,12 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain
+from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
+from slurm_operator.slurm.policy import is_deserted
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -248,12 +250,17 @@ class Cluster:
         """Change one node record."""
         return await self._written(self.client.update_nodes((name,), msgspec.convert(changes, NodeChange)))
 
-    async def delete_node(self, name: str) -> object:
-        """Delete one node record; one that is gone is as good as deleted."""
-        try:
-            return await self._written(self.client.delete_node(name))
-        except SlurmNotFound:
-            return None
+    async def request_registration(self, hosts: tuple[str, ...]) -> object:
+        """Let slurmctld ask these slurmds anew; it does so for whatever is undrained, drained or not."""
+        async with self.writing:
+            chosen = await self._still(hosts, may_ask)
+            return await self._written(self.client.undrain(chosen)) if chosen else None
+
+    async def delete_nodes(self, names: tuple[str, ...]) -> object:
+        """Delete node records, unless their slurmds are back; one that is gone is as good as deleted."""
+        async with self.writing:
+            chosen = await self._still(names, is_deserted)
+            return await self._written(self.client.delete_nodes(chosen)) if chosen else None
 
     async def set_reservation(self, change: ReservationChange) -> object:
         """Make or change a reservation."""

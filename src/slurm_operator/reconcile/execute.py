@@ -28,7 +28,7 @@ from slurm_operator.plan.actions import (
     Create,
     CreateHostKeys,
     Delete,
-    DeleteNode,
+    DeleteNodes,
     DeletePartition,
     DeleteReservation,
     Drain,
@@ -41,6 +41,7 @@ from slurm_operator.plan.actions import (
     Reconfigure,
     RecordEvent,
     Refused,
+    RequestRegistration,
     SetPartition,
     SetReservation,
     SlurmAction,
@@ -78,7 +79,9 @@ class SlurmWriter(Protocol):
 
     async def update_node(self, name: str, changes: Mapping[str, object]) -> object: ...
 
-    async def delete_node(self, name: str) -> object: ...
+    async def request_registration(self, names: tuple[str, ...]) -> object: ...
+
+    async def delete_nodes(self, names: tuple[str, ...]) -> object: ...
 
     async def set_reservation(self, change: ReservationChange) -> object: ...
 
@@ -376,8 +379,10 @@ async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:
             await slurm.undrain(action.nodes)
         case UpdateNode():
             await slurm.update_node(action.node, action.changes)
-        case DeleteNode():
-            await slurm.delete_node(action.node)
+        case RequestRegistration():
+            await slurm.request_registration(action.nodes)
+        case DeleteNodes():
+            await slurm.delete_nodes(action.nodes)
         case SetReservation():
             await slurm.set_reservation(action.change)
         case DeleteReservation():

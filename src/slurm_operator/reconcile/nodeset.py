@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
@@ -23,7 +23,7 @@ from slurm_operator.build import claims, labels, names
 from slurm_operator.build.errors import BuildError, UnreadableReference
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.build.same_slurm import is_one_slurm
-from slurm_operator.plan import keys, reservation, revisions
+from slurm_operator.plan import ghosts, keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import finalizer_removal, plan_nodeset
@@ -70,6 +70,8 @@ class NodeSets:
     clock: Clock
     # Types of Kubernetes node conditions that explain a drain.
     propagated: frozenset[str] = frozenset()
+    # By the uid of a NodeSet, and by node: how often its slurmd was asked to register again.
+    asked: dict[str, dict[str, ghosts.Asked]] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
         """One reconcile."""
@@ -169,6 +171,7 @@ class NodeSets:
                 return Result(CACHE_CATCH_UP_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             await self.executor.execute(plan, raw, "NodeSet", slurm)
+            self._remember(world, plan)
             await self._wait_until_cached(plan)
             gone = finalizer_removal(world) if world.deleting else None
             if gone is not None:
@@ -207,6 +210,14 @@ class NodeSets:
             if self.clock.monotonic() >= end:
                 return
             await self.clock.sleep(CACHE_CATCH_UP_SECONDS / 40)
+
+    def _remember(self, world: NodeSetWorld, plan: Plan) -> None:
+        """Whom slurmctld was made to ask: nobody is asked at every look."""
+        haunted = ghosts.ghosts(world.workers, world.slurm)
+        asked = ghosts.remembered(world.asked, plan.actions, haunted, world.now.timestamp())
+        self.asked.pop(world.cr.metadata.uid, None)
+        if asked:
+            self.asked[world.cr.metadata.uid] = asked
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         await self._write_status(raw, world.cr, status.drafts(world), status.fields(world))
@@ -266,6 +277,7 @@ class NodeSets:
             ),
             propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
+            asked=self.asked.get(cr.metadata.uid, {}),
             key=self._key(controller, refs),
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
         )

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -241,6 +242,13 @@ class SlurmClient:
     async def delete_node(self, name: str) -> Written:
         """Remove a node record; SlurmBusy while jobs run on it. A suspended job does not stop Slurm: see policy."""
         return await self.write(requests.delete_node(name))
+
+    async def delete_nodes(self, names: Iterable[str]) -> None:
+        """Remove node records, a range of names in a call; one that is gone is as good as removed."""
+        for request in requests.delete_nodes(names):
+            # Whatever else is in the range has been removed.
+            with suppress(SlurmNotFound):
+                await self.write(request)
 
     async def set_partition(self, change: PartitionChange) -> Written:
         """Create or change a partition live (REST v0.0.45)."""

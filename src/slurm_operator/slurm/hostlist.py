@@ -145,6 +145,32 @@ def compress(names: Iterable[str]) -> str:
     return ",".join(parts)
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names as people count them, each once: n9 before n10. `compress` makes the most of that order."""
+    return sorted(set(names), key=_place)
+
+
+def ranges(names: Iterable[str]) -> list[list[str]]:
+    """Names in order, cut wherever `compress` would write a comma."""
+    found: list[list[str]] = []
+    for name in in_order(names):
+        if found and _continues(found[-1], name):
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return found
+
+
+def _place(name: str) -> tuple[str, int, str]:
+    prefix, _, number = _split(name)
+    return prefix, len(number), number
+
+
+def _continues(run: list[str], name: str) -> bool:
+    (first, numbered, start), (prefix, _, number) = _split(run[0]), _split(name)
+    return numbered and prefix == first and bool(number) and _follows([start, _split(run[-1])[2]], number)
+
+
 def edit(current: Iterable[str], change: str) -> list[str]:
     """Apply `+a[1-2],-b3` to names; a change without any sign replaces them. Order kept, no duplicates."""
     items = list(_items(change, MAX_NAMES, signs="+-"))

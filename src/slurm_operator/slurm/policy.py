@@ -63,6 +63,11 @@ def is_responding(node: Node) -> bool:
     return "NOT_RESPONDING" not in node.states and "DOWN" not in node.states
 
 
+def is_deserted(node: Node) -> bool:
+    """Whether the node has no slurmd that responds, and nothing that was allocated on it."""
+    return not is_responding(node) and not is_busy(node)
+
+
 def drain_is_ours(reason: str) -> bool:
     """Whether this program set that drain reason; only then may it lift the drain."""
     return reason.startswith(REASON_PREFIX)

@@ -8,7 +8,7 @@ changes by the planners; a version's adapter says whether its server has what a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Literal
 from urllib.parse import quote
@@ -166,6 +166,16 @@ def update_nodes(names: Iterable[str], change: NodeChange) -> Request:
 def delete_node(name: str) -> Request:
     """Remove a node record; refused while jobs run on it."""
     return Request(method="DELETE", path=f"/node/{_in_path('node', name)}", label="DELETE node")
+
+
+def delete_nodes(names: Iterable[str]) -> Iterator[Request]:
+    """Remove node records, each range of numbers in one call: slurmrestd takes no comma in a path.
+
+    One that Slurm does not know, or that has jobs, is an error; the others of its range are removed.
+    """
+    for some in hostlist.ranges(_checked("node", name) for name in names):
+        path = f"/node/{quote(hostlist.compress(some), safe='')}"
+        yield Request(method="DELETE", path=path, label="DELETE node")
 
 
 def set_partition(change: PartitionChange) -> Request:

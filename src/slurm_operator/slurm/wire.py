@@ -383,6 +383,7 @@ def _job(raw: Bytes) -> model.Job:
         states=states,
         state_reason=j.state_reason,
         nodes=EMPTY if states_are_over(states) else _hosts(msgspec.json.decode(j.nodes, type=shapes.HostText)),
+        batch_host=j.batch_host[:MAX_TEXT_CHARACTERS] if j.batch_flag else "",
         submit_time=j.submit_time.seconds(),
         restarts=j.restart_cnt,
         start_time=j.start_time.seconds(),

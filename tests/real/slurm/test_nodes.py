@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.real.slurm.cluster import NODES, Cluster, eventually, wait_for
 
@@ -120,6 +122,50 @@ async def test_a_deleted_node_is_absent_and_comes_back_with_its_slurmd(client: S
     assert isinstance(await client.node("extra"), Known)
     slurm.kill_node("extra")
     await client.delete_node("extra")
+
+
+async def test_a_range_of_records_goes_in_one_call_but_for_those_that_cannot(
+    client: SlurmClient, slurm: Cluster
+) -> None:
+    names = ["x0", "x1", "x2"]
+    for index, name in enumerate(names):
+        slurm.start_node(name, 17060 + index)
+        slurm.wait_idle(name)
+    job_id = await client.submit(JobSubmission(script=SLEEP, required_nodes=("x1",)))
+    slurm.wait_job(job_id)
+    for name in ("x0", "x2"):
+        slurm.kill_node(name)
+    with pytest.raises(SlurmBusy):
+        await client.delete_nodes(names)
+    assert {name: isinstance(await client.node(name), Known) for name in names} == {
+        "x0": False,
+        "x1": True,
+        "x2": False,
+    }
+    await client.cancel(job_id)
+    wait_for(lambda: not slurm.run("squeue", "-h").strip(), 20, "the end of the job")
+    slurm.kill_node("x1")
+    # Those that are gone do not keep it.
+    await client.delete_nodes(names)
+    assert await client.node("x1") == Absent()
+
+
+async def test_a_slurmd_that_is_asked_again_tells_which_jobs_it_has(client: SlurmClient, slurm: Cluster) -> None:
+    gone = await client.submit(JobSubmission(script=SLEEP, required_nodes=("n0",)))
+    lives = await client.submit(JobSubmission(script=SLEEP, required_nodes=("n1",)))
+    for job_id in (gone, lives):
+        slurm.wait_job(job_id)
+    slurm.shell(f"pkill -9 -f 'slurmstepd: .{gone}[.]'")
+    deadline = asyncio.get_running_loop().time() + 60
+    while "RUNNING" in slurm.run("squeue", "-h", "-j", str(gone), "-o", "%T"):
+        assert asyncio.get_running_loop().time() < deadline, "the job still counts as running"
+        # An undrain of nodes that are not drained does nothing else.
+        await client.undrain(["n0", "n1"])
+        await asyncio.sleep(3)
+    assert slurm.run("squeue", "-h", "-j", str(gone), "-o", "%T").strip() == "PENDING"
+    assert slurm.run("squeue", "-h", "-j", str(lives), "-o", "%T").strip() == "RUNNING"
+    for job_id in (gone, lives):
+        await client.cancel(job_id)
 
 
 async def test_topology_is_set_where_the_version_has_it(client: SlurmClient, slurm: Cluster) -> None:

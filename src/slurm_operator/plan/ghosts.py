@@ -1,0 +1,91 @@
+"""Jobs that Slurm counts as running though the container that their processes were in has ended.
+
+In: the workers of a NodeSet, the jobs on their nodes, and which slurmds were asked before. Out: the slurmds to ask now.
+slurmctld compares its jobs with a slurmd's own whenever that registers, and requeues or fails a batch job that the
+slurmd does not have; but not in the first seconds of the job, or of slurmctld itself, and the next registration is half
+an hour away. So it is made to ask for one now. What follows is Slurm's decision: a job that the slurmd has lives on,
+whatever our clocks say. Pure; used by `plan/nodeset.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from slurm_operator.build.nodeset import SLURMD
+from slurm_operator.plan.actions import Action, RequestRegistration
+from slurm_operator.plan.workers import NodeSnapshot, Worker, jobs_by_node
+from slurm_operator.slurm import hostlist, policy
+from slurm_operator.slurm.model import Job, Node, Unknown
+
+# BatchStartTimeout and MessageTimeout are ten seconds each unless somebody changed them: so many questions bring an
+# answer. A job that is still there lives, or is none that Slurm would miss: it is asked about ever more rarely.
+ASK_SECONDS = 10.0
+ASKED_OFTEN = 6
+MAX_PAUSE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How often a slurmd was asked to register, and when last, in seconds since 1970."""
+
+    times: int
+    at: float
+
+    @property
+    def next_at(self) -> float:
+        """When it may be asked again."""
+        rarer = max(self.times - ASKED_OFTEN, 0)
+        return self.at + min(ASK_SECONDS * 2.0 ** min(rarer, 16), MAX_PAUSE_SECONDS)
+
+
+def ghosts(workers: Iterable[Worker], slurm: NodeSnapshot) -> dict[str, list[Job]]:
+    """By node: the batch jobs that began there before the container did in which their script would run."""
+    some = [worker for worker in workers if not worker.rival and not worker.is_terminating]
+    if isinstance(slurm.jobs, Unknown):
+        return {}
+    on_nodes = jobs_by_node(slurm.jobs, frozenset(worker.hostname for worker in some))
+    found = {
+        worker.hostname: [job for job in on_nodes.get(worker.hostname, ()) if is_ghost(worker, job)] for worker in some
+    }
+    return {name: jobs for name, jobs in found.items() if jobs}
+
+
+def is_ghost(worker: Worker, job: Job) -> bool:
+    """Whether a job's script ran on this worker, in a container that has ended."""
+    since = worker.container_since(SLURMD)
+    if since is None or job.batch_host != worker.hostname or not policy.holds_nodes(job):
+        return False
+    # To the second: a job that began in the same one is asked about in vain at worst.
+    return 0 < job.start_time <= since.timestamp()
+
+
+def questions(
+    workers: Iterable[Worker], slurm: NodeSnapshot, asked: Mapping[str, Asked], now: float
+) -> Iterator[Action]:
+    """The slurmds that are asked now to register again, all in one call."""
+    some = [worker for worker in workers if worker.is_ready and worker.node is not None and may_ask(worker.node)]
+    found = ghosts(some, slurm)
+    due = hostlist.in_order(name for name in found if name not in asked or asked[name].next_at <= now)
+    if due:
+        jobs = sorted({job.job_id for name in due for job in found[name]})
+        yield RequestRegistration(tuple(due), f"the processes of jobs {_some(jobs)} may be gone")
+
+
+def remembered(
+    asked: Mapping[str, Asked], actions: Iterable[Action], ghostly: Iterable[str], now: float
+) -> dict[str, Asked]:
+    """What is remembered of these questions: only of nodes that still have such a job."""
+    names = {name for each in actions if isinstance(each, RequestRegistration) for name in each.nodes}
+    kept = {name: asked[name] for name in ghostly if name in asked}
+    return kept | {name: Asked(asked[name].times + 1 if name in asked else 1, now) for name in names}
+
+
+def may_ask(node: Node) -> bool:
+    """Whether asking changes nothing else: Slurm asks by an undrain, and whoever drained a node is to lift it."""
+    return policy.is_responding(node) and not policy.is_draining(node) and "INVALID_REG" not in node.states
+
+
+def _some(job_ids: list[int], max_shown: int = 5) -> str:
+    shown = ", ".join(map(str, job_ids[:max_shown]))
+    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"

@@ -1,0 +1,48 @@
+"""Node records that nobody will use again are found, all at once, with the command that removes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.diagnose.broken import cluster, explains
+
+from slurm_operator.diagnose import cluster as clusters
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode
+
+GONE = ("DOWN", "DRAIN", "NOT_RESPONDING", "DYNAMIC_NORM")
+OURS = {"namespace": "slurm", "podName": "old-0", "nodeSetName": "old", "nodeSetUID": "NodeSet-old"}
+
+
+def left(*names: str, states: tuple[str, ...] = GONE, job: str = "", **comment: str) -> Facts:
+    """A cluster whose Slurm has these records beside."""
+    said = json.dumps({**OURS, **comment})
+    nodes = {name: SlurmNode(name, frozenset(states), "slurm-operator: Pod is terminating", said) for name in names}
+    jobs = {"7": SlurmJob("7", "j", "alice", "RUNNING", nodes=(job,))} if job else {}
+    return cluster(slurm=Slurm(nodes, jobs))
+
+
+def test_all_records_of_nodesets_that_are_gone_are_one_cause() -> None:
+    facts = left(*(f"old-{number}" for number in range(850)))
+    (cause,) = [each for each in clusters.examine(facts) if "old-" in each.sentence]
+    assert cause.code == "RecordsLeftOver"
+    assert cause.command.endswith("scontrol delete nodename=old-[0-849]")
+
+
+def test_whoever_asks_for_one_of_them_learns_the_same() -> None:
+    explains("node/old-0", left("old-0"), "RecordsLeftOver")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(left("old-0", nodeSetUID="NodeSet-compute"), id="its NodeSet is there"),
+        pytest.param(left("old-0", namespace="other"), id="of another namespace"),
+        pytest.param(left("old-0", states=("IDLE", "DYNAMIC_NORM")), id="its slurmd lives"),
+        pytest.param(left("old-0", states=("DOWN", "NOT_RESPONDING")), id="somebody wrote it into slurm.conf"),
+        pytest.param(left("old-0", job="old-0"), id="a job holds it"),
+        pytest.param(left("compute-0"), id="it has a pod"),
+    ],
+)
+def test_no_other_record_is_called_left_over(facts: Facts) -> None:
+    assert "RecordsLeftOver" not in {cause.code for cause in clusters.examine(facts)}
