@@ -57,6 +57,11 @@ class Broken(LocalCluster):
         assert found["ok"] == (done.exit_code == 0)
         return found
 
+    @property
+    def kubectl_program(self) -> str:
+        """Where kubectl is."""
+        return str(self._kubectl)
+
     def expect(self, target: str, code: str, words: str, seconds: float = SECONDS) -> Json:
         """The cause must come, and no other one before it."""
         began, said = time.monotonic(), self.why(target)
@@ -66,7 +71,8 @@ class Broken(LocalCluster):
             said = self.why(target)
         assert said.get("code") in true, said
         assert words in said["sentence"], said
-        assert said["command"], said
+        assert said["command"].startswith("kubectl "), said
+        assert f"why {target}" not in said["command"], said
         return said
 
     def apply(self, *objects: Json) -> None:
