@@ -37,13 +37,13 @@ MaxSubmitJobsPerAccount PartitionConfig AccountingPolicy FedJobLock OutOfMemory 
 AssocGrpBillingMinutes AssocGrpBillingRunMinutes AssocMaxBillingPerJob AssocMaxBillingPerNode
 AssocMaxBillingMinutesPerJob QOSGrpBilling QOSGrpBillingMinutes QOSGrpBillingRunMinutes QOSMaxBillingPerJob
 QOSMaxBillingPerNode QOSMaxBillingPerUser QOSMaxBillingMinutesPerJob MaxBillingPerAccount QOSMinBilling
-ReservationDeleted ReservationInvalid Constraints MaxPoweredUpNodes
-"""
-_ADDED_BY_26_05 = """
+ReservationDeleted ReservationInvalid Constraints MaxPoweredUpNodes MpiPortsBusy
 MaxBBRunMinsPerAccount MaxBillingRunMinsPerAccount MaxCpuRunMinsPerAccount MaxEnergyRunMinsPerAccount
 MaxGRESRunMinsPerAccount MaxNodeRunMinsPerAccount MaxLicenseRunMinsPerAccount MaxMemoryRunMinsPerAccount
 MaxUnknownRunMinsPerAccount MaxBBRunMinsPerUser MaxBillingRunMinsPerUser MaxCpuRunMinsPerUser MaxEnergyRunMinsPerUser
 MaxGRESRunMinsPerUser MaxNodeRunMinsPerUser MaxLicenseRunMinsPerUser MaxMemoryRunMinsPerUser MaxUnknownRunMinsPerUser
-MpiPortsBusy
+"""
+_ADDED_BY_26_05 = """
+NvidiaImexChannels
 """
 NAMES_24_11, NAMES_26_05 = _OF_24_11.split(), _ADDED_BY_26_05.split()

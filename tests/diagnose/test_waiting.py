@@ -54,7 +54,7 @@ def slurm_of(row: Row) -> Slurm:
     return replace(
         found,
         licenses={"matlab": SlurmLicense("matlab", 2, 2)},
-        reservations={"later": SlurmReservation("later", 1_794_924_000, 1_794_927_600)},
+        reservations={"later": SlurmReservation("later", 1_794_924_000, 1_794_927_600, (), ("compute-0", "compute-1"))},
         limits=Limits(
             {"normal": {"Name": "normal", "MaxJobsPU": "1", "GrpTRES": "cpu=4,mem=10G", "MaxWall": "00:10:00"}},
             (
@@ -123,7 +123,7 @@ ROWS: dict[str, Row] = {
     "a node that is drained": Row(
         TWO,
         "DrainedBySomebody",
-        "root drained compute-1: bad dimm",
+        "user root drained compute-1: bad dimm",
         "state=resume",
         ok=False,
         nodes=NODES.replace("State=ALLOCATED", "By=root Reason=bad dimm State=IDLE+DRAIN"),
@@ -139,9 +139,16 @@ ROWS: dict[str, Row] = {
     "nodes in a reservation": Row(
         "Reason=ReqNodeNotAvail Description=ReqNodeNotAvail, May be reserved for other job NumNodes=2",
         "ReqNodeNotAvail",
-        "compute-0 is in reservation later until",
+        "compute-0 is in reservation mine",
         "scontrol show reservation",
-        nodes=NODES.replace("State=IDLE", "Reservation=later State=IDLE+RESERVED"),
+        nodes=NODES.replace("State=IDLE", "Reservation=mine State=IDLE+RESERVED"),
+    ),
+    "nodes that are reserved for later": Row(
+        # Slurm's own word is Reservation here, though the job has none.
+        "Reason=Reservation Description=ReqNodeNotAvail, Reserved for maintenance",
+        "ReqNodeNotAvail",
+        "compute-0 is in reservation later from 14:00:00 UTC, before which it would not end; a time limit below",
+        "scontrol update jobid=9 timelimit=119",
     ),
     "free nodes": Row("Reason=Resources", "Resources", "which are free now", "sdiag"),
     "a job ahead": Row(
@@ -154,9 +161,16 @@ ROWS: dict[str, Row] = {
     "an older job of the same priority ahead": Row(
         "Reason=Priority Priority=5",
         "Priority",
-        "first job 8 of alice",
+        "first job 8 of alice, of the same priority and older",
         "why job/8",
         others=f"{RUNS}JobId=8 JobState=PENDING Reason=Resources UserId=alice(1) Partition=compute Priority=5\n",
+    ),
+    "busy nodes, and a job ahead": Row(
+        f"{TWO} Priority=5",
+        "Resources",
+        "at the latest; 1 job is ahead of it: first job 8 of alice",
+        "why job/8",
+        others=f"{RUNS}JobId=8 JobState=PENDING Reason=Resources UserId=alice(1) Partition=compute Priority=6\n",
     ),
     "a held job is not ahead": Row(
         "Reason=Priority Priority=5",
@@ -269,7 +283,7 @@ ROWS: dict[str, Row] = {
     "a task of a throttled array": Row(
         "JobId=9 Reason=JobArrayTaskLimit ArrayJobId=9 ArrayTasks=2-99%1 ArrayTaskThrottle=1",
         "JobArrayTaskLimit",
-        "job 9_[2-99%1] waits: its array may run 1 tasks at once, and 1 task runs now, the first of them until",
+        "job 9_[2-99%1] waits: its array may run 1 task at once, and 1 task runs now, the first of them until",
         "arraytaskthrottle=0",
         target="job/9_50",
         others="JobId=8 ArrayJobId=9 ArrayTaskId=1 JobState=RUNNING UserId=bob(1) Partition=compute NodeList=compute-1 "
@@ -288,7 +302,7 @@ ROWS: dict[str, Row] = {
     "running jobs of a QOS for each user": Row(
         "Reason=QOSMaxJobsPerUserLimit QOS=normal",
         "QOSMaxJobsPerUserLimit",
-        "QOS normal allows at most 1 running jobs for each user (MaxJobsPU), and 0 are in use",
+        "QOS normal allows at most 1 running job for each user (MaxJobsPU), and 0 are in use",
         "squeue -t R -q normal -u bob",
     ),
     "CPUs of a QOS": Row(
@@ -296,6 +310,13 @@ ROWS: dict[str, Row] = {
         "QOSGrpCpuLimit",
         "QOS normal allows at most 4 CPUs (GrpTRES), and 4 are in use",
         "squeue -t R -q normal",
+    ),
+    "more CPUs than its QOS has in all": Row(
+        "Reason=QOSGrpCpuLimit QOS=normal NumCPUs=8 NumNodes=2",
+        "QOSGrpCpuLimit",
+        "QOS normal allows at most 4 CPUs (GrpTRES), and it asks for 8",
+        "numcpus=4",
+        ok=False,
     ),
     "longer than its QOS allows": Row(
         "Reason=QOSMaxWallDurationPerJobLimit QOS=normal",
@@ -307,13 +328,13 @@ ROWS: dict[str, Row] = {
     "jobs of an account above its own": Row(
         "Reason=AssocGrpJobsLimit Account=physics",
         "AssocGrpJobsLimit",
-        "account science allows at most 1 running jobs (GrpJobs), and 1 is in use",
+        "account science allows at most 1 running job (GrpJobs), and 1 is in use",
         "squeue -t R -A physics",
     ),
     "jobs of a user in an account": Row(
         "Reason=AssocMaxJobsLimit Account=physics",
         "AssocMaxJobsLimit",
-        "user bob in account physics allows at most 2 running jobs",
+        "the association of bob in account physics allows at most 2 running jobs (MaxJobs)",
         "squeue -t R -A physics -u bob",
     ),
     "a limit of which sacctmgr says nothing": Row(

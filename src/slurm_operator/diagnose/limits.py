@@ -53,7 +53,7 @@ def _rows(body: bytes, columns: tuple[str, ...]) -> Iterator[Mapping[str, str]]:
 class Held:
     """Whose limit it is, its value, and what is in use of it, where that can be counted."""
 
-    # "QOS normal", "account physics", "user bob in account physics".
+    # "QOS normal", "account physics", "the association of bob in account physics".
     whose: str
     value: str
     used: int | None
@@ -103,7 +103,11 @@ def _associations(job: SlurmJob, limits: Limits) -> Iterator[_Owner]:
     account = job.wants.get("Account", "")
     for row in limits.associations:
         if (row["Account"], row["User"]) == (account, job.user) and row["Partition"] in ("", job.partition):
-            yield f"user {job.user} in account {account}", row, Mine(accounts=frozenset({account}), user=job.user)
+            yield (
+                f"the association of {job.user} in account {account}",
+                row,
+                Mine(accounts=frozenset({account}), user=job.user),
+            )
     parents = {row["Account"]: row for row in limits.associations if not row["User"]}
     seen: set[str] = set()
     while account in parents and account not in seen:
@@ -151,15 +155,33 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     if limit is None:
         return None
     found = held(job, limit, slurm)
-    bound = "at least" if limit.least else "at most"
-    each = f" for each {limit.each}" if limit.each else ""
+    # An association is of one user and account already.
+    each = f" for each {limit.each}" if limit.each in ("job", "node") or (limit.each and limit.scope == "QOS") else ""
     if found is None:
         owner = f"QOS {job.wants.get('QOS')}" if limit.scope == "QOS" else f"account {job.wants.get('Account')}"
         text = f"{owner} sets a limit on {limit.noun}{each} ({limit.column}), which is reached"
         return plain(facts, job, text, command=_shown_limit(facts, job, limit), waits=limit.waits)
-    used = f", and {found.used} {'is' if found.used == 1 else 'are'} in use" if found.used is not None else ""
-    text = f"{found.whose} allows {bound} {found.value} {limit.noun}{each} ({limit.column}){used}"
-    return plain(facts, job, text, command=_limit_command(facts, job, limit, found.value), waits=limit.waits)
+    too_much = _asks_too_much(limit, job, found.value)
+    noun = limit.noun.removesuffix("s") if found.value == "1" else limit.noun
+    bound = f"{'at least' if limit.least else 'at most'} {found.value} {noun}{each} ({limit.column})"
+    text = f"{found.whose} allows {bound}{_compared(limit, job, found, too_much)}"
+    command = _fit(facts, job, limit, found.value) if too_much or not limit.waits else _holders(facts, job, limit)
+    return plain(facts, job, text, command=command, waits=limit.waits and not too_much)
+
+
+def _asks_too_much(limit: Limit, job: SlurmJob, value: str) -> bool:
+    """Alone it is over the limit, so that no end of another job helps it."""
+    return not limit.least and value.isdecimal() and _asked(limit, job) > int(value)
+
+
+def _asked(limit: Limit, job: SlurmJob) -> int:
+    return {"cpu": job.cpus, "node": job.node_count}.get(limit.tres, 0) if "Mins" not in limit.column else 0
+
+
+def _compared(limit: Limit, job: SlurmJob, found: Held, too_much: bool) -> str:
+    if too_much:
+        return f", and it asks for {_asked(limit, job)}"
+    return f", and {found.used} {'is' if found.used == 1 else 'are'} in use" if found.used is not None else ""
 
 
 def _shown_limit(facts: Facts, job: SlurmJob, limit: Limit) -> str:
@@ -171,12 +193,15 @@ def _shown_limit(facts: Facts, job: SlurmJob, limit: Limit) -> str:
 _CHANGES = {"MaxWall": "timelimit", "cpu": "numcpus", "node": "numnodes", "mem": "minmemorynode"}
 
 
-def _limit_command(facts: Facts, job: SlurmJob, limit: Limit, value: str) -> str:
-    """Of a job that asks for too much, what makes it fit; otherwise those that hold what it waits for."""
+def _fit(facts: Facts, job: SlurmJob, limit: Limit, value: str) -> str:
+    """What makes a job fit that asks for too much."""
     key = _CHANGES.get(limit.tres or limit.column)
-    if not limit.waits and limit.each == "job" and key and SAFE.fullmatch(value.replace(":", "")):
+    if key and "Mins" not in limit.column and limit.each != "node" and SAFE.fullmatch(value.replace(":", "")):
         return in_shell(facts, job, f"scontrol update jobid={{id}} {key}={value}")
-    if not limit.waits:
-        return _shown_limit(facts, job, limit)
+    return _shown_limit(facts, job, limit)
+
+
+def _holders(facts: Facts, job: SlurmJob, limit: Limit) -> str:
+    """The jobs that hold what it waits for."""
     owner = "-q {QOS}" if limit.scope == "QOS" else "-A {Account}"
     return in_shell(facts, job, f"squeue -t R {owner}{' -u {User}' if limit.each == 'user' else ''}")

@@ -200,7 +200,7 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
         log = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=50" if pod is not None else resume
         return Cause("DrainedBySlurm", f"Slurm itself drained {node.name}: {node.reason}; resume it once mended", log)
     if not policy.drain_is_ours(node.reason):
-        who = node.reason_by or "somebody"
+        who = f"user {node.reason_by}" if node.reason_by else "somebody"
         return Cause(
             "DrainedBySomebody",
             f"{who} drained {node.name}: {node.reason or 'no reason was given'}",

@@ -100,6 +100,7 @@ REASONS: dict[str, Reason] = {
     ),
     "MaxPoweredUpNodes": Reason("as many nodes run as may run: MaxPoweredUpNodes"),
     "MpiPortsBusy": Reason("every port for MPI is in use"),
+    "NvidiaImexChannels": Reason("every IMEX channel is in use"),
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode
+from slurm_operator.diagnose.wording import code_of
 
 # States in which a node takes no new job, whoever asks.
 OUT = frozenset(
@@ -53,7 +54,7 @@ def room_for(job: SlurmJob, slurm: Slurm) -> Room:
     cpus = _cpus_each(job, [slurm.nodes[name] for name in names])
     kinds: dict[str, list[str]] = {"free": [], "busy": [], "reserved": [], "out": [], "unfit": []}
     for name in names:
-        kinds[_kind(job, slurm.nodes[name], cpus)].append(name)
+        kinds[_kind(job, slurm.nodes[name], cpus, reservation_of(job, slurm, name))].append(name)
     return Room(cpus, **{kind: tuple(found) for kind, found in kinds.items()})
 
 
@@ -82,12 +83,21 @@ def _cpus_each(job: SlurmJob, nodes: Iterable[SlurmNode]) -> int:
     return min(share, largest) if largest and job.node_count == 1 else share
 
 
-def _kind(job: SlurmJob, node: SlurmNode, cpus: int) -> str:
+def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
+    """The reservation that keeps the job from a node; one of later counts where Slurm says that a node is kept."""
+    node, own = slurm.nodes[name], job.wants.get("Reservation")
+    if node.states & RESERVED and node.reservation != own:
+        return node.reservation or "of somebody else"
+    others = (slurm.reservations or {}).items() if code_of(job) == "ReqNodeNotAvail" else ()
+    return next((title for title, each in others if title != own and name in each.nodes), "")
+
+
+def _kind(job: SlurmJob, node: SlurmNode, cpus: int, reservation: str) -> str:
     if not _has(job, node, cpus):
         return "unfit"
     if node.states & OUT:
         return "out"
-    if node.states & RESERVED and node.reservation != job.wants.get("Reservation"):
+    if reservation:
         return "reserved"
     return "free" if _is_free(job, node, cpus) else "busy"
 

@@ -26,6 +26,7 @@ LISTS = ("nodes", "jobs", "partitions")
 JSON = "application/json"
 UNKNOWN = "Unknown"
 NONE = "(none)"
+YEAR_SECONDS = 365 * 24 * 3600
 _GRES_DETAIL = re.compile(r"\([^)]*\)")
 # A job has a base state and flags; scontrol and squeue show the first of these flags in the place of the state.
 SHOWN_FLAGS = ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED")
@@ -183,13 +184,20 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         required=_hosts(job.required_nodes),
         excluded=_hosts(job.excluded_nodes),
         start=job.start_time.seconds(),
-        end=0 if job.time_limit.infinite else job.end_time.seconds(),
+        end=_end(job),
         array=str(job.array_job_id.seconds() or ""),
         tasks=_tasks(job),
         component=_component(job),
         can_requeue=job.batch_flag and job.requeue,
         failed_node=printable(job.failed_node),
     )
+
+
+def _end(job: _Job) -> int:
+    """When it ends at the latest; Slurm gives one without a limit a year."""
+    end = job.end_time.seconds()
+    endless = not job.time_limit.set and end - job.start_time.seconds() >= YEAR_SECONDS
+    return 0 if job.time_limit.infinite or endless else end
 
 
 def _memory(job: _Job) -> int:
@@ -218,7 +226,7 @@ def _wants(job: _Job) -> Mapping[str, str]:
     return {
         "NumNodes": str(job.node_count.seconds() or 1),
         "StartTime": _time(job.start_time),
-        "EndTime": UNKNOWN if job.time_limit.infinite else _time(job.end_time),
+        "EndTime": _time(job.end_time) if _end(job) else UNKNOWN,
         "TimeLimit": _limit(job.time_limit),
         "Dependency": printable(job.dependency) or NONE,
         "Features": printable(job.features) or NONE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kube_runtime.times import parse_seconds
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
@@ -16,7 +17,7 @@ from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
 from slurm_operator.diagnose.reasons import OFFERS
-from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions_of, room_for
+from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions_of, reservation_of, room_for
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
@@ -36,7 +37,7 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
             return cause
     if code_of(job) != "Resources":
         return None
-    text = f"it needs {_shape(wanted, room)}, which are free now; Slurm tries again at its next pass"
+    text = f"it needs {_shape(wanted, room, job)}, which are free now; Slurm tries again at its next pass"
     return plain(facts, job, text, command=in_shell(facts, job, "sdiag"))
 
 
@@ -56,7 +57,9 @@ def _partitions(facts: Facts, job: SlurmJob) -> Cause | None:
     return causes[0] if causes and len(causes) == len(answers) else None
 
 
-def _shape(wanted: int, room: Room) -> str:
+def _shape(wanted: int, room: Room, job: SlurmJob) -> str:
+    if job.exclusive:
+        return counted(wanted, "whole node")
     return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}"
 
 
@@ -100,12 +103,12 @@ def _too_small(need: _Need) -> Cause | None:
 
 def _out(need: _Need) -> Cause | None:
     """Enough would fit, but too many of them take no jobs."""
-    facts, room, wanted = need.facts, need.room, need.wanted
+    facts, job, room, wanted = need.facts, need.job, need.room, need.wanted
     for name in room.out if room.able < wanted else ():
         answer = nodes.why(facts, name)
         if isinstance(answer, Cause):
             share = f"{room.able} {'takes' if room.able == 1 else 'take'} jobs, and {len(room.out)} fit but take none"
-            return answer.under(f"it needs {_shape(wanted, room)}: {share}")
+            return answer.under(f"it needs {_shape(wanted, room, job)}: {share}")
     return None
 
 
@@ -114,11 +117,17 @@ def _reserved(need: _Need) -> Cause | None:
     if len(room.free) + len(room.busy) >= wanted or not room.reserved:
         return None
     name = room.reserved[0]
-    owner = slurm.nodes[name].reservation
+    owner = reservation_of(job, slurm, name)
     found = (slurm.reservations or {}).get(owner)
-    until = f" until {clock(facts, found.end)}" if found is not None and found.end else ""
-    text = f"it needs {_shape(wanted, room)}, and {name} is in reservation {owner or 'of somebody else'}{until}"
-    return plain(facts, job, text, command=in_shell(facts, job, "scontrol show reservation"), waits=True)
+    text = f"it needs {_shape(wanted, room, job)}, and {name} is in reservation {owner}"
+    show = in_shell(facts, job, "scontrol show reservation")
+    now = parse_seconds(facts.now) or 0
+    minutes = int(found.start - now) // 60 - 1 if found is not None else 0
+    if found is not None and minutes > 0:
+        text += f" from {clock(facts, found.start)}, before which it would not end; a time limit below that helps"
+        show = in_shell(facts, job, f"scontrol update jobid={{id}} timelimit={minutes}")
+    until = f" until {clock(facts, found.end)}" if found is not None and found.end and minutes <= 0 else ""
+    return plain(facts, job, text + until, command=show, waits=True)
 
 
 def _busy(need: _Need) -> Cause | None:
@@ -129,7 +138,7 @@ def _busy(need: _Need) -> Cause | None:
     has = f"{len(room.free)} {'is' if len(room.free) == 1 else 'are'} free, {missing} more needed"
     users = "; ".join(_users(facts, slurm, room.busy, missing))
     command = _more(facts, slurm, job, missing) or in_shell(facts, job, "squeue -t R -S e -p {Partition}")
-    text = f"it needs {_shape(wanted, room)}; {has}" + (f"; {users}" if users else "")
+    text = f"it needs {_shape(wanted, room, job)}; {has}" + (f"; {users}" if users else "")
     return plain(facts, job, text, command=command, waits=True)
 
 
@@ -137,7 +146,10 @@ def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> lis
     """Who sits on the nodes that are free the soonest."""
     last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
     soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end))[: min(missing, MAX_NAMED)]
-    return [f"{name} runs {title(last[name])} of {last[name].user} {_until(facts, last[name])}" for name in soonest]
+    found: dict[str, list[str]] = {}
+    for name in soonest:
+        found.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)
+    return [f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} {job}" for job, names in found.items()]
 
 
 def _until(facts: Facts, job: SlurmJob) -> str:

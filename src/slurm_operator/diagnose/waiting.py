@@ -17,9 +17,12 @@ from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock
 from slurm_operator.diagnose.room import jobs_on, partitions_of
+from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, title, why_job
 from slurm_operator.plan.partition_fields import shown_time
 
+# Where Slurm's word on the start is a plan.
+FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
 # Jobs that Slurm would start if it could.
 READY_TO_RUN = frozenset({"Resources", "Priority", "None", "ReqNodeNotAvail"})
 
@@ -38,7 +41,7 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | Fine:
 
 def _with_start(facts: Facts, job: SlurmJob, cause: Cause) -> Cause:
     now = parse_seconds(facts.now)
-    if not cause.waits or job.code == "BeginTime" or now is None or job.start <= now:
+    if not cause.waits or code_of(job) not in FORESEEN or now is None or job.start <= now:
         return cause
     return replace(cause, sentence=f"{cause.sentence}; Slurm expects to start it at {clock(facts, job.start)}")
 
@@ -85,20 +88,31 @@ def _node_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _ahead(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    mine = _nodes_of(job, slurm)
-    before = sorted(
-        (each for each in slurm.jobs.values() if _is_before(each, job) and mine & _nodes_of(each, slurm)),
-        key=lambda each: (-each.priority, int(each.id)),
-    )
-    if not before:
-        return None
-    first = before[0]
+    before = _jobs_ahead(job, slurm)
+    return plain(facts, job, _named(job, before), command=why_job(facts, before[0])) if before else None
+
+
+def _short(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """The nodes that are missing; who is ahead gets those that become free."""
+    cause = short_of_nodes.why(facts, job, slurm)
+    before = _jobs_ahead(job, slurm) if cause is not None and cause.waits else []
+    if cause is None or not before:
+        return cause
+    return replace(cause, sentence=f"{cause.sentence}; {_named(job, before)}", command=why_job(facts, before[0]))
+
+
+def _named(job: SlurmJob, before: list[SlurmJob]) -> str:
     # One is named, and the answer to why that one waits is the next step.
-    text = (
-        f"{counted(len(before), 'job is', 'jobs are')} ahead of it: first {title(first)} of {first.user}, "
-        f"with priority {first.priority} against {job.priority}"
-    )
-    return plain(facts, job, text, command=why_job(facts, first))
+    first = before[0]
+    same = first.priority == job.priority
+    rank = "of the same priority and older" if same else f"with priority {first.priority} against {job.priority}"
+    return f"{counted(len(before), 'job is', 'jobs are')} ahead of it: first {title(first)} of {first.user}, {rank}"
+
+
+def _jobs_ahead(job: SlurmJob, slurm: Slurm) -> list[SlurmJob]:
+    mine = _nodes_of(job, slurm)
+    before = (each for each in slurm.jobs.values() if _is_before(each, job) and mine & _nodes_of(each, slurm))
+    return sorted(before, key=lambda each: (-each.priority, int(each.id)))
 
 
 def _is_before(other: SlurmJob, job: SlurmJob) -> bool:
@@ -116,11 +130,11 @@ def _throttle(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     running = [each for each in jobs_on(slurm, slurm.nodes) if each.array == job.array]
     if not job.array or not running:
         return None
-    most = job.wants.get("ArrayTaskThrottle", "?")
+    most = counted(int(job.wants.get("ArrayTaskThrottle", "0")), "task")
     first = running[0]
     end = f", the first of them until {clock(facts, first.end)} at the latest" if first.end else ""
     tasks = counted(len(running), "task runs", "tasks run")
-    return plain(facts, job, f"its array may run {most} tasks at once, and {tasks} now{end}")
+    return plain(facts, job, f"its array may run {most} at once, and {tasks} now{end}")
 
 
 def _licenses(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -142,9 +156,9 @@ def _licenses(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _reservation(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    name = job.wants.get("Reservation", "")
-    if slurm.reservations is None:
-        return None
+    name = job.wants.get("Reservation", NONE)
+    if slurm.reservations is None or name == NONE:
+        return short_of_nodes.why(facts, job, slurm)
     found = slurm.reservations.get(name)
     show = in_shell(facts, job, "scontrol show reservation {Reservation}")
     if found is None:
@@ -177,6 +191,6 @@ WALKS: dict[str, Callable[[Facts, SlurmJob, Slurm], Cause | None]] = {
     "BeginTime": _begin,
     **dict.fromkeys(
         ("Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "BadConstraints", "Constraints", "None"),
-        short_of_nodes.why,
+        _short,
     ),
 }

@@ -27,9 +27,10 @@ def title(job: SlurmJob) -> str:
 
 
 def code_of(job: SlurmJob) -> str:
-    """Slurm's word for the reason; some descriptions say more than it."""
-    if job.reason in REASONS:
-        return job.reason
+    """Slurm's word for the reason; a description that begins with another one says more than it."""
+    for text in (job.reason, job.reason.partition(",")[0].strip()):
+        if text in REASONS:
+            return text
     return job.code or job.reason.partition(",")[0].strip()
 
 

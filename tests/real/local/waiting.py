@@ -180,6 +180,19 @@ def reserved_for_others(cluster: LocalCluster) -> Iterator[str]:
 
 
 @contextmanager
+def reserved_for_soon(cluster: LocalCluster) -> Iterator[str]:
+    cluster.admin(
+        "scontrol create reservation reservationname=soon starttime=now+30minutes duration=60 users=root nodes=ALL "
+        "flags=maint"
+    )
+    try:
+        with job(cluster, "-t", "60") as target:
+            yield target
+    finally:
+        cluster.admin("scontrol delete reservationname=soon")
+
+
+@contextmanager
 def drained(cluster: LocalCluster, *nodes: str) -> Iterator[None]:
     names = ",".join(nodes)
     cluster.admin(f"scontrol update nodename={names} state=drain reason='bad dimm'")
@@ -296,9 +309,6 @@ WAITING: dict[str, Waiting] = {
         "numnodes=1",
         ok=False,
     ),
-    "more nodes than there are": Waiting(
-        one("-N5"), "PartitionTooSmall", "5 nodes, and partition compute has 2", '{"spec":{"replicas":5}}', ok=False
-    ),
     "later": Waiting(one("-b", "now+1hour"), "BeginTime", "must not start before", "starttime=now"),
     "after a job that runs": Waiting(
         behind((), ("-d", "afterok:{first}")),
@@ -325,10 +335,13 @@ WAITING: dict[str, Waiting] = {
         behind(HALF, ("-N2", "--exclusive")), "Resources", "1 is free, 1 more needed", '{"spec":{"replicas":3}}'
     ),
     "two nodes, both busy": Waiting(
-        behind(FULL, ("-N2", "--exclusive")), "Resources", "runs job {first} of alice until", '{"spec":{"replicas":4}}'
+        behind(FULL, ("-N2", "--exclusive")), "Resources", "run job {first} of alice until", '{"spec":{"replicas":4}}'
     ),
     "behind another one": Waiting(
-        behind(FULL, ("-N2", "--exclusive"), ("-N2", "--exclusive")), "Priority|Resources", "", "kubectl"
+        behind(FULL, ("-N2", "--exclusive"), ("-N2", "--exclusive")),
+        "Priority|Resources",
+        "ahead of it: first job",
+        "why job/",
     ),
     "a license that is in use": Waiting(
         behind(("-L", "matlab:2"), ("-L", "matlab:1")),
@@ -337,7 +350,7 @@ WAITING: dict[str, Waiting] = {
         "squeue -t R -L matlab",
     ),
     "a task of a throttled array": Waiting(
-        one("--array=0-9%1", task="_5"), "JobArrayTaskLimit", "1 tasks at once", "arraytaskthrottle=0"
+        one("--array=0-9%1", task="_5"), "JobArrayTaskLimit", "1 task at once", "arraytaskthrottle=0"
     ),
     "a task of an array that is held": Waiting(
         one("-H", "--array=0-999", task="_500"), "JobHeldUser", "its owner alice holds it", "scontrol release"
@@ -352,27 +365,37 @@ WAITING: dict[str, Waiting] = {
         "reservation mine",
         "scontrol show reservation",
     ),
+    "nodes that are reserved before it would end": Waiting(
+        reserved_for_soon, "ReqNodeNotAvail", "reservation soon from", "timelimit=2"
+    ),
     "a node that is drained": Waiting(required_node_drained, "DrainedBySomebody", "bad dimm", "state=resume", ok=False),
     "two nodes, of which one is drained": Waiting(
         too_many_drained, "DrainedBySomebody", "bad dimm", "state=resume", ok=False
     ),
     "a partition that is DOWN": Waiting(one("-p", "closed"), "PartitionNotUp", "closed is DOWN", "partition up closed"),
     "running jobs of a QOS for each user": Waiting(
-        limited("qos name=normal", "MaxJobsPU=1", (), ()),
+        limited("qos name=normal", "MaxJobsPU=1", ("-n1",), ("-n1",)),
         "QOSMaxJobsPerUserLimit",
-        "QOS normal allows at most 1 running jobs for each user (MaxJobsPU), and 1 is in use",
+        "QOS normal allows at most 1 running job for each user (MaxJobsPU), and 1 is in use",
         "squeue -t R -q normal -u alice",
     ),
     "CPUs of a QOS for each user": Waiting(
+        limited("qos name=normal", "MaxTRESPU=cpu=1", ("-n1",), ("-n1",)),
+        "QOSMaxCpuPerUserLimit",
+        "at most 1 CPU for each user (MaxTRESPU), and 1 is in use",
+        "squeue -t R -q normal -u alice",
+    ),
+    "more CPUs than a QOS allows each user": Waiting(
         limited("qos name=normal", "MaxTRESPU=cpu=1", (), ("-n2",)),
         "QOSMaxCpuPerUserLimit",
-        "at most 1 CPUs for each user",
-        "squeue -t R -q normal -u alice",
+        "at most 1 CPU for each user (MaxTRESPU), and it asks for 2",
+        "numcpus=1",
+        ok=False,
     ),
     "running jobs of a QOS in all": Waiting(
         limited("qos name=normal", "GrpJobs=1", ("-n1",), ("-n1",)),
         "QOSGrpJobsLimit",
-        "QOS normal allows at most 1 running jobs (GrpJobs), and 1 is in use",
+        "QOS normal allows at most 1 running job (GrpJobs), and 1 is in use",
         "squeue -t R -q normal",
     ),
     "longer than its QOS allows": Waiting(
@@ -385,26 +408,27 @@ WAITING: dict[str, Waiting] = {
     "more CPUs than its QOS allows a job": Waiting(
         limited("qos name=normal", "MaxTRES=cpu=1", (), ("-n2",)),
         "QOSMaxCpuPerJobLimit",
-        "at most 1 CPUs",
+        "at most 1 CPU",
         "numcpus=1",
         ok=False,
     ),
     "running jobs of an account": Waiting(
         limited(ACCOUNT, "GrpJobs=1", ("-n1",), ("-n1",)),
         "AssocGrpJobsLimit",
-        "account physics allows at most 1 running jobs (GrpJobs), and 1 is in use",
+        "account physics allows at most 1 running job (GrpJobs), and 1 is in use",
         "squeue -t R -A physics",
     ),
     "CPUs of an account": Waiting(
         limited(ACCOUNT, "GrpTRES=cpu=1", (), ("-n2",)),
         "AssocGrpCpuLimit",
-        "account physics allows at most 1 CPUs",
-        "squeue -t R -A physics",
+        "account physics allows at most 1 CPU (GrpTRES), and it asks for 2",
+        "numcpus=1",
+        ok=False,
     ),
     "running jobs of a user in an account": Waiting(
         limited(USER, "MaxJobs=1", ("-n1",), ("-n1",)),
         "AssocMaxJobsLimit",
-        "user alice in account physics allows at most 1 running jobs",
+        "the association of alice in account physics allows at most 1 running job",
         "squeue -t R -A physics -u alice",
     ),
     "longer than its association allows": Waiting(
