@@ -149,7 +149,7 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
     return Cause(
         code,
         f"no node can run pod {name_of(pod)}: {text}",
-        _kubectl(facts, f"describe pod {name_of(pod)}"),
+        scheduling.command(code, text) or _kubectl(facts, f"describe pod {name_of(pod)}"),
         (f"the scheduler says: {message}",),
     )
 
