@@ -17,6 +17,8 @@ from slurm_operator.diagnose.scontrol import slurm_facts
 
 _FIELD = re.compile(r"(?:^| )([A-Za-z]+)=")
 Record = Mapping[str, Any]
+NOT_SET = {"set": False, "infinite": False, "number": 0}
+UNLIMITED = {"set": False, "infinite": True, "number": 0}
 
 
 def said(nodes: str, jobs: str, partitions: str) -> Slurm:
@@ -52,12 +54,18 @@ def _node(row: Mapping[str, str]) -> Record:
         "partitions": row.get("Partitions", "").split(","),
         "cpus": int(row.get("CPUTot", "0")),
         "alloc_cpus": int(row.get("CPUAlloc", "0")),
+        "real_memory": int(row.get("RealMemory", "0")),
+        "alloc_memory": int(row.get("AllocMem", "0")),
+        "features": [each for each in row.get("Features", "").split(",") if each],
+        "gres": row.get("Gres", ""),
+        "gres_used": row.get("GresUsed", ""),
+        "reservation": row.get("Reservation", ""),
+        "reason_set_by_user": row.get("By", ""),
     }
 
 
 def job(row: Mapping[str, str]) -> Record:
     """A job's record; what is not named is as Slurm leaves it."""
-    end = datetime.fromisoformat(row["EndTime"]).timestamp() if "EndTime" in row else 0
     return {
         "job_id": int(row["JobId"]),
         "name": row.get("JobName", ""),
@@ -67,11 +75,37 @@ def job(row: Mapping[str, str]) -> Record:
         "partition": row.get("Partition", ""),
         "nodes": row.get("NodeList", ""),
         "node_count": _number(int(row.get("NumNodes", "1"))),
-        "end_time": _number(int(end)),
-        "time_limit": _number(60),
+        "start_time": _moment(row.get("StartTime", "")),
+        "end_time": _moment(row.get("EndTime", "")),
+        "time_limit": _number(int(row.get("TimeLimit", "60"))),
         "account": row.get("Account", ""),
         "qos": row.get("QOS", ""),
+        "state_description": row.get("Description", ""),
+        "priority": _number(int(row.get("Priority", "1"))),
+        "cpus": _number(int(row.get("NumCPUs", "1"))),
+        "memory_per_node": _number(int(row.get("MinMemoryNode", "0"))),
+        "dependency": row.get("Dependency", ""),
+        "licenses": row.get("Licenses", ""),
+        "features": row.get("Features", ""),
+        "resv_name": row.get("Reservation", ""),
+        "required_nodes": row.get("ReqNodeList", ""),
+        "shared": ["none"] if "Exclusive" in row else [],
+        "tres_per_node": row.get("TresPerNode", ""),
+        "array_job_id": _number(int(row.get("ArrayJobId", "0"))),
+        "array_task_id": _number(int(row["ArrayTaskId"])) if "ArrayTaskId" in row else NOT_SET,
+        "array_task_string": row.get("ArrayTasks", ""),
+        "array_max_tasks": _number(int(row.get("ArrayTaskThrottle", "0"))),
+        "het_job_id": _number(int(row.get("HetJobId", "0"))),
+        "het_job_offset": _number(int(row.get("HetJobOffset", "0"))),
+        "batch_flag": True,
+        "requeue": row.get("Requeue", "1") == "1",
+        "failed_node": row.get("FailedNode", ""),
+        "exit_code": {"return_code": _number(int(row.get("ExitCode", "0")))},
     }
+
+
+def _moment(text: str) -> Record:
+    return _number(int(datetime.fromisoformat(text).timestamp()) if text else 0)
 
 
 def _number(value: int) -> Record:
@@ -84,4 +118,10 @@ def _partition(row: Mapping[str, str]) -> Record:
         "name": row["PartitionName"],
         "partition": {"state": [row["State"]]},
         "nodes": {"configured": "" if nodes == "(null)" else nodes},
+        "maximums": {
+            "time": _number(int(row["MaxTime"])) if "MaxTime" in row else UNLIMITED,
+            "nodes": _number(int(row["MaxNodes"])) if "MaxNodes" in row else UNLIMITED,
+        },
+        "minimums": {"nodes": int(row.get("MinNodes", "0"))},
+        "qos": {"assigned": row.get("QoS", "")},
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.diagnose.said import said
 
 from slurm_operator.build import labels
-from slurm_operator.diagnose.facts import Facts
+from slurm_operator.diagnose.facts import Facts, fingerprint
 from slurm_operator.diagnose.forecast import Effect, forecast
 
 Object = dict[str, Any]
@@ -89,3 +90,34 @@ def test_a_scale_in_names_the_jobs_that_are_waited_for_and_their_end(facts: Fact
         ("7",),
         "2026-11-17T00:00:00Z",
     )
+
+
+DATABASE = {"host": "mariadb", "passwordKeyRef": {"name": "mariadb", "key": "password"}}
+ACCOUNTING = {**CONTROLLER, "kind": "Accounting", "spec": {**KEYS, "storageConfig": DATABASE}}
+
+
+@pytest.mark.parametrize(
+    ("secrets", "given", "ways"),
+    [
+        ({"mariadb": {"password": fingerprint(b"x")}}, {}, []),
+        ({}, {"mariadb": {"password": b"x"}}, ["made"]),
+        ({"mariadb": {"password": fingerprint(b"x")}}, {"mariadb": {"password": b"x"}}, []),
+        ({"mariadb": {"password": fingerprint(b"x")}}, {"a": {"b": b"new"}}, ["restart"]),
+        (None, {}, []),
+        ({}, {}, ["refused"]),
+    ],
+    ids=[
+        "in the namespace",
+        "only in the manifests",
+        "in both, and the same",
+        "another key beside it",
+        "Secrets that may not be read",
+        "nowhere",
+    ],
+)
+def test_secrets_of_the_namespace_count(
+    facts: Facts, secrets: dict[str, dict[str, str]] | None, given: dict[str, dict[str, bytes]], ways: list[str]
+) -> None:
+    """`plan` once refused an Accounting whose Secret was there."""
+    here = replace(facts, objects={**facts.objects, "Accounting": {"slurm": ACCOUNTING}}, secrets=secrets)
+    assert [effect.way for effect in forecast(here, [ACCOUNTING], ({}, given))] == ways

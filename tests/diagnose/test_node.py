@@ -55,6 +55,24 @@ CASES: dict[str, Case] = {
         cluster(slurm=with_node("DOWN+NOT_RESPONDING", "Not responding")),
         "NotResponding",
     ),
+    "a node that somebody set down": (
+        "node/compute-0",
+        cluster(slurm=with_node("DOWN", "replacing psu")),
+        "SetDown",
+    ),
+    "a node that came back by itself": (
+        "node/compute-0",
+        cluster(slurm=with_node("DOWN", "Node unexpectedly rebooted")),
+        "Restarted",
+    ),
+    "a drain by Slurm": ("node/compute-0", cluster(slurm=with_node("IDLE+DRAIN", "Prolog error")), "DrainedBySlurm"),
+    "a drain after a job that cannot be killed": (
+        "node/compute-0",
+        cluster(slurm=with_node("IDLE+DRAIN", "Kill task failed")),
+        "DrainedBySlurm",
+    ),
+    "a node in a reservation": ("node/compute-0", cluster(slurm=with_node("IDLE+RESERVED")), "Reserved"),
+    "a node that is restarted": ("node/compute-0", cluster(slurm=with_node("IDLE+REBOOT_REQUESTED")), "PowerState"),
     "a record without a pod": (
         "node/compute-0",
         cluster(slurm=with_node("DOWN+NOT_RESPONDING"), without=("compute-0",)),

@@ -20,6 +20,7 @@ from tests.diagnose.broken import (
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cluster import examine, passing
 from slurm_operator.diagnose.facts import Facts, Silence
 
 CASES: dict[str, Case] = {
@@ -111,3 +112,23 @@ def test_an_operator_has_a_moment_to_look(now: str, code: str) -> None:
     answer = explained(replace(cluster(changed), now=now), "nodeset/compute")
     assert isinstance(answer, Cause)
     assert answer.code == code
+
+
+TRYING = condition("ConfigApplied", "False", "Trying", "the controller pods have been given configuration 5f2c")
+
+
+@pytest.mark.parametrize(
+    ("since", "wrong"), [("2026-11-17T11:59:56Z", False), ("2026-11-17T11:50:00Z", True)], ids=["for 4 s", "for 10 min"]
+)
+def test_a_configuration_under_trial_is_told_as_such_and_wrong_only_when_it_stays(since: str, wrong: bool) -> None:
+    trying = {**TRYING, "lastTransitionTime": since}
+    facts = replace(
+        cluster(resource("Controller", "slurm", {}, condition("Ready", "True"), trying)), now="2026-11-17T12:00:00Z"
+    )
+    answer = explained(facts, "controller/slurm")
+    assert isinstance(answer, Cause)
+    assert f"is under trial since {since}" in answer.sentence
+    assert answer.command == "kubectl -n slurm logs slurm-controller-0 -c reconfigure --tail=20"
+    assert answer.wrong == wrong
+    assert len(examine(facts)) == wrong
+    assert len(passing(facts)) == 1 - wrong

@@ -95,13 +95,14 @@ def test_a_job_of_a_users_invention_does_not_exist(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_why_says_of_each_job_what_squeue_says(version: str) -> None:
     facts = Facts("ns", slurm={"c": recorded(version)})
-    for name, state, *_, hosts in kept(version)["queue"]:
+    for name, state, _, user, *_, hosts in kept(version)["queue"]:
         found = jobs.why(facts, name)
         if state == "RUNNING":
-            assert found == Fine(f"job {name} is running on {hosts}")
+            assert isinstance(found, Fine)
+            assert found.sentence.partition(", until ")[0] == f"job {name} is running on {hosts}"
         else:
             assert isinstance(found, Cause)
-            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner put it on hold")
+            assert (found.code, found.sentence) == ("JobHeldUser", f"job {name} waits: its owner {user} holds it")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -79,6 +79,14 @@ class World:
             kubernetes_nodes=len(self.nodes),
         )
 
+    def given(self) -> tuple[dict[str, Mapping[str, str]], dict[str, Mapping[str, bytes]]]:
+        """The ConfigMaps and Secrets of every namespace that was read, by name."""
+        every = [self.refs(namespace) for namespace in sorted(self.namespaces)]
+        return (
+            {name: data for each in every for name, data in each.config_maps.items()},
+            {name: data for each in every for name, data in each.secrets.items()},
+        )
+
     def loaded(self) -> Iterator[Loaded]:
         """Every resource, in an order that does not depend on the files."""
         order = {kind: position for position, kind in enumerate(BY_NAME)}

@@ -20,6 +20,15 @@ class Cause:
     trail: tuple[str, ...] = ()
     # Somebody wants it so: an answer to a question, but nothing that is wrong.
     chosen: bool = False
+    # It takes its course, and passes by itself: nothing that is wrong either.
+    waits: bool = False
+    # What is at fault, where several sentences may speak of it; `doctor` names it once.
+    root: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether somebody should do something about it."""
+        return not (self.chosen or self.waits)
 
     def under(self, step: str) -> Cause:
         """The same cause, reached from one step further up."""

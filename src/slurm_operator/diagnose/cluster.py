@@ -6,6 +6,7 @@ In: facts. Out: causes. Called by `kubectl slurm doctor` and, for its summary, b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from slurm_operator.diagnose import ghosts, leftovers
 from slurm_operator.diagnose import node as nodes
@@ -14,18 +15,33 @@ from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, name_of
 
+# What is told though it is not wrong.
+TOLD = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting"})
 # What others depend on comes first.
 ORDER = ("Controller", "Accounting", "RestApi", "NodeSet", "LoginSet", "Token")
 
 
 def examine(facts: Facts) -> list[Cause]:
     """Everything that is wrong."""
-    found: dict[tuple[str, str], Cause] = {}
+    return [cause for cause in _once(facts) if cause.wrong]
+
+
+def passing(facts: Facts) -> list[Cause]:
+    """What is under way: not wrong, and worth a line."""
+    return [cause for cause in _once(facts) if cause.waits and cause.code in TOLD]
+
+
+def _once(facts: Facts) -> list[Cause]:
+    """Each cause once, however many ways lead to it."""
+    found: dict[tuple[str, str], list[Cause]] = {}
     for cause in _all(facts):
-        if cause.chosen:
-            continue
-        found.setdefault((cause.code, cause.sentence), cause)
-    return list(found.values())
+        found.setdefault((cause.code, cause.root or cause.sentence), []).append(cause)
+    return [_merged(each) for each in found.values()]
+
+
+def _merged(same: list[Cause]) -> Cause:
+    more = len({cause.sentence for cause in same}) - 1
+    return replace(same[0], sentence=f"{same[0].sentence} (and {more} more like it)") if more else same[0]
 
 
 def _all(facts: Facts) -> Iterator[Cause]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
+from kube_runtime.times import parse_time
 from slurm_operator.build import labels
 from slurm_operator.slurm.hostlist import EMPTY, HostList
+from slurm_operator.slurm.model import Limit
 
 Object = Mapping[str, Any]
 
@@ -28,6 +31,15 @@ class SlurmNode:
     partitions: tuple[str, ...] = ()
     cpus: int = 0
     cpus_used: int = 0
+    memory_mib: int = 0
+    memory_used_mib: int = 0
+    features: frozenset[str] = frozenset()
+    # By the name of a generic resource: how many there are, and how many are in use.
+    gres: Mapping[str, int] = field(default_factory=dict)
+    gres_used: Mapping[str, int] = field(default_factory=dict)
+    # Who set the reason, and the reservation that the node is in.
+    reason_by: str = ""
+    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,27 @@ class SlurmJob:
     nodes: Collection[str] = EMPTY
     # By scontrol's words for them.
     wants: Mapping[str, str] = field(default_factory=dict)
+    # Slurm's word for the reason; `reason` may be a longer text.
+    code: str = ""
+    priority: int = 0
+    # What it needs to start.
+    node_count: int = 1
+    cpus: int = 1
+    memory_mib: int = 0
+    gres: Mapping[str, int] = field(default_factory=dict)
+    exclusive: bool = False
+    required: Collection[str] = EMPTY
+    excluded: Collection[str] = EMPTY
+    # Seconds since 1970, 0 where Slurm has none; of a job that waits, the start that Slurm expects.
+    start: int = 0
+    end: int = 0
+    # Of an array: its id, and the tasks that this record stands for.
+    array: str = ""
+    tasks: str = ""
+    # Of a component of a heterogeneous job: `12+1`.
+    component: str = ""
+    can_requeue: bool = False
+    failed_node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +85,39 @@ class SlurmPartition:
     name: str
     state: str
     nodes: Collection[str] = EMPTY
+    # In minutes.
+    max_time: Limit = None
+    max_nodes: Limit = None
+    min_nodes: int = 0
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmReservation:
+    """A reservation; times are seconds since 1970."""
+
+    name: str
+    start: int = 0
+    end: int = 0
+    users: tuple[str, ...] = ()
+    nodes: Collection[str] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmLicense:
+    """A license, and how many there are."""
+
+    name: str
+    total: int = 0
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What sacctmgr says of limits: rows by column, of every QOS, and of every association."""
+
+    qos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    associations: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +127,10 @@ class Slurm:
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
     jobs: Mapping[str, SlurmJob] = field(default_factory=dict)
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
+    # Asked for when a job waits for one of them; None when nobody asked, or nobody answered.
+    reservations: Mapping[str, SlurmReservation] | None = None
+    licenses: Mapping[str, SlurmLicense] | None = None
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +153,12 @@ class Facts:
     logs: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     # When it was looked at, as Kubernetes writes times; empty when nobody said.
     now: str = ""
+    # Names and keys of Secrets, never their values, each with a fingerprint; None when they may not be read.
+    secrets: Mapping[str, Mapping[str, str]] | None = None
+    # By the Accounting's name: what sacctmgr said of a slurmdbd that did not answer; empty when it answered.
+    databases: Mapping[str, str] = field(default_factory=dict)
+    # Login pods that should run sssd, and do not.
+    without_sssd: frozenset[str] = frozenset()
 
     def get(self, kind: str, name: str) -> Object | None:
         """One object."""
@@ -105,6 +181,25 @@ class Facts:
     def slurm_of(self, controller: str) -> Slurm | Silence:
         """A cluster's own word."""
         return self.slurm.get(controller, Silence(f"Controller {controller!r} was not asked"))
+
+
+def fingerprint(value: bytes) -> str:
+    """Something by which two values of Secrets can be told apart, so that no value has to be kept."""
+    return sha256(value).hexdigest()
+
+
+def age_seconds(facts: Facts, time: object) -> float | None:
+    """How long ago that was; None when nobody knows."""
+    then, now = parse_time(str(time or "")), parse_time(facts.now)
+    return (now - then).total_seconds() if then is not None and now is not None else None
+
+
+def clock(facts: Facts, seconds: int) -> str:
+    """A moment as people say it: the time today, and the date as well on any other day."""
+    moment, now = datetime.fromtimestamp(seconds, UTC), parse_time(facts.now)
+    if now is not None and moment.date() == now.astimezone(UTC).date():
+        return f"{moment:%H:%M:%S} UTC"
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def seconds_since(facts: Facts, item: Object) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
@@ -21,7 +22,8 @@ from slurm_operator.build import accounting, controller, labels, loginset, nodes
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import slurm_conf
-from slurm_operator.diagnose.facts import Facts, Silence, SlurmJob, host_of
+from slurm_operator.diagnose.facts import Facts, Silence, SlurmJob, fingerprint, host_of
+from slurm_operator.diagnose.references import SECRET, references
 
 R = TypeVar("R", bound=Resource)
 RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING"})
@@ -40,8 +42,11 @@ class Effect:
     until: str = ""
 
 
-def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> list[Effect]:
-    """Everything that would happen."""
+Given = tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, bytes]]]
+
+
+def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]], given: Given = ({}, {})) -> list[Effect]:
+    """Everything that would happen; `given` are the ConfigMaps and Secrets that are applied together with it."""
     decoded = [decode({**raw, "metadata": {**raw["metadata"], "namespace": facts.namespace}}) for raw in wanted]
     wrong = [
         Effect(f"{raw['kind']} {raw['metadata']['name']}", "refused", str(each.problems[0]))
@@ -49,22 +54,41 @@ def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> list[Effect]:
         if each.resource is None
     ]
     resources = [each.resource for each in decoded if each.resource is not None]
-    before = _refs(facts)
-    after = _with(before, resources)
+    before = _refs(facts, wanted)
+    after = _with(_with_data(before, given), resources)
     found = [effect for each in resources for effect in _one(facts, each, before, after)]
     return [*wrong, *_configuration(resources, before, after), *found]
 
 
-def _refs(facts: Facts) -> Refs:
+def _refs(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> Refs:
     return Refs(
         controllers={each.name: each for each in _typed(facts, Controller)},
         accountings={each.name: each for each in _typed(facts, Accounting)},
         nodesets=tuple(_typed(facts, NodeSet)),
         partitions=tuple(_typed(facts, Partition)),
         config_maps={name: item.get("data") or {} for name, item in facts.objects.get("ConfigMap", {}).items()},
+        secrets=_secrets(facts, wanted),
         claims={name: _modes(item) for name, item in facts.objects.get("PersistentVolumeClaim", {}).items()},
         kubernetes_nodes=len(facts.every("Node")),
     )
+
+
+def _secrets(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, bytes]]:
+    """What the namespace holds, by fingerprint; where it may not be read, all that is named counts as there."""
+    if facts.secrets is not None:
+        return {name: {key: text.encode() for key, text in keys.items()} for name, keys in facts.secrets.items()}
+    found: dict[str, dict[str, bytes]] = {}
+    for resource in [*wanted, *(each for kind in BY_NAME for each in facts.every(kind))]:
+        for named in references(resource.get("spec") or {}):
+            if named.kind == SECRET:
+                found.setdefault(named.name, {})[named.key] = b"unknown"
+    return found
+
+
+def _with_data(refs: Refs, given: Given) -> Refs:
+    config_maps, secrets = given
+    marked = {name: {key: fingerprint(raw).encode() for key, raw in data.items()} for name, data in secrets.items()}
+    return replace(refs, config_maps={**refs.config_maps, **config_maps}, secrets={**refs.secrets, **marked})
 
 
 def _modes(claim: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,7 +175,13 @@ def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs
     old = decode(facts.objects[kind][new.name], served=True).resource
     if kind not in BUILDERS or old is None:
         return
-    was, becomes = _templates(BUILDERS[kind](old, before)), _templates(BUILDERS[kind](new, after))
+    becomes = _templates(BUILDERS[kind](new, after))
+    try:
+        was = _templates(BUILDERS[kind](old, before))
+    except BuildError as error:
+        # What stands there now lacks something that comes with the manifests.
+        yield Effect(title, "made", f"it cannot be built as it is ({error}), and can with this")
+        return
     if was != becomes:
         effects = {
             "Controller": "; jobs keep running, and submissions wait a few seconds",

@@ -5,10 +5,13 @@ In: facts and the name of a Slurm node, or of its pod. Out: an answer.
 
 from __future__ import annotations
 
+import re
+
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
+from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
-from slurm_operator.diagnose import leftovers
+from slurm_operator.diagnose import leftovers, room
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
@@ -16,8 +19,10 @@ from slurm_operator.diagnose.facts import (
     Object,
     Silence,
     Slurm,
+    SlurmJob,
     SlurmNode,
     annotation_of,
+    clock,
     controller_of,
     host_of,
     label_of,
@@ -27,6 +32,12 @@ from slurm_operator.diagnose.facts import (
 from slurm_operator.slurm import policy
 
 WORKER = labels.WORKER.daemon
+# What slurmctld and slurmd write when they drain a node themselves.
+SLURM_DRAINS = re.compile(
+    r"(?i)(kill task failed|prolog error|epilog error|batch job complete failure|job env setup error|"
+    r"duplicate jobid|low \w|gres/|not enough|health ?check)"
+)
+RESTARTED = "Node unexpectedly rebooted"
 
 
 def why(facts: Facts, name: str) -> Diagnosis:
@@ -108,21 +119,58 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
             f"slurmctld refuses what {node.name} registered: {node.reason or 'no reason is given'}",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {node.name}",
         )
+    if pod is None and policy.drain_is_ours(node.reason) and not _jobs(facts, node):
+        # Its reason is of a time when it had a pod.
+        return _left_over(facts, node)
     if "DRAIN" in node.states:
         return _drained(facts, node, pod)
     if node.states & {"DOWN", "NOT_RESPONDING", "FAIL"}:
         return _down(facts, node, pod)
-    return Fine(f"node {node.name} is {'+'.join(sorted(node.states)).lower()} and takes jobs")
+    return _passing(facts, node) or Fine(f"node {node.name} is {_shown(node)} and takes jobs")
+
+
+def _shown(node: SlurmNode) -> str:
+    return "+".join(sorted(node.states)).lower()
+
+
+def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
+    """States that somebody wants, or that pass by themselves."""
+    if node.states & room.RESERVED:
+        return Cause(
+            "Reserved",
+            f"{node.name} takes only jobs of reservation {node.reservation or 'that holds it'}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show reservation",
+            chosen=True,
+        )
+    if node.states & {"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERING_UP", "POWERING_DOWN", "POWERED_DOWN"}:
+        return Cause(
+            "PowerState",
+            f"{node.name} is {_shown(node)}: Slurm starts, stops or restarts it",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume",
+            waits=True,
+        )
+    return None
+
+
+def _left_over(facts: Facts, node: SlurmNode) -> Cause:
+    return Cause(
+        "PodGone",
+        f"node {node.name} is {_shown(node)} because it no longer has a pod; its record is left over",
+        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={node.name}",
+    )
+
+
+def _jobs(facts: Facts, node: SlurmNode) -> list[SlurmJob]:
+    clusters = (each for each in facts.slurm.values() if isinstance(each, Slurm) and node.name in each.nodes)
+    return [job for each in clusters for job in room.jobs_on(each, (node.name,))]
 
 
 def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
-    state = "+".join(sorted(node.states)).lower()
     if pod is None:
-        return Cause(
-            "PodGone",
-            f"node {node.name} is {state} because it no longer has a pod; its record is left over",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={node.name}",
-        )
+        return _left_over(facts, node)
+    if "NOT_RESPONDING" not in node.states and node.reason and not policy.drain_is_ours(node.reason):
+        return _set_down(facts, node)
+    state = _shown(node)
     command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
     known = pods.log_cause(pod, WORKER, facts.logs.get((name_of(pod), WORKER), ()))
     if known is not None:
@@ -133,12 +181,32 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     )
 
 
+def _set_down(facts: Facts, node: SlurmNode) -> Cause:
+    """Its slurmd responds; a person, or Slurm after a crash of the node, took it out."""
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume"
+    if node.reason.startswith(RESTARTED):
+        return Cause(
+            "Restarted", f"{node.name} is down since it came back by itself, and waits for you: {node.reason}", resume
+        )
+    return Cause("SetDown", f"{node.name} was set down{_by(node)}: {node.reason}", resume)
+
+
+def _by(node: SlurmNode) -> str:
+    return f" by {node.reason_by}" if node.reason_by else ""
+
+
 def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume"
+    if SLURM_DRAINS.match(node.reason):
+        log = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=50" if pod is not None else resume
+        return Cause("DrainedBySlurm", f"Slurm itself drained {node.name}: {node.reason}; resume it once mended", log)
     if not policy.drain_is_ours(node.reason):
+        who = f"user {node.reason_by}" if node.reason_by else "somebody"
         return Cause(
             "DrainedBySomebody",
-            f"somebody drained {node.name}: {node.reason or 'no reason was given'}",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={node.name} state=resume",
+            f"{who} drained {node.name}: {node.reason or 'no reason was given'}",
+            resume,
+            root=node.reason,
         )
     machine = facts.get("Node", str(spec_of(pod).get("nodeName", ""))) if pod is not None else None
     if machine is not None and spec_of(machine).get("unschedulable"):
@@ -154,10 +222,29 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
             f"{node.name} is drained because its pod {name_of(pod)} is cordoned by annotation",
             f"kubectl slurm -n {facts.namespace} undrain {node.name}",
         )
+    return _going_away(facts, node, pod)
+
+
+def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
+    """The operator takes it out once its jobs have ended: which, until when, and what would shorten that."""
+    text = f"{node.name} is drained by the operator: {node.reason.removeprefix(policy.REASON_PREFIX).strip()}"
+    jobs = _jobs(facts, node)
+    if not jobs:
+        owner = str(label_of(pod).get(labels.INSTANCE, "")) if pod is not None else ""
+        look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={node.name}"
+        return Cause(
+            "GoingAway", f"{text}; it runs no job, and goes next", f"kubectl -n {facts.namespace} {look}", waits=True
+        )
+    last = jobs[-1]
+    until = f"until {clock(facts, last.end)} at the latest" if last.end else "without a time limit"
+    others = f" and {counted(len(jobs) - 1, 'more job')}" if len(jobs) > 1 else ""
+    way = "requeue" if last.can_requeue else "cancel"
+    verb = "scontrol requeue" if last.can_requeue else "scancel"
     return Cause(
         "GoingAway",
-        f"{node.name} is drained by the operator: {node.reason.removeprefix(policy.REASON_PREFIX)}",
-        f"kubectl slurm -n {facts.namespace} status",
+        f"{text}; it waits for job {last.id} of {last.user}, {until}{others}; to {way} that job would shorten the wait",
+        f"kubectl slurm -n {facts.namespace} shell -- {verb} {last.id}",
+        waits=True,
     )
 
 

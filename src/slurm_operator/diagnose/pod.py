@@ -7,16 +7,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from slurm_operator.api.plural import counted
+from slurm_operator.build import labels
 from slurm_operator.diagnose import scheduling
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of, status_of
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    age_seconds,
+    condition_of,
+    label_of,
+    name_of,
+    spec_of,
+    status_of,
+)
 
 IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 MOUNT_REASONS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 OUT_OF_MEMORY = "OOMKilled"
+# A container that is no older than this may still be starting, and a pod may be so late to end.
+START_SECONDS = 60.0
+LATE_SECONDS = 60.0
 NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 NO_ANSWER = re.compile(r"(?i)deadline exceeded|timed out|timeout")
 # What Slurm puts before each line of its logs.
@@ -68,21 +82,51 @@ def why(facts: Facts, name: str) -> Cause | None:
     for look in (_terminating, _unscheduled, _volumes, _containers, _evicted, _unready):
         cause = look(facts, pod)
         if cause is not None:
-            return cause
+            return replace(cause, root=cause.root or _root(pod, cause))
     return None
+
+
+def _root(pod: Object, cause: Cause) -> str:
+    """The same for every pod of one owner that fails in the same way."""
+    return f"{label_of(pod).get(labels.INSTANCE, '')}: {cause.sentence.replace(name_of(pod), '*')}"
 
 
 def _kubectl(facts: Facts, rest: str) -> str:
     return f"kubectl -n {facts.namespace} {rest}"
 
 
+def _is_young(facts: Facts, pod: Object) -> bool:
+    metadata = pod.get("metadata") or {}
+    since = [str(each.get("startedAt", "")) for each in _running(pod)] or [str(metadata.get("creationTimestamp", ""))]
+    age = age_seconds(facts, max(since))
+    return age is not None and age < START_SECONDS
+
+
+def _running(pod: Object) -> Iterator[Mapping[str, Any]]:
+    for status in _statuses(pod):
+        running = (status.get("state") or {}).get("running")
+        if running:
+            yield running
+
+
 def _terminating(facts: Facts, pod: Object) -> Cause | None:
     if not (pod.get("metadata") or {}).get("deletionTimestamp"):
         return None
+    metadata = pod.get("metadata") or {}
+    # The API server writes the moment at which the grace period ends.
+    late = age_seconds(facts, metadata["deletionTimestamp"])
+    if late is not None and late > LATE_SECONDS:
+        return Cause(
+            "PodStuck",
+            f"pod {name_of(pod)} should have ended {late:.0f} s ago: its Kubernetes node "
+            f"{spec_of(pod).get('nodeName', '')} does not answer, or a finalizer holds it",
+            f"kubectl describe node {spec_of(pod).get('nodeName', '')}",
+        )
     return Cause(
         "PodIsEnding",
         f"pod {name_of(pod)} is being deleted, and its containers have not ended yet",
         _kubectl(facts, f"get pod {name_of(pod)} -o wide"),
+        waits=True,
     )
 
 
@@ -99,12 +143,13 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
             "NotScheduledYet",
             f"the scheduler has not handled pod {name_of(pod)} yet",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
+            waits=_is_young(facts, pod),
         )
     code, text = scheduling.reading(facts, pod, message)
     return Cause(
         code,
         f"no node can run pod {name_of(pod)}: {text}",
-        _kubectl(facts, f"describe pod {name_of(pod)}"),
+        scheduling.command(code, text) or _kubectl(facts, f"describe pod {name_of(pod)}"),
         (f"the scheduler says: {message}",),
     )
 
@@ -177,7 +222,8 @@ def _missing(facts: Facts, pod: Object, message: str) -> Cause | None:
     return Cause(
         f"{kind}Missing",
         f"pod {name_of(pod)} waits for the {kind} {found[2]!r}, which does not exist",
-        _kubectl(facts, f"get {kind.lower()} {found[2]}"),
+        _kubectl(facts, f"create {'secret generic' if kind == 'Secret' else 'configmap'} {found[2]} --from-file=FILE"),
+        root=f"{kind}/{found[2]}",
     )
 
 
@@ -283,7 +329,8 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     if not probes:
-        return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command)
+        waits = _is_young(facts, pod)
+        return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command, waits=waits)
     message = str(probes[-1].get("message", "")).strip().rstrip(":")
     if NO_ANSWER.search(message):
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)

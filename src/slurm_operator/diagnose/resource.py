@@ -6,8 +6,13 @@ on to what it waits for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
+from slurm_operator.diagnose import database, references, scale_in
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
@@ -15,6 +20,7 @@ from slurm_operator.diagnose.facts import (
     Facts,
     Object,
     Silence,
+    age_seconds,
     condition_of,
     controller_of,
     host_of,
@@ -41,6 +47,9 @@ FAULTS = frozenset(
 # It looks within milliseconds; this is long for it, and short for whoever asks.
 OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
+UNDER_TRIAL = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation"})
+# A trial takes a second; one that lasts so long does not end any more.
+TRIAL_SECONDS = 120.0
 
 
 def why(facts: Facts, kind: str, name: str) -> Diagnosis:
@@ -51,11 +60,15 @@ def why(facts: Facts, kind: str, name: str) -> Diagnosis:
             f"there is no {kind} {name!r} in namespace {facts.namespace}", f"kubectl get {BY_NAME[kind].plural} -A"
         )
     for look in (
+        references.why,
         _fault,
         _unseen_by_operator,
         _controller,
+        _leaving,
         _no_pods,
+        database.why,
         _pods,
+        _directory,
         _configuration,
         _rest_api,
         _workers,
@@ -78,7 +91,7 @@ def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
             return Cause(
                 str(condition["reason"]),
                 f"{kind} {name_of(resource)}: {condition.get('message', '')}",
-                _describe(facts, kind, name_of(resource)),
+                f"kubectl -n {facts.namespace} edit {BY_NAME[kind].plural}.{GROUP} {name_of(resource)}",
             )
     return None
 
@@ -94,6 +107,7 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
             "JustChanged",
             f"{kind} {name_of(resource)} changed {max(ago, 0):.0f} s ago, and the operator has not reconciled it yet",
             _describe(facts, kind, name_of(resource)),
+            waits=True,
         )
     state = "has never reconciled it" if seen is None else "has not reconciled its last change"
     return Cause(
@@ -189,6 +203,8 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
             )
     for each in CONFIG:
         condition = condition_of(resource, each) or {}
+        if condition.get("reason") in UNDER_TRIAL and condition.get("status") != "True":
+            return _under_trial(facts, resource, condition)
         if condition.get("status") == "False":
             return Cause(
                 str(condition.get("reason") or f"{each}No"),
@@ -196,6 +212,19 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
                 f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
             )
     return None
+
+
+def _under_trial(facts: Facts, resource: Object, condition: Mapping[str, Any]) -> Cause:
+    """It is on its way, and wrong only when it stays there for long."""
+    since = str(condition.get("lastTransitionTime", ""))
+    age = age_seconds(facts, since)
+    late = age is not None and age > TRIAL_SECONDS and condition.get("reason") != "KeyRotation"
+    told = f" since {since}" + (f" ({age:.0f} s)" if age is not None else "") if since else ""
+    text = f"a configuration of Controller {name_of(resource)} is under trial{told}: {condition.get('message', '')}"
+    pods_of = facts.pods_of(labels.CONTROLLER, name_of(resource))
+    pod = name_of(pods_of[0]) if pods_of else f"{name_of(resource)}-controller-0"
+    command = f"kubectl -n {facts.namespace} logs {pod} -c reconfigure --tail=20"
+    return Cause(str(condition.get("reason")), text, command, waits=not late)
 
 
 def _mounted_by_sub_path(pod: Object) -> str:
@@ -213,10 +242,40 @@ def _workers(facts: Facts, kind: str, resource: Object) -> Cause | None:
     slurm = facts.slurm_of(controller_of(resource))
     if isinstance(slurm, Silence):
         return None if _is_ready(resource) else _reachable(facts, resource, slurm)
+    causes: list[Cause] = []
     for pod in facts.pods_of(labels.WORKER, name_of(resource)):
         answer = nodes.why(facts, host_of(pod))
         if isinstance(answer, Cause) and answer.code != "PodIsEnding":
-            return answer.under(f"NodeSet {name_of(resource)} has worker {host_of(pod)}")
+            causes.append(answer.under(f"NodeSet {name_of(resource)} has worker {host_of(pod)}"))
+    wrong = [cause for cause in causes if cause.wrong]
+    return next(iter([*wrong, *filter(None, [scale_in.why(facts, resource)]), *causes]), None)
+
+
+def _leaving(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """What is being deleted has no other trouble."""
+    deleting = (resource.get("metadata") or {}).get("deletionTimestamp")
+    if not deleting:
+        return None
+    found = scale_in.why(facts, resource) if kind == "NodeSet" else None
+    ready = condition_of(resource, "Ready") or {}
+    held = ", ".join((resource.get("metadata") or {}).get("finalizers") or ())
+    return found or Cause(
+        "Deleting",
+        f"{kind} {name_of(resource)} is being deleted: {ready.get('message') or f'its finalizers are {held}'}",
+        _describe(facts, kind, name_of(resource)),
+        waits=True,
+    )
+
+
+def _directory(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """Without sssd nobody whom a directory knows can log in, and the pod is ready all the same."""
+    for pod in facts.pods_of(labels.LOGIN, name_of(resource)) if kind == "LoginSet" else ():
+        if name_of(pod) in facts.without_sssd:
+            return Cause(
+                "SssdNotRunning",
+                f"sssd does not run in pod {name_of(pod)}, so that users of the directory cannot log in",
+                f"kubectl -n {facts.namespace} logs {name_of(pod)} -c login --tail=50",
+            )
     return None
 
 
@@ -246,7 +305,7 @@ def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:
     return Cause(
         "SlurmSilent",
         f"Slurm cannot be asked: {condition.get('message') or slurm.why}",
-        f"kubectl slurm -n {facts.namespace} doctor",
+        f"kubectl slurm -n {facts.namespace} logs controller/{controller_of(resource)}",
     )
 
 

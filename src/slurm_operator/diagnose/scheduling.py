@@ -19,12 +19,26 @@ from slurm_operator.plan import placement
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 NO_LABELS = ("NoNodeFits", "no node has the labels that its nodeSelector or affinity requires")
 CORDONED = ("NodesCordoned", "every node that it may run on is cordoned: {names}")
+COMMANDS = {
+    "NoNodeFits": "kubectl get nodes --show-labels",
+    "NodesCordoned": "kubectl get nodes",
+    "Tainted": "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key",
+    "NotEnoughRoom": "kubectl describe nodes",
+    "NodesTaken": "kubectl get nodes",
+}
 TAINTED = ("Tainted", "every node that it may run on has a taint that it does not tolerate: {names}")
 
 
 def reading(facts: Facts, pod: Object, message: str) -> tuple[str, str]:
     """The code and the sentence's end."""
     return _by_nodes(facts, spec_of(pod)) or _by_message(message)
+
+
+def command(code: str, text: str) -> str:
+    """What shows why those nodes do not take it, or changes that; empty where only the pod's events say more."""
+    if code == CORDONED[0] and ": " in text:
+        return f"kubectl uncordon {text.rpartition(': ')[2].partition(',')[0]}"
+    return COMMANDS.get(code, "")
 
 
 def _by_nodes(facts: Facts, spec: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -8,11 +8,14 @@ spaces, line breaks and `JobId=`, so that a user could forge and hide jobs in it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
-from kube_runtime.text import printable
+import msgspec
+
+from kube_runtime.text import printable, whole_number
 from kube_runtime.times import seconds_text
-from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, SlurmPartition
+from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmLicense, SlurmNode, SlurmPartition, SlurmReservation
 from slurm_operator.plan.partition_fields import shown_time
 from slurm_operator.slurm import lenient, model, shapes, wire
 from slurm_operator.slurm.errors import SlurmBadAnswer
@@ -23,6 +26,8 @@ LISTS = ("nodes", "jobs", "partitions")
 JSON = "application/json"
 UNKNOWN = "Unknown"
 NONE = "(none)"
+YEAR_SECONDS = 365 * 24 * 3600
+_GRES_DETAIL = re.compile(r"\([^)]*\)")
 # A job has a base state and flags; scontrol and squeue show the first of these flags in the place of the state.
 SHOWN_FLAGS = ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED")
 
@@ -59,6 +64,23 @@ class _Job(lenient.Item, frozen=True):
     account: str = ""
     qos: str = ""
     exit_code: _Exit = _Exit()
+    priority: shapes.Number = shapes.NOT_SET
+    cpus: shapes.Number = shapes.NOT_SET
+    memory_per_node: shapes.Number = shapes.NOT_SET
+    memory_per_cpu: shapes.Number = shapes.NOT_SET
+    tres_per_node: str = ""
+    shared: list[str] = []
+    required_nodes: str = ""
+    excluded_nodes: str = ""
+    resv_name: str = ""
+    array_job_id: shapes.Number = shapes.NOT_SET
+    array_task_id: shapes.Number = shapes.NOT_SET
+    array_task_string: str = ""
+    array_max_tasks: shapes.Number = shapes.NOT_SET
+    het_job_id: shapes.Number = shapes.NOT_SET
+    het_job_offset: shapes.Number = shapes.NOT_SET
+    requeue: bool = False
+    failed_node: str = ""
 
 
 def arguments(name: str) -> tuple[str, ...]:
@@ -116,7 +138,25 @@ def _node(node: model.Node) -> SlurmNode:
         partitions=node.partitions,
         cpus=node.cpus,
         cpus_used=node.alloc_cpus,
+        memory_mib=node.real_memory,
+        memory_used_mib=node.alloc_memory,
+        features=frozenset((*node.features, *node.active_features)),
+        gres=gres_counts(node.gres),
+        gres_used=gres_counts(node.gres_used),
+        reason_by=printable(node.reason_by),
+        reservation=printable(node.reservation),
     )
+
+
+def gres_counts(text: str) -> dict[str, int]:
+    """`gpu:h100:4(S:0-1)` and `gres/gpu:2` as counts by the first word."""
+    found: dict[str, int] = {}
+    for part in _GRES_DETAIL.sub("", text).split(","):
+        words = part.removeprefix("gres/").removeprefix("gres:").split(":")
+        number = whole_number(words[-1]) if len(words) > 1 else 1
+        if words[0] and number is not None:
+            found[words[0]] = found.get(words[0], 0) + number
+    return found
 
 
 def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
@@ -136,7 +176,46 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         partition=printable(job.partition),
         nodes=_hosts(job.nodes),
         wants=_wants(job),
+        code=printable(job.state_reason),
+        priority=job.priority.seconds(),
+        node_count=job.node_count.seconds() or 1,
+        cpus=job.cpus.seconds() or 1,
+        memory_mib=_memory(job),
+        gres=gres_counts(job.tres_per_node),
+        exclusive="none" in job.shared,
+        required=_hosts(job.required_nodes),
+        excluded=_hosts(job.excluded_nodes),
+        start=job.start_time.seconds(),
+        end=_end(job),
+        array=str(job.array_job_id.seconds() or ""),
+        tasks=_tasks(job),
+        component=_component(job),
+        can_requeue=job.batch_flag and job.requeue,
+        failed_node=printable(job.failed_node),
     )
+
+
+def _end(job: _Job) -> int:
+    """When it ends at the latest; Slurm gives one without a limit a year."""
+    end = job.end_time.seconds()
+    endless = not job.time_limit.set and end - job.start_time.seconds() >= YEAR_SECONDS
+    return 0 if job.time_limit.infinite or endless else end
+
+
+def _memory(job: _Job) -> int:
+    """MiB on each node."""
+    cpus = -(-(job.cpus.seconds() or 1) // (job.node_count.seconds() or 1))
+    return job.memory_per_node.seconds() or job.memory_per_cpu.seconds() * cpus
+
+
+def _tasks(job: _Job) -> str:
+    if not job.array_job_id.seconds():
+        return ""
+    return str(job.array_task_id.seconds()) if job.array_task_id.set else printable(job.array_task_string)
+
+
+def _component(job: _Job) -> str:
+    return f"{job.het_job_id.seconds()}+{job.het_job_offset.seconds()}" if job.het_job_id.seconds() else ""
 
 
 def _state(states: Collection[str]) -> str:
@@ -150,15 +229,29 @@ def _wants(job: _Job) -> Mapping[str, str]:
         "NumNodes": str(job.node_count.seconds() or 1),
         "StartTime": _time(job.start_time),
         "BatchHost": printable(job.batch_host) if job.batch_flag else "",
-        "EndTime": UNKNOWN if job.time_limit.infinite else _time(job.end_time),
+        "EndTime": _time(job.end_time) if _end(job) else UNKNOWN,
         "TimeLimit": _limit(job.time_limit),
         "Dependency": printable(job.dependency) or NONE,
         "Features": printable(job.features) or NONE,
         "Licenses": printable(job.licenses) or NONE,
         "Account": printable(job.account) or NONE,
         "QOS": printable(job.qos) or NONE,
+        "Reservation": printable(job.resv_name) or NONE,
+        "Partition": printable(job.partition),
+        "User": printable(job.user_name),
+        "ArrayTaskThrottle": str(job.array_max_tasks.seconds()),
+        "Asked": _asked(job),
         "ExitCode": f"{job.exit_code.return_code.seconds()}:{job.exit_code.signal.id.seconds()}",
     }
+
+
+def _asked(job: _Job) -> str:
+    """What may make a job fit nowhere."""
+    parts = [f"{job.cpus.seconds() or 1} CPUs on {job.node_count.seconds() or 1} nodes"]
+    parts += [f"features {printable(job.features)}"] if job.features else []
+    parts += [printable(job.tres_per_node)] if job.tres_per_node else []
+    parts += [f"{_memory(job)} MiB on each node"] if _memory(job) else []
+    return ", ".join(parts)
 
 
 def _time(number: shapes.Number) -> str:
@@ -174,7 +267,15 @@ def _limit(number: shapes.Number) -> str:
 
 
 def _partition(found: model.Partition) -> SlurmPartition:
-    return SlurmPartition(found.name, "+".join(sorted(found.states)), _hosts(found.nodes))
+    return SlurmPartition(
+        found.name,
+        "+".join(sorted(found.states)),
+        _hosts(found.nodes),
+        max_time=found.max_time,
+        max_nodes=found.max_nodes,
+        min_nodes=found.min_nodes,
+        qos=printable(found.qos),
+    )
 
 
 def _hosts(text: str) -> Collection[str]:
@@ -182,3 +283,40 @@ def _hosts(text: str) -> Collection[str]:
         return HostList(text) if text else EMPTY
     except HostListError:
         return (printable(text),)
+
+
+# What is asked for only where a job waits for it
+
+
+def reservations(body: bytes) -> dict[str, SlurmReservation]:
+    """Every reservation; raises a SlurmError where the list is not whole."""
+    found = wire.reservations(_reply("reservations", body), _call("reservations"))
+    return {
+        each.name: SlurmReservation(
+            printable(each.name),
+            each.start_time,
+            each.end_time,
+            tuple(map(printable, each.users)),
+            each.nodes,
+        )
+        for each in found.items
+    }
+
+
+class _License(lenient.Item, frozen=True):
+    license_name: str = msgspec.field(name="LicenseName", default="")
+    total: shapes.Count = msgspec.field(name="Total", default=0)
+    used: shapes.Count = msgspec.field(name="Used", default=0)
+
+
+class _Licenses(msgspec.Struct, frozen=True):
+    licenses: list[msgspec.Raw] = []
+
+
+def licenses(body: bytes) -> dict[str, SlurmLicense] | None:
+    """Every license; None where the answer cannot be read."""
+    try:
+        found = [lenient.decode(each, _License) for each in msgspec.json.decode(body, type=_Licenses).licenses]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return {each.license_name: SlurmLicense(printable(each.license_name), each.total, each.used) for each in found}

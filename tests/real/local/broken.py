@@ -112,6 +112,19 @@ def controller(name: str, *, slurmctld: Json | None = None, pod: Json | None = N
     return plain("Controller", name, {**made, **spec})
 
 
+def accounting(name: str, host: str, **storage: Any) -> Json:
+    """A slurmdbd that never has a database."""
+    keys = {
+        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+    }
+    password = {"passwordKeyRef": {"name": "jwt-key", "key": "jwt.key"}}
+    slurmdbd = {"image": IMAGE.format("slurmdbd"), "readinessProbe": {"periodSeconds": 1}}
+    return plain(
+        "Accounting", name, {**keys, "storageConfig": {"host": host, **password, **storage}, "slurmdbd": slurmdbd}
+    )
+
+
 def volume(name: str, source: Json) -> Json:
     return {"volumes": [{"name": name, **source}]}
 
@@ -125,6 +138,33 @@ def claim(storage_class: str) -> list[Json]:
     return [{"metadata": {"name": "scratch"}, "spec": {**spec, "storageClassName": storage_class}}]
 
 
+# By cause: what comes next.
+NEXT = {
+    "ImageNotPulled": "describe pod",
+    "SecretMissing": "create secret generic",
+    "ConfigMapMissing": "create configmap",
+    "StorageClassMissing": "get storageclass",
+    "ClaimMissing": "get pvc",
+    "VolumeNotMounted": "describe pod",
+    "NoNodeFits": "get nodes --show-labels",
+    "Tainted": "TAINTS",
+    "NodesCordoned": "uncordon local-1",
+    "NotEnoughRoom": "describe nodes",
+    "OutOfMemory": "--previous",
+    "ContainerFails": "logs",
+    "ContainerNotMade": "describe pod",
+    "ProbeFails": "logs",
+    "KeyMismatch": "logs",
+    "NameNotResolved": "logs",
+    "ScaledToZero": "replicas",
+    "ReferenceNotFound": "kubectl",
+    "NodeSetNotFound": "edit partitions",
+    "NameTaken": "edit partitions",
+    "InvalidSpec": "edit partitions",
+    "PartitionNotUp": "partition up",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Something broken in a resource of its own."""
@@ -134,6 +174,13 @@ class Standing:
     # Words that the sentence must hold.
     words: str
     objects: tuple[Json, ...]
+    # Words that the next command must hold; otherwise those of `NEXT`.
+    command: str = ""
+
+    @property
+    def next(self) -> str:
+        """What the next command must hold."""
+        return self.command or NEXT[self.code]
 
 
 SAYS_HELLO = ["sh", "-c", "echo fatal: the licence server says no; exit 3"]
@@ -344,5 +391,94 @@ STANDING: dict[str, Standing] = {
         "ContainerFails",
         "the licence server says no",
         (nodeset("orphan", controllerRef={"name": "crash"}),),
+    ),
+    "a Secret without the key that is named": Standing(
+        "controller/wrong-key",
+        "SecretKeyMissing",
+        "'other.key'",
+        (controller("wrong-key", slurmKeyRef={"name": "slurm-key", "key": "other.key"}),),
+        "edit secret slurm-key",
+    ),
+    "a file of the configuration that is not there": Standing(
+        "controller/files",
+        "ConfigMapMissing",
+        "'nosuch'",
+        (controller("files", configFileRefs=[{"name": "nosuch"}]),),
+        "create configmap nosuch",
+    ),
+    "a prolog that is not there": Standing(
+        "controller/prolog",
+        "ConfigMapMissing",
+        "spec.prologScriptRefs",
+        (controller("prolog", prologScriptRefs=[{"name": "nosuch"}]),),
+        "create configmap nosuch",
+    ),
+    "an Accounting that is not there": Standing(
+        "controller/unaccounted",
+        "AccountingMissing",
+        "'nosuch'",
+        (controller("unaccounted", accountingRef={"name": "nosuch"}),),
+        "get accountings",
+    ),
+    "slurmctld's claim is not there": Standing(
+        "controller/stateless",
+        "ClaimMissing",
+        "'nosuch'",
+        (controller("stateless", persistence={"enabled": True, "existingClaim": "nosuch"}),),
+        "get pvc",
+    ),
+    "the image of slurmctld is not there": Standing(
+        "controller/unbuilt",
+        "ImageNotPulled",
+        "example.com/nosuch:2",
+        (controller("unbuilt", slurmctld={"image": "example.com/nosuch:2"}),),
+        "describe pod",
+    ),
+    "a database that is not there": Standing(
+        "accounting/lost",
+        "DatabaseHostMissing",
+        "'nosuch'",
+        (accounting("lost", "nosuch"),),
+        "get services",
+    ),
+    "a database whose password is not there": Standing(
+        "accounting/secretless",
+        "SecretMissing",
+        "spec.storageConfig.passwordKeyRef",
+        (accounting("secretless", "nosuch", passwordKeyRef={"name": "nosuch", "key": "password"}),),
+        "create secret generic nosuch",
+    ),
+    "a LoginSet without its sssd.conf": Standing(
+        "loginset/login",
+        "SecretMissing",
+        "spec.sssdConfRef",
+        (
+            plain(
+                "LoginSet",
+                "login",
+                {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "nosuch", "key": "sssd.conf"}},
+            ),
+        ),
+        "create secret generic nosuch",
+    ),
+    "a Token without its key": Standing(
+        "token/lost",
+        "SecretMissing",
+        "spec.jwtKeyRef",
+        (plain("Token", "lost", {"username": "alice", "jwtKeyRef": {"name": "nosuch", "key": "jwt.key"}}),),
+        "create secret generic nosuch",
+    ),
+    "a RestApi whose image is not there": Standing(
+        "restapi/unbuilt",
+        "ImageNotPulled",
+        "example.com/nosuch:3",
+        (
+            plain(
+                "RestApi",
+                "unbuilt",
+                {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "example.com/nosuch:3"}},
+            ),
+        ),
+        "describe pod",
     ),
 }

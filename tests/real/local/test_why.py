@@ -57,6 +57,11 @@ class Broken(LocalCluster):
         assert found["ok"] == (done.exit_code == 0)
         return found
 
+    @property
+    def kubectl_program(self) -> str:
+        """Where kubectl is."""
+        return str(self._kubectl)
+
     def expect(self, target: str, code: str, words: str, seconds: float = SECONDS) -> Json:
         """The cause must come, and no other one before it."""
         began, said = time.monotonic(), self.why(target)
@@ -66,7 +71,8 @@ class Broken(LocalCluster):
             said = self.why(target)
         assert said.get("code") in true, said
         assert words in said["sentence"], said
-        assert said["command"], said
+        assert said["command"].startswith("kubectl "), said
+        assert f"why {target}" not in said["command"], said
         return said
 
     def apply(self, *objects: Json) -> None:
@@ -109,7 +115,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
 
 @pytest.mark.parametrize("case", STANDING.values(), ids=STANDING)
 def test_what_is_broken_from_the_start_has_its_cause(cluster: Broken, case: Standing) -> None:
-    cluster.expect(case.target, case.code, case.words)
+    said = cluster.expect(case.target, case.code, case.words)
+    assert case.next in said["command"], said
 
 
 # One after the other
@@ -141,6 +148,34 @@ def drained(cluster: Broken) -> Iterator[str]:
         yield "node/compute-0"
     finally:
         cluster.admin("scontrol update nodename=compute-0 state=resume")
+
+
+@contextmanager
+def set_down(cluster: Broken) -> Iterator[str]:
+    cluster.admin("scontrol update nodename=compute-0 state=down reason='new psu'")
+    try:
+        yield "node/compute-0"
+    finally:
+        cluster.admin("scontrol update nodename=compute-0 state=resume")
+
+
+@contextmanager
+def drained_by_slurm(cluster: Broken) -> Iterator[str]:
+    cluster.admin("scontrol update nodename=compute-0 state=drain reason='Kill task failed'")
+    try:
+        yield "node/compute-0"
+    finally:
+        cluster.admin("scontrol update nodename=compute-0 state=resume")
+
+
+@contextmanager
+def reserved(cluster: Broken) -> Iterator[str]:
+    cluster.admin("scontrol create reservation reservationname=r starttime=now duration=9 users=root nodes=compute-0")
+    try:
+        cluster.until("the node says so", lambda: "RESERVED" in cluster.admin("scontrol show node compute-0"))
+        yield "node/compute-0"
+    finally:
+        cluster.admin("scontrol delete reservationname=r")
 
 
 @contextmanager
@@ -266,6 +301,9 @@ AFTER_EACH_OTHER: dict[str, tuple[Break, str, str]] = {
     "a job after another job": (dependent_job, "Dependency", "another job"),
     "a job in a partition that is down": (lambda it: job(it, "-p", "down"), "PartitionNotUp", "DOWN"),
     "a partition that was set by hand": (partition_set_by_hand, "PartitionNotUp", "scontrol"),
+    "a node that somebody set down": (set_down, "SetDown", "new psu"),
+    "a node that Slurm drained": (drained_by_slurm, "DrainedBySlurm", "Kill task failed"),
+    "a node in a reservation": (reserved, "Reserved", "reservation r"),
     "a node record without a pod": (record_without_pod, "PodGone", "no pod"),
     "a line that Slurm does not know": (lambda it: extra_conf(it, "Bogus=1"), "LinterRefused", "Bogus"),
     "a plugin that is not there": (lambda it: extra_conf(it, "JobSubmitPlugins=lua"), "SlurmRefused", "lua"),

@@ -6,6 +6,7 @@ answers come from `diagnose`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -40,15 +41,16 @@ async def status(where: Where, output: str) -> None:
 @command()
 @OUTPUT
 async def doctor(where: Where, output: str) -> None:
-    """Find all problems in a namespace, each cause once."""
+    """Find all problems in a namespace, each cause once, and what is under way; exit code 1 when something is wrong."""
     from slurm_operator.cli.kubectl import view
-    from slurm_operator.diagnose.cluster import examine
+    from slurm_operator.diagnose.cluster import examine, passing
 
-    _, causes = await judged(where, examine)
+    facts, causes = await judged(where, examine)
+    told = [*causes, *passing(facts)]
     if output != "text":
-        click.echo(view.data([view.answer_data(cause) for cause in causes], output), nl=False)
+        click.echo(view.data([view.answer_data(cause) for cause in told], output), nl=False)
     else:
-        for cause in causes:
+        for cause in told:
             click.echo(view.answer_text(cause))
         click.echo(f"{len(causes)} found" if causes else click.style("nothing is wrong", fg="green"))
     sys.exit(1 if causes else 0)
@@ -61,10 +63,10 @@ async def why(where: Where, target: str, output: str) -> None:
     """Explain why a node, pod, job, partition or resource is not as it should be, and what to do.
 
     KIND is node, pod, job, partition, nodeset, controller, restapi, loginset, accounting or token; without it, the
-    name says what is meant: a number is a job.
+    name says what is meant: a number is a job, 9_3 a task of an array, 12+1 a component of a heterogeneous job. The
+    exit code is 1 when something is wrong, and 0 when it only waits, as it should, or is so because somebody wants it.
     """
     from slurm_operator.cli.kubectl import view
-    from slurm_operator.diagnose.cause import Fine
 
     kind, slash, name = target.partition("/")
     if slash and (kind not in EXPLAINED or not name):
@@ -72,7 +74,7 @@ async def why(where: Where, target: str, output: str) -> None:
     _, (answer,) = await judged(where, lambda facts: [explained(facts, target)])
     text = view.answer_text(answer) if output == "text" else view.data(view.answer_data(answer), output)
     click.echo(text, nl=False)
-    sys.exit(0 if isinstance(answer, Fine) else 1)
+    sys.exit(0 if view.is_well(answer) else 1)
 
 
 def explained(facts: Facts, target: str) -> Diagnosis:
@@ -108,7 +110,7 @@ def guessed(facts: Facts, name: str) -> str:
     """The kind of what has this name."""
     from slurm_operator.diagnose.facts import Slurm
 
-    if name.partition("_")[0].isdecimal():
+    if re.fullmatch(r"[0-9]+(?:[_+][0-9]+)?", name):
         return "job"
     if facts.get("Pod", name) is not None:
         return "pod"
@@ -137,7 +139,7 @@ async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
     wanted = [each.manifest.value for each in world.loaded()]
     if world.findings and not wanted:
         sys.exit(1)
-    effects = forecast(await facts_of(where), wanted)
+    effects = forecast(await facts_of(where), wanted, world.given())
     if output != "text":
         rows = [
             {

@@ -26,6 +26,7 @@ from kube_runtime.client.objects import (
 )
 from kube_runtime.text import printable, printable_lines
 from slurm_operator.build import labels
+from slurm_operator.cli.kubectl.parts import Parts
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -66,6 +67,7 @@ MAX_LIST_BYTES = 256 * 1024 * 1024
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
 LOG_SIDECAR = "logfile"
+SLURMDBD = labels.ACCOUNTING.daemon
 
 
 async def gather(client: Client, namespace: str) -> Facts:
@@ -78,8 +80,13 @@ async def gather(client: Client, namespace: str) -> Facts:
     seen = Facts(namespace, objects)
     asked = await asyncio.gather(*(ask(client, seen, name_of(each)) for each in controllers))
     slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
-    logs = await _logs(client, seen, slurm)
-    return Facts(namespace, objects, slurm, logs, now)
+    parts = Parts(client, seen)
+    slurm = dict(
+        zip(slurm, await asyncio.gather(*(parts.more(name, each) for name, each in slurm.items())), strict=True)
+    )
+    secrets, databases, without_sssd = await asyncio.gather(parts.secrets(), parts.databases(), parts.without_sssd())
+    logs = await _logs(client, seen, slurm, frozenset(name for name, said in databases.items() if said))
+    return Facts(namespace, objects, slurm, logs, now, secrets, databases, without_sssd)
 
 
 async def _together(*works: Coroutine[Any, Any, T]) -> list[T]:
@@ -141,9 +148,11 @@ async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -
 
 
 async def _logs(
-    client: Client, facts: Facts, slurm: Mapping[str, Slurm | Silence]
+    client: Client, facts: Facts, slurm: Mapping[str, Slurm | Silence], silent: frozenset[str]
 ) -> dict[tuple[str, str], tuple[str, ...]]:
     wanted = [(pod, name, again) for pod in facts.every("Pod") for name, again in _unwell(pod, slurm)]
+    # Its pod stays ready when its database goes away.
+    wanted += [(pod, SLURMDBD, False) for name in sorted(silent) for pod in facts.pods_of(labels.ACCOUNTING, name)]
     read = await asyncio.gather(*(_tail(client, facts, pod, name, again) for pod, name, again in wanted))
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for (pod, name, _), lines in zip(wanted, read, strict=True):

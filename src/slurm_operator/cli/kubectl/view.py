@@ -64,15 +64,21 @@ def answer_text(answer: Diagnosis) -> str:
     lines = []
     if isinstance(answer, Cause):
         lines = [f"{'  ' * depth}{printable(step, MAX_CELL_CHARACTERS)}" for depth, step in enumerate(answer.trail)]
-    mark, command = click.style("!!", fg="red"), click.style(printable(answer.command, MAX_CELL_CHARACTERS), bold=True)
+    mark = click.style("..", fg="yellow") if is_well(answer) else click.style("!!", fg="red")
+    command = click.style(printable(answer.command, MAX_CELL_CHARACTERS), bold=True)
     return "\n".join([*lines, f"{mark}  {sentence}", f"    {command}"]) + "\n"
+
+
+def is_well(answer: Diagnosis) -> bool:
+    """Whether nobody has to do anything: it is fine, takes its course, or somebody wants it so."""
+    return isinstance(answer, Fine) or (isinstance(answer, Cause) and not answer.wrong)
 
 
 def answer_data(answer: Diagnosis) -> dict[str, Any]:
     """A diagnosis for machines."""
     if isinstance(answer, Cause):
         return {
-            "ok": False,
+            "ok": is_well(answer),
             "code": answer.code,
             "sentence": answer.sentence,
             "command": answer.command,

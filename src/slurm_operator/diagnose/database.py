@@ -1,0 +1,86 @@
+"""Why accounting does not work: slurmdbd is asked for its database, and the way to that is walked.
+
+In: facts, and an Accounting. Out: a cause, or None. Used by `diagnose/resource.py`. A slurmdbd whose database went away
+runs on and its pod stays ready; only sacctmgr says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_operator.build import labels
+from slurm_operator.diagnose import pod as pods
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.facts import Facts, Object, label_of, name_of, spec_of
+
+SLURMDBD = labels.ACCOUNTING.daemon
+# What a slurmdbd without a database looks like from outside; anything else that is wrong with its pod comes first.
+OF_DATABASE = frozenset({"DatabaseUnreachable", "ContainerFails", "ProbeFails", "Starting", "NotAnswering"})
+
+
+def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """Why an Accounting keeps no accounts."""
+    name = name_of(resource)
+    mine = facts.pods_of(labels.ACCOUNTING, name) if kind == "Accounting" else []
+    said = facts.databases.get(name, "")
+    unwell = next((cause for pod in mine if (cause := pods.why(facts, name_of(pod))) is not None), None)
+    if kind != "Accounting" or not (said or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
+        return None
+    deeper = _server(facts, resource)
+    if deeper is not None:
+        return deeper.under(f"slurmdbd of Accounting {name} has no database" + (f": {said}" if said else ""))
+    return None if unwell is not None else _silent(facts, name, mine, said)
+
+
+def _silent(facts: Facts, name: str, mine: list[Object], said: str) -> Cause:
+    pod = name_of(mine[0]) if mine else ""
+    command = f"kubectl slurm -n {facts.namespace} logs accounting/{name}"
+    known = pods.log_cause(mine[0], SLURMDBD, facts.logs.get((pod, SLURMDBD), ())) if mine else None
+    if known is not None:
+        return Cause(known[0], known[1], command, (f"slurmdbd of Accounting {name} does not answer: {said}",))
+    return Cause("AccountingSilent", f"slurmdbd of Accounting {name} does not answer sacctmgr: {said}", command)
+
+
+def _server(facts: Facts, resource: Object) -> Cause | None:
+    """The database's own trouble, where it runs in this namespace."""
+    host = str((spec_of(resource).get("storageConfig") or {}).get("host", ""))
+    name, _, rest = host.partition(".")
+    if not host or (rest and rest.split(".")[0] != facts.namespace) or "Service" not in facts.objects:
+        return None
+    service = facts.get("Service", name)
+    if service is None:
+        return Cause(
+            "DatabaseHostMissing",
+            f"its database host {host!r} is no Service of namespace {facts.namespace}",
+            f"kubectl -n {facts.namespace} get services",
+        )
+    selector = spec_of(service).get("selector") or {}
+    behind = [pod for pod in facts.every("Pod") if selector and _matches(selector, label_of(pod))]
+    for pod in behind:
+        cause = pods.why(facts, name_of(pod))
+        if cause is not None:
+            return cause.under(f"the database is pod {name_of(pod)}")
+    return None if behind or not selector else _nobody(facts, name, selector)
+
+
+def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
+    for kind in ("StatefulSet", "Deployment"):
+        for owner in facts.every(kind):
+            template = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}
+            if _matches(selector, template) and spec_of(owner).get("replicas") == 0:
+                return Cause(
+                    "DatabaseDown",
+                    f"the database does not run: {kind} {name_of(owner)} is scaled to 0",
+                    f"kubectl -n {facts.namespace} scale {kind.lower()} {name_of(owner)} --replicas=1",
+                )
+    chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return Cause(
+        "DatabaseDown",
+        f"the database does not run: no pod is behind Service {service}",
+        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {chosen}",
+    )
+
+
+def _matches(selector: Mapping[str, Any], found: Mapping[str, str]) -> bool:
+    return selector.items() <= dict(found).items()

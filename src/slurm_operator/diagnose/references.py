@@ -1,0 +1,129 @@
+"""What a resource names and the namespace does not have: Secrets and their keys, ConfigMaps, claims, an Accounting.
+
+In: facts, and a resource. Out: a cause, or None. Used by `diagnose/resource.py`. Pods that run keep what they mounted,
+so such a gap shows nowhere else before the next restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_operator.build import labels
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of
+
+SECRET, CONFIG_MAP = "Secret", "ConfigMap"
+# By the name of the field: what it names.
+SINGLE = {
+    "slurmKeyRef": SECRET,
+    "jwtKeyRef": SECRET,
+    "jwtHs256KeyRef": SECRET,
+    "passwordKeyRef": SECRET,
+    "sssdConfRef": SECRET,
+    "jwksKeyRef": CONFIG_MAP,
+    "accountingRef": "Accounting",
+}
+MANY = {
+    "configFileRefs": CONFIG_MAP,
+    "prologScriptRefs": CONFIG_MAP,
+    "epilogScriptRefs": CONFIG_MAP,
+    "prologSlurmctldScriptRefs": CONFIG_MAP,
+    "epilogSlurmctldScriptRefs": CONFIG_MAP,
+}
+# Where the rest of the spec may hold such fields too.
+NESTED = ("storageConfig", "ssh")
+# The files of slurmctld that a running pod still has when their Secret is gone.
+KEPT = {"slurmKeyRef": "slurm.key", "jwtKeyRef": "jwt.key", "jwtHs256KeyRef": "jwt.key"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One reference of a resource."""
+
+    path: str
+    kind: str
+    name: str
+    key: str = ""
+
+    @property
+    def field(self) -> str:
+        """The field's own name."""
+        return self.path.rpartition(".")[2]
+
+
+def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """The first thing that is named and not there."""
+    for reference in references(spec_of(resource)):
+        cause = _missing(facts, reference, f"{kind} {name_of(resource)}")
+        if cause is not None:
+            return cause
+    return _claim(facts, kind, resource)
+
+
+def references(spec: Mapping[str, Any], path: str = "spec") -> Iterator[Reference]:
+    """Everything that a spec names beside a Controller."""
+    for field, value in spec.items():
+        if field in SINGLE and isinstance(value, Mapping) and value.get("name") and not value.get("optional"):
+            yield Reference(f"{path}.{field}", SINGLE[field], str(value["name"]), str(value.get("key") or ""))
+        elif field in MANY:
+            for each in value or ():
+                yield Reference(f"{path}.{field}", MANY[field], str(each.get("name", "")))
+        elif field in NESTED and isinstance(value, Mapping) and value.get("enabled", True):
+            yield from references(value, f"{path}.{field}")
+
+
+def _missing(facts: Facts, reference: Reference, owner: str) -> Cause | None:
+    there = facts.secrets if reference.kind == SECRET else facts.objects.get(reference.kind)
+    if there is None:
+        # Whoever asks may not read them.
+        return None
+    root = f"{reference.kind}/{reference.name}"
+    names = f"{owner} names it in {reference.path}"
+    if reference.name not in there:
+        text = f"{reference.kind} {reference.name!r} does not exist in namespace {facts.namespace}; {names}"
+        return Cause(f"{reference.kind}Missing", text, _create(facts, reference), root=root)
+    keys = there[reference.name] if reference.kind == SECRET else there[reference.name].get("data") or {}
+    if reference.key and reference.key not in keys:
+        text = f"{reference.kind} {reference.name!r} has no key {reference.key!r}; {names}"
+        edit = f"kubectl -n {facts.namespace} edit {reference.kind.lower()} {reference.name}"
+        return Cause(f"{reference.kind}KeyMissing", text, edit, root=root)
+    return None
+
+
+def _create(facts: Facts, reference: Reference) -> str:
+    kubectl = f"kubectl -n {facts.namespace}"
+    if reference.kind == "Accounting":
+        return f"{kubectl} get accountings.slinky.slurm.net"
+    if reference.kind == CONFIG_MAP:
+        return f"{kubectl} create configmap {reference.name} --from-file=DIRECTORY"
+    create = f"{kubectl} create secret generic {reference.name} --from-file={reference.key or 'KEY'}="
+    holder = _holder(facts)
+    if reference.field in KEPT and holder:
+        # Out of a pod that still has it, without showing it: a new key would not be the cluster's.
+        read = f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[reference.field]}"
+        return f"{read} | {create}/dev/stdin"
+    return f"{create}FILE"
+
+
+def _holder(facts: Facts) -> str:
+    for pod in facts.every("Pod"):
+        wanted = labels.CONTROLLER.daemon
+        is_controller = (pod.get("metadata") or {}).get("labels", {}).get(labels.NAME) == wanted
+        if is_controller and (condition_of(pod, "Ready") or {}).get("status") == "True":
+            return name_of(pod)
+    return ""
+
+
+def _claim(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    name = (spec_of(resource).get("persistence") or {}).get("existingClaim")
+    claims = facts.objects.get("PersistentVolumeClaim")
+    if not name or claims is None or name in claims:
+        return None
+    return Cause(
+        "ClaimMissing",
+        f"{kind} {name_of(resource)} keeps its state in the claim {name!r}, which does not exist",
+        f"kubectl -n {facts.namespace} get pvc",
+        root=f"PersistentVolumeClaim/{name}",
+    )

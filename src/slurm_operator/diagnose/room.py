@@ -1,0 +1,126 @@
+"""Where a job fits: the nodes that have what it asks for, those that are free now, and who sits on the others.
+
+In: a job that waits, and what Slurm reports. Out: a `Room`. Pure; used by `diagnose/waiting.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode
+from slurm_operator.diagnose.wording import code_of
+
+# States in which a node takes no new job, whoever asks.
+OUT = frozenset(
+    {
+        *("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "FUTURE", "UNKNOWN", "BLOCKED"),
+        *("POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_REQUESTED", "REBOOT_ISSUED"),
+    }
+)
+RESERVED = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
+ON_NODES = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "STAGE_OUT", "RESIZING"})
+# Features that all must be there; anything with brackets or alternatives is Slurm's to judge.
+_ALL_OF = re.compile(r"[\w.-]+(?:[&,][\w.-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The nodes of a job's partitions, told apart by what they are to it."""
+
+    # What it needs of each node.
+    cpus: int
+    # Has all that it asks for, and would take it at once.
+    free: tuple[str, ...] = ()
+    # Has all that it asks for, and is in use.
+    busy: tuple[str, ...] = ()
+    # Has all that it asks for, and is in a reservation that is not the job's.
+    reserved: tuple[str, ...] = ()
+    # Would have it, and takes no jobs at all.
+    out: tuple[str, ...] = ()
+    # Is too small, or of another kind.
+    unfit: tuple[str, ...] = ()
+
+    @property
+    def able(self) -> int:
+        """How many could run it one day, as they are."""
+        return len(self.free) + len(self.busy) + len(self.reserved)
+
+
+def room_for(job: SlurmJob, slurm: Slurm) -> Room:
+    """Every node of its partitions, judged."""
+    names = [name for name in slurm.nodes if _may_use(job, slurm, name)]
+    cpus = _cpus_each(job, [slurm.nodes[name] for name in names])
+    kinds: dict[str, list[str]] = {"free": [], "busy": [], "reserved": [], "out": [], "unfit": []}
+    for name in names:
+        kinds[_kind(job, slurm.nodes[name], cpus, reservation_of(job, slurm, name))].append(name)
+    return Room(cpus, **{kind: tuple(found) for kind, found in kinds.items()})
+
+
+def partitions_of(job: SlurmJob) -> list[str]:
+    """The partitions that it may run in."""
+    return [name for name in job.partition.split(",") if name]
+
+
+def jobs_on(slurm: Slurm, hosts: Collection[str]) -> list[SlurmJob]:
+    """The jobs that hold one of these nodes, the one that ends last at the end; one without an end is the last."""
+    found = [job for job in slurm.jobs.values() if job.state in ON_NODES and any(host in job.nodes for host in hosts)]
+    return sorted(found, key=lambda job: (not job.end, job.end))
+
+
+def _may_use(job: SlurmJob, slurm: Slurm, name: str) -> bool:
+    if name in job.excluded or (job.required and name not in job.required and job.node_count <= len(job.required)):
+        return False
+    mine = (slurm.partitions.get(each) for each in partitions_of(job))
+    return any(found is not None and name in found.nodes for found in mine)
+
+
+def _cpus_each(job: SlurmJob, nodes: Iterable[SlurmNode]) -> int:
+    """CPUs on each node; a job that spreads by itself takes what the largest node has."""
+    share = -(-job.cpus // job.node_count)
+    largest = max((node.cpus for node in nodes), default=0)
+    return min(share, largest) if largest and job.node_count == 1 else share
+
+
+def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
+    """The reservation that keeps the job from a node; one of later counts where Slurm says that a node is kept."""
+    node, own = slurm.nodes[name], job.wants.get("Reservation")
+    if node.states & RESERVED and node.reservation != own:
+        return node.reservation or "of somebody else"
+    others = (slurm.reservations or {}).items() if code_of(job) == "ReqNodeNotAvail" else ()
+    return next((title for title, each in others if title != own and name in each.nodes), "")
+
+
+def _kind(job: SlurmJob, node: SlurmNode, cpus: int, reservation: str) -> str:
+    if not _has(job, node, cpus):
+        return "unfit"
+    if node.states & OUT:
+        return "out"
+    if reservation:
+        return "reserved"
+    return "free" if _is_free(job, node, cpus) else "busy"
+
+
+def _has(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
+    text = job.wants.get("Features", "")
+    features = set(re.split("[&,]", text)) if _ALL_OF.fullmatch(text) else set()
+    big = node.cpus >= cpus and node.memory_mib >= (job.memory_mib if node.memory_mib else 0)
+    return big and features <= node.features and _covers(node.gres, job.gres)
+
+
+def _covers(there: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return all(there.get(name, 0) >= number for name, number in wanted.items())
+
+
+def _is_free(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
+    if job.exclusive and node.cpus_used:
+        return False
+    left = {name: number - node.gres_used.get(name, 0) for name, number in node.gres.items()}
+    roomy = node.memory_mib - node.memory_used_mib >= job.memory_mib or not node.memory_mib
+    return node.cpus - node.cpus_used >= cpus and roomy and _covers(left, job.gres)
+
+
+def nodes_needed(job: SlurmJob, room: Room) -> int:
+    """How many nodes it needs; one that spreads by itself needs as many as hold its CPUs."""
+    return max(job.node_count, -(-job.cpus // room.cpus) if room.cpus else 1)

@@ -1,0 +1,170 @@
+"""Why a job gets no nodes: too few, too small, out of order, reserved or busy, by how much, and until when.
+
+In: facts, a job that is pending, and its cluster. Out: a cause, or None where the nodes do not explain it. Used by
+`diagnose/waiting.py`; which node is what to the job says `diagnose/room.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kube_runtime.times import parse_seconds
+from slurm_operator.api.plural import counted
+from slurm_operator.build import labels
+from slurm_operator.diagnose import node as nodes
+from slurm_operator.diagnose import partition as partitions
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
+from slurm_operator.diagnose.reasons import OFFERS
+from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions_of, reservation_of, room_for
+from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
+
+MAX_NAMED = 3
+
+
+def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """What is missing."""
+    upper = _partitions(facts, job)
+    if upper is not None:
+        return upper
+    room = room_for(job, slurm)
+    wanted = nodes_needed(job, room)
+    need = _Need(facts, job, slurm, room, wanted)
+    for look in (_lost, _too_few, _too_small, _out, _reserved, _busy):
+        cause = look(need)
+        if cause is not None:
+            return cause
+    if code_of(job) != "Resources":
+        return None
+    text = f"it needs {_shape(wanted, room, job)}, which are free now; Slurm tries again at its next pass"
+    return plain(facts, job, text, command=in_shell(facts, job, "sdiag"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    facts: Facts
+    job: SlurmJob
+    slurm: Slurm
+    room: Room
+    wanted: int
+
+
+def _partitions(facts: Facts, job: SlurmJob) -> Cause | None:
+    """Its partition's own trouble, where every partition that it may run in has some."""
+    answers = [partitions.why(facts, name) for name in partitions_of(job)]
+    causes = [answer for answer in answers if isinstance(answer, Cause)]
+    return causes[0] if causes and len(causes) == len(answers) else None
+
+
+def _shape(wanted: int, room: Room, job: SlurmJob) -> str:
+    if job.exclusive:
+        return counted(wanted, "whole node")
+    return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}"
+
+
+def _lost(need: _Need) -> Cause | None:
+    """A node that it asked for by name, and that takes no jobs."""
+    facts, job, room = need.facts, need.job, need.room
+    for name in room.out if job.required else ():
+        answer = nodes.why(facts, name) if name in job.required else None
+        if isinstance(answer, Cause):
+            return answer.under(f"it must run on {name}")
+    return None
+
+
+def _too_few(need: _Need) -> Cause | None:
+    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
+    there = room.able + len(room.out) + len(room.unfit)
+    if there >= wanted or job.required:
+        return None
+    return Cause(
+        "PartitionTooSmall",
+        f"{title(job)} asks for {counted(wanted, 'node')}, and partition {job.partition} has {there}",
+        _more(facts, slurm, job, wanted - there)
+        or in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={there}"),
+    )
+
+
+def _too_small(need: _Need) -> Cause | None:
+    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
+    fitting = room.able + len(room.out)
+    if fitting >= wanted or not room.unfit:
+        return None
+    largest = max(slurm.nodes[name].cpus for name in room.unfit)
+    return Cause(
+        "NodesTooSmall",
+        f"{title(job)} needs {counted(wanted, 'node')} with {job.wants.get('Asked', 'what it asks')}; "
+        f"{fitting} of the nodes of partition {job.partition} {'has' if fitting == 1 else 'have'} that, and the others "
+        f"have at most {counted(largest, 'CPU')}",
+        in_shell(facts, job, OFFERS),
+    )
+
+
+def _out(need: _Need) -> Cause | None:
+    """Enough would fit, but too many of them take no jobs."""
+    facts, job, room, wanted = need.facts, need.job, need.room, need.wanted
+    for name in room.out if room.able < wanted else ():
+        answer = nodes.why(facts, name)
+        if isinstance(answer, Cause):
+            share = f"{room.able} {'takes' if room.able == 1 else 'take'} jobs, and {len(room.out)} fit but take none"
+            return answer.under(f"it needs {_shape(wanted, room, job)}: {share}")
+    return None
+
+
+def _reserved(need: _Need) -> Cause | None:
+    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
+    if len(room.free) + len(room.busy) >= wanted or not room.reserved:
+        return None
+    name = room.reserved[0]
+    owner = reservation_of(job, slurm, name)
+    found = (slurm.reservations or {}).get(owner)
+    text = f"it needs {_shape(wanted, room, job)}, and {name} is in reservation {owner}"
+    show = in_shell(facts, job, "scontrol show reservation")
+    now = parse_seconds(facts.now) or 0
+    minutes = int(found.start - now) // 60 - 1 if found is not None else 0
+    if found is not None and minutes > 0:
+        text += f" from {clock(facts, found.start)}, before which it would not end; a time limit below that helps"
+        show = in_shell(facts, job, f"scontrol update jobid={{id}} timelimit={minutes}")
+    until = f" until {clock(facts, found.end)}" if found is not None and found.end and minutes <= 0 else ""
+    return plain(facts, job, text + until, command=show, waits=True)
+
+
+def _busy(need: _Need) -> Cause | None:
+    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
+    missing = wanted - len(room.free)
+    if missing <= 0 or not room.busy:
+        return None
+    has = f"{len(room.free)} {'is' if len(room.free) == 1 else 'are'} free, {missing} more needed"
+    users = "; ".join(_users(facts, slurm, room.busy, missing))
+    command = _more(facts, slurm, job, missing) or in_shell(facts, job, "squeue -t R -S e -p {Partition}")
+    text = f"it needs {_shape(wanted, room, job)}; {has}" + (f"; {users}" if users else "")
+    return plain(facts, job, text, command=command, waits=True)
+
+
+def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
+    """Who sits on the nodes that are free the soonest."""
+    last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
+    soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end))[: min(missing, MAX_NAMED)]
+    found: dict[str, list[str]] = {}
+    for name in soonest:
+        found.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)
+    return [f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} {job}" for job, names in found.items()]
+
+
+def _until(facts: Facts, job: SlurmJob) -> str:
+    return f"until {clock(facts, job.end)} at the latest" if job.end else "without a time limit"
+
+
+def _more(facts: Facts, slurm: Slurm, job: SlurmJob, number: int) -> str:
+    """The command that adds so many nodes, where a NodeSet of replicas stands behind the partition."""
+    found = [each for name in partitions_of(job) if (each := slurm.partitions.get(name))]
+    for pod in facts.every("Pod"):
+        owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
+        replicas = spec_of(owner).get("replicas") if owner is not None else None
+        if owner is None or not isinstance(replicas, int) or spec_of(owner).get("scalingMode") == "DaemonSet":
+            continue
+        if any(host_of(pod) in each.nodes for each in found):
+            patch = f'{{"spec":{{"replicas":{replicas + number}}}}}'
+            return f"kubectl -n {facts.namespace} patch nodeset {name_of(owner)} --type=merge -p '{patch}'"
+    return ""

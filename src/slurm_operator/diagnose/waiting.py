@@ -1,0 +1,196 @@
+"""Why a job waits: Slurm's reason, what is behind it in numbers, what would end it, and when it is expected to start.
+
+In: facts, a job that is pending, and its cluster. Out: a cause; it is wrong only where the wait does not end by itself.
+Used by `diagnose/job.py`. The texts for reasons that need no numbers are in `diagnose/reasons.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kube_runtime.times import parse_seconds
+from slurm_operator.api.plural import counted
+from slurm_operator.diagnose import limits, short_of_nodes
+from slurm_operator.diagnose import partition as partitions
+from slurm_operator.diagnose.cause import Cause, Fine
+from slurm_operator.diagnose.dependency import dependency
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock
+from slurm_operator.diagnose.room import jobs_on, partitions_of
+from slurm_operator.diagnose.scontrol import NONE
+from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, title, why_job
+from slurm_operator.plan.partition_fields import shown_time
+
+# Where Slurm's word on the start is a plan.
+FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
+# Jobs that Slurm would start if it could.
+READY_TO_RUN = frozenset({"Resources", "Priority", "None", "ReqNodeNotAvail"})
+
+
+def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | Fine:
+    """Why a job that is pending does not start."""
+    code = code_of(job)
+    step = f"{title(job)} waits, and Slurm says {job.reason or 'nothing'}"
+    look = WALKS.get(code)
+    cause = look(facts, job, slurm) if look is not None else None
+    if code in ("None", "") and (cause is None or cause.waits):
+        return Fine(f"{title(job)} was just submitted; Slurm has not tried to start it yet")
+    cause = cause or limits.why(facts, job, slurm) or plain(facts, job)
+    return _with_start(facts, job, cause).under(step)
+
+
+def _with_start(facts: Facts, job: SlurmJob, cause: Cause) -> Cause:
+    now = parse_seconds(facts.now)
+    if not cause.waits or code_of(job) not in FORESEEN or now is None or job.start <= now:
+        return cause
+    return replace(cause, sentence=f"{cause.sentence}; Slurm expects to start it at {clock(facts, job.start)}")
+
+
+# Partitions
+
+
+def _partition(facts: Facts, job: SlurmJob, _: Slurm) -> Cause | None:
+    for name in partitions_of(job):
+        answer = partitions.why(facts, name)
+        if isinstance(answer, Cause):
+            return answer
+    return None
+
+
+def _time_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    bounds = [found.max_time for name in partitions_of(job) if (found := slurm.partitions.get(name))]
+    minutes = [bound for bound in bounds if isinstance(bound, int)]
+    if not minutes:
+        return None
+    most = max(minutes)
+    text = (
+        f"it asks for {job.wants.get('TimeLimit')}, and partition {job.partition} allows at most {shown_time(most)} "
+        "(MaxTime)"
+    )
+    return plain(facts, job, text, command=in_shell(facts, job, f"scontrol update jobid={{id}} timelimit={most}"))
+
+
+def _node_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    found = slurm.partitions.get(job.partition)
+    if found is None:
+        return None
+    asks = f"it asks for {counted(job.node_count, 'node')}, and partition {found.name} allows"
+    if isinstance(found.max_nodes, int) and job.node_count > found.max_nodes:
+        text, bound = f"{asks} at most {found.max_nodes} (MaxNodes)", found.max_nodes
+    elif job.node_count < found.min_nodes:
+        text, bound = f"{asks} no fewer than {found.min_nodes} (MinNodes)", found.min_nodes
+    else:
+        return None
+    return plain(facts, job, text, command=in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={bound}"))
+
+
+# Other jobs
+
+
+def _ahead(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    before = _jobs_ahead(job, slurm)
+    return plain(facts, job, _named(job, before), command=why_job(facts, before[0])) if before else None
+
+
+def _short(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """The nodes that are missing; who is ahead gets those that become free."""
+    cause = short_of_nodes.why(facts, job, slurm)
+    before = _jobs_ahead(job, slurm) if cause is not None and cause.waits else []
+    if cause is None or not before:
+        return cause
+    return replace(cause, sentence=f"{cause.sentence}; {_named(job, before)}", command=why_job(facts, before[0]))
+
+
+def _named(job: SlurmJob, before: list[SlurmJob]) -> str:
+    # One is named, and the answer to why that one waits is the next step.
+    first = before[0]
+    same = first.priority == job.priority
+    rank = "of the same priority and older" if same else f"with priority {first.priority} against {job.priority}"
+    return f"{counted(len(before), 'job is', 'jobs are')} ahead of it: first {title(first)} of {first.user}, {rank}"
+
+
+def _jobs_ahead(job: SlurmJob, slurm: Slurm) -> list[SlurmJob]:
+    mine = _nodes_of(job, slurm)
+    before = (each for each in slurm.jobs.values() if _is_before(each, job) and mine & _nodes_of(each, slurm))
+    return sorted(before, key=lambda each: (-each.priority, int(each.id)))
+
+
+def _is_before(other: SlurmJob, job: SlurmJob) -> bool:
+    if other.id == job.id or other.state != "PENDING" or code_of(other) not in READY_TO_RUN:
+        return False
+    return other.priority > job.priority or (other.priority == job.priority and int(other.id) < int(job.id))
+
+
+def _nodes_of(job: SlurmJob, slurm: Slurm) -> set[str]:
+    found = (slurm.partitions.get(name) for name in partitions_of(job))
+    return {name for each in found if each is not None for name in slurm.nodes if name in each.nodes}
+
+
+def _throttle(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    running = [each for each in jobs_on(slurm, slurm.nodes) if each.array == job.array]
+    if not job.array or not running:
+        return None
+    most = counted(int(job.wants.get("ArrayTaskThrottle", "0")), "task")
+    first = running[0]
+    end = f", the first of them until {clock(facts, first.end)} at the latest" if first.end else ""
+    tasks = counted(len(running), "task runs", "tasks run")
+    return plain(facts, job, f"its array may run {most} at once, and {tasks} now{end}")
+
+
+def _licenses(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    for part in job.wants.get("Licenses", "").split(","):
+        name, _, number = part.partition(":")
+        known = (slurm.licenses or {}).get(name)
+        if known is None:
+            continue
+        wanted, left = int(number) if number.isdecimal() else 1, known.total - known.used
+        if wanted > left:
+            text = (
+                f"it needs {wanted} of license {name}, and {left} of {known.total} {'is' if left == 1 else 'are'} free"
+            )
+            holders = f"squeue -t R -L {name}" if SAFE.fullmatch(name) else "scontrol show licenses"
+            if wanted > known.total:
+                return plain(facts, job, f"{text}; there are never enough", waits=False)
+            return plain(facts, job, text, command=in_shell(facts, job, holders))
+    return None
+
+
+def _reservation(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    name = job.wants.get("Reservation", NONE)
+    if slurm.reservations is None or name == NONE:
+        return short_of_nodes.why(facts, job, slurm)
+    found = slurm.reservations.get(name)
+    show = in_shell(facts, job, "scontrol show reservation {Reservation}")
+    if found is None:
+        gone = in_shell(facts, job, "scontrol update jobid={id} reservationname=")
+        return plain(facts, job, f"reservation {name} does not exist any more", command=gone, waits=False)
+    now = parse_seconds(facts.now) or 0
+    if found.start > now:
+        text = f"reservation {name} begins at {clock(facts, found.start)} and ends at {clock(facts, found.end)}"
+        return plain(facts, job, text, command=show)
+    return plain(facts, job, f"the nodes of reservation {name} are in use", command=show)
+
+
+def _begin(facts: Facts, job: SlurmJob, _: Slurm) -> Cause | None:
+    if not job.start:
+        return None
+    return plain(facts, job, f"it must not start before {clock(facts, job.start)}")
+
+
+WALKS: dict[str, Callable[[Facts, SlurmJob, Slurm], Cause | None]] = {
+    "PartitionDown": _partition,
+    "PartitionInactive": _partition,
+    "PartitionTimeLimit": _time_limit,
+    "PartitionNodeLimit": _node_limit,
+    "Priority": _ahead,
+    "Dependency": dependency,
+    "DependencyNeverSatisfied": dependency,
+    "JobArrayTaskLimit": _throttle,
+    "Licenses": _licenses,
+    "Reservation": _reservation,
+    "BeginTime": _begin,
+    **dict.fromkeys(
+        ("Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "BadConstraints", "Constraints", "None"),
+        _short,
+    ),
+}

@@ -1,0 +1,416 @@
+"""Why a job waits: the cause with its numbers, the next command, and whether anything is wrong at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.diagnose.broken import cluster
+from tests.diagnose.reason_names import NAMES_24_11, NAMES_26_05
+from tests.diagnose.said import said
+
+from slurm_operator.cli.kubectl.explain import explained
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
+from slurm_operator.diagnose.facts import Limits, Slurm, SlurmLicense, SlurmReservation
+from slurm_operator.diagnose.reasons import REASONS, limit_of
+from slurm_operator.diagnose.scontrol import gres_counts
+
+NOW = "2026-11-17T12:00:00Z"
+NODES = """\
+NodeName=compute-0 CPUAlloc=0 CPUTot=4 RealMemory=8000 State=IDLE+DYNAMIC_NORM Partitions=compute Features=a,b
+NodeName=compute-1 CPUAlloc=4 CPUTot=4 RealMemory=8000 State=ALLOCATED+DYNAMIC_NORM Partitions=compute
+"""
+RUNS = (
+    "JobId=7 JobName=train UserId=alice(1000) JobState=RUNNING Partition=compute NodeList=compute-1 NumCPUs=4 "
+    "EndTime=2026-11-17T14:05:00Z QOS=normal Account=physics Priority=99\n"
+)
+PARTITION = "PartitionName=compute State=UP Nodes=compute-[0-1] MaxTime=30 MaxNodes=2"
+TO_14_05 = "until 14:05:00 UTC at the latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job 9 of bob's, what Slurm says of it, and what is to be said."""
+
+    asks: str
+    code: str
+    words: str
+    command: str
+    ok: bool = True
+    nodes: str = NODES
+    others: str = RUNS
+    partition: str = PARTITION
+    target: str = "job/9"
+
+
+def job(asks: str) -> str:
+    given = asks if "JobId=" in asks else f"JobId=9 {asks}"
+    more = "" if "JobState=" in asks else " JobState=PENDING"
+    return f"{given} JobName=j UserId=bob(1001) Partition=compute{more}"
+
+
+def slurm_of(row: Row) -> Slurm:
+    found = said(row.nodes, row.others + job(row.asks), row.partition)
+    return replace(
+        found,
+        licenses={"matlab": SlurmLicense("matlab", 2, 2)},
+        reservations={"later": SlurmReservation("later", 1_794_924_000, 1_794_927_600, (), ("compute-0", "compute-1"))},
+        limits=Limits(
+            {"normal": {"Name": "normal", "MaxJobsPU": "1", "GrpTRES": "cpu=4,mem=10G", "MaxWall": "00:10:00"}},
+            (
+                {"Account": "physics", "User": "bob", "Partition": "", "ParentName": "", "MaxJobs": "2"},
+                {"Account": "physics", "User": "", "Partition": "", "ParentName": "science"},
+                {"Account": "science", "User": "", "Partition": "", "ParentName": "root", "GrpJobs": "1"},
+            ),
+        ),
+    )
+
+
+def answer(row: Row) -> Diagnosis:
+    return explained(replace(cluster(slurm=slurm_of(row)), now=NOW), row.target)
+
+
+TWO = "Reason=Resources NumNodes=2 NumCPUs=8"
+ROWS: dict[str, Row] = {
+    "one node is free and two are needed": Row(
+        TWO,
+        "Resources",
+        f"it needs 2 nodes of 4 CPUs; 1 is free, 1 more needed; compute-1 runs job 7 of alice {TO_14_05}",
+        """patch nodeset compute --type=merge -p '{"spec":{"replicas":3}}'""",
+    ),
+    "when it will start": Row(
+        f"{TWO} StartTime=2026-11-17T14:05:00Z", "Resources", "Slurm expects to start it at 14:05:00 UTC", "replicas"
+    ),
+    "a start on another day": Row(
+        f"{TWO} StartTime=2026-11-18T09:30:00Z", "Resources", "start it at 2026-11-18 09:30 UTC", "replicas"
+    ),
+    "an exclusive job beside a small one": Row(
+        "Reason=Resources NumNodes=2 NumCPUs=2 Exclusive=1", "Resources", "1 is free, 1 more needed", "replicas"
+    ),
+    "memory that is in use": Row(
+        "Reason=Resources NumNodes=1 MinMemoryNode=6000",
+        "Resources",
+        "0 are free, 1 more needed",
+        "replicas",
+        nodes=NODES.replace("CPUAlloc=0 CPUTot=4", "CPUAlloc=1 AllocMem=4000 CPUTot=4").replace("IDLE", "MIXED"),
+    ),
+    "more memory than any node has": Row(
+        "Reason=Resources NumNodes=1 MinMemoryNode=9000", "NodesTooSmall", "9000 MiB", "sinfo", ok=False
+    ),
+    "more CPUs than any node has": Row(
+        "Reason=BadConstraints NumNodes=2 NumCPUs=64", "NodesTooSmall", "at most 4 CPUs", "sinfo", ok=False
+    ),
+    "a feature that one of two nodes has": Row(
+        "Reason=BadConstraints NumNodes=2 Features=a&b", "NodesTooSmall", "features a&b", "sinfo", ok=False
+    ),
+    "GPUs that no node has": Row(
+        "Reason=BadConstraints TresPerNode=gres/gpu:1", "NodesTooSmall", "gres/gpu:1", "sinfo", ok=False
+    ),
+    "GPUs that are in use": Row(
+        "Reason=Resources TresPerNode=gres/gpu:2",
+        "Resources",
+        "0 are free, 1 more needed",
+        "replicas",
+        nodes=NODES.replace("Features=a,b", "Gres=gpu:h100:4(S:0) GresUsed=gpu:h100:3(IDX:0-2)"),
+    ),
+    "more nodes than there are": Row(
+        "Reason=PartitionConfig NumNodes=5 NumCPUs=5",
+        "PartitionTooSmall",
+        "5 nodes, and partition compute has 2",
+        '"replicas":5',
+        ok=False,
+    ),
+    "a node that is drained": Row(
+        TWO,
+        "DrainedBySomebody",
+        "user root drained compute-1: bad dimm",
+        "state=resume",
+        ok=False,
+        nodes=NODES.replace("State=ALLOCATED", "By=root Reason=bad dimm State=IDLE+DRAIN"),
+    ),
+    "a node that it must have is drained": Row(
+        "Reason=ReqNodeNotAvail Description=ReqNodeNotAvail, UnavailableNodes:compute-1 ReqNodeList=compute-1",
+        "DrainedBySomebody",
+        "bad dimm",
+        "state=resume",
+        ok=False,
+        nodes=NODES.replace("State=ALLOCATED", "By=root Reason=bad dimm State=IDLE+DRAIN"),
+    ),
+    "nodes in a reservation": Row(
+        "Reason=ReqNodeNotAvail Description=ReqNodeNotAvail, May be reserved for other job NumNodes=2",
+        "ReqNodeNotAvail",
+        "compute-0 is in reservation mine",
+        "scontrol show reservation",
+        nodes=NODES.replace("State=IDLE", "Reservation=mine State=IDLE+RESERVED"),
+    ),
+    "nodes that are reserved for later": Row(
+        # Slurm's own word is Reservation here, though the job has none.
+        "Reason=Reservation Description=ReqNodeNotAvail, Reserved for maintenance",
+        "ReqNodeNotAvail",
+        "compute-0 is in reservation later from 14:00:00 UTC, before which it would not end; a time limit below",
+        "scontrol update jobid=9 timelimit=119",
+    ),
+    "free nodes": Row("Reason=Resources", "Resources", "which are free now", "sdiag"),
+    "a job ahead": Row(
+        "Reason=Priority Priority=5",
+        "Priority",
+        "1 job is ahead of it: first job 8 of alice, with priority 6 against 5",
+        "why job/8",
+        others=f"{RUNS}JobId=8 JobState=PENDING Reason=Resources UserId=alice(1) Partition=compute Priority=6\n",
+    ),
+    "an older job of the same priority ahead": Row(
+        "Reason=Priority Priority=5",
+        "Priority",
+        "first job 8 of alice, of the same priority and older",
+        "why job/8",
+        others=f"{RUNS}JobId=8 JobState=PENDING Reason=Resources UserId=alice(1) Partition=compute Priority=5\n",
+    ),
+    "busy nodes, and a job ahead": Row(
+        f"{TWO} Priority=5",
+        "Resources",
+        "at the latest; 1 job is ahead of it: first job 8 of alice",
+        "why job/8",
+        others=f"{RUNS}JobId=8 JobState=PENDING Reason=Resources UserId=alice(1) Partition=compute Priority=6\n",
+    ),
+    "a held job is not ahead": Row(
+        "Reason=Priority Priority=5",
+        "Priority",
+        "jobs of higher priority",
+        "squeue",
+        others=f"{RUNS}JobId=8 JobState=PENDING Reason=JobHeldUser UserId=alice(1) Partition=compute Priority=6\n",
+    ),
+    "longer than its partition allows": Row(
+        "Reason=PartitionTimeLimit TimeLimit=60",
+        "PartitionTimeLimit",
+        "it asks for 01:00:00, and partition compute allows at most 00:30:00 (MaxTime)",
+        "scontrol update jobid=9 timelimit=30",
+        ok=False,
+    ),
+    "more nodes than its partition allows": Row(
+        "Reason=PartitionNodeLimit NumNodes=3",
+        "PartitionNodeLimit",
+        "3 nodes, and partition compute allows at most 2 (MaxNodes)",
+        "numnodes=2",
+        ok=False,
+    ),
+    "fewer nodes than its partition allows": Row(
+        "Reason=PartitionNodeLimit NumNodes=1",
+        "PartitionNodeLimit",
+        "no fewer than 2 (MinNodes)",
+        "numnodes=2",
+        ok=False,
+        partition=f"{PARTITION} MinNodes=2",
+    ),
+    "a partition that is DOWN": Row(
+        "Reason=PartitionDown",
+        "PartitionNotUp",
+        "compute is DOWN",
+        "kubectl",
+        ok=False,
+        partition=PARTITION.replace("UP", "DOWN"),
+    ),
+    "after a job that runs": Row(
+        "Reason=Dependency Dependency=afterok:7(unfulfilled)",
+        "Dependency",
+        f"until job 7 has ended well; that one is RUNNING {TO_14_05}",
+        "why job/7",
+    ),
+    "after a job that Slurm no longer has": Row(
+        "Reason=Dependency Dependency=afterany:3(unfulfilled)",
+        "Dependency",
+        "Slurm no longer has that job",
+        "scontrol update jobid=9 dependency=",
+        ok=False,
+    ),
+    "after a job that failed": Row(
+        "Reason=DependencyNeverSatisfied Dependency=afterok:7(failed)",
+        "DependencyNeverSatisfied",
+        "job 7 has ended well; that one is FAILED, so that it will never start",
+        "scancel 9",
+        ok=False,
+        others=RUNS.replace("RUNNING", "FAILED"),
+    ),
+    "the only one of its name": Row(
+        "Reason=Dependency Dependency=singleton(unfulfilled)",
+        "Dependency",
+        "job 6 of the same name and user has ended",
+        "why job/6",
+        others="JobId=6 JobName=j JobState=RUNNING UserId=bob(1001) Partition=compute NodeList=compute-1\n",
+    ),
+    "after a task of an array": Row(
+        "Reason=Dependency Dependency=afterany:5_2(unfulfilled)",
+        "Dependency",
+        "job 5_2 has ended; that one is RUNNING",
+        "why job/6",
+        others="JobId=6 ArrayJobId=5 ArrayTaskId=2 JobState=RUNNING UserId=bob(1) NodeList=compute-1\n",
+    ),
+    "a license in use": Row(
+        "Reason=Licenses Licenses=matlab:1",
+        "Licenses",
+        "1 of license matlab, and 0 of 2 are free",
+        "squeue -t R -L matlab",
+    ),
+    "more licenses than there are": Row(
+        "Reason=Licenses Licenses=matlab:3", "Licenses", "never enough", "scontrol show licenses", ok=False
+    ),
+    "a reservation of later": Row(
+        "Reason=Reservation Reservation=later",
+        "Reservation",
+        "reservation later begins at 14:00:00 UTC",
+        "reservation later",
+    ),
+    "a reservation that is gone": Row(
+        "Reason=Reservation Reservation=gone", "Reservation", "gone does not exist", "reservationname=", ok=False
+    ),
+    "a reservation that was deleted": Row(
+        "Reason=ReservationDeleted Reservation=gone", "ReservationDeleted", "was deleted", "reservationname=", ok=False
+    ),
+    "later": Row(
+        "Reason=BeginTime StartTime=2026-11-17T15:00:00Z", "BeginTime", "before 15:00:00 UTC", "starttime=now"
+    ),
+    "held by its owner": Row("Reason=JobHeldUser", "JobHeldUser", "its owner bob holds it", "scontrol release 9"),
+    "held by an administrator": Row("Reason=JobHeldAdmin", "JobHeldAdmin", "an administrator", "scontrol release 9"),
+    "it could not be launched": Row(
+        "Reason=JobHeldAdmin Description=launch failed requeued held",
+        "launch failed requeued held",
+        "could not be launched",
+        "scontrol release 9",
+        ok=False,
+    ),
+    "requeued too often": Row(
+        "Reason=JobHoldMaxRequeue", "JobHoldMaxRequeue", "too often", "scontrol release 9", ok=False
+    ),
+    "a task of a throttled array": Row(
+        "JobId=9 Reason=JobArrayTaskLimit ArrayJobId=9 ArrayTasks=2-99%1 ArrayTaskThrottle=1",
+        "JobArrayTaskLimit",
+        "job 9_[2-99%1] waits: its array may run 1 task at once, and 1 task runs now, the first of them until",
+        "arraytaskthrottle=0",
+        target="job/9_50",
+        others="JobId=8 ArrayJobId=9 ArrayTaskId=1 JobState=RUNNING UserId=bob(1) Partition=compute NodeList=compute-1 "
+        "EndTime=2026-11-17T14:05:00Z\n",
+    ),
+    "a task beyond what Slurm prints of a list": Row(
+        "JobId=9 Reason=JobHeldUser ArrayJobId=9 ArrayTasks=0,2,4,...",
+        "JobHeldUser",
+        "bob",
+        "scontrol release 9",
+        target="9_500",
+    ),
+    "a component of a heterogeneous job": Row(
+        "JobId=9 Reason=Resources HetJobId=8 HetJobOffset=1", "Resources", "job 8+1 waits", "sdiag", target="8+1"
+    ),
+    "running jobs of a QOS for each user": Row(
+        "Reason=QOSMaxJobsPerUserLimit QOS=normal",
+        "QOSMaxJobsPerUserLimit",
+        "QOS normal allows at most 1 running job for each user (MaxJobsPU), and 0 are in use",
+        "squeue -t R -q normal -u bob",
+    ),
+    "CPUs of a QOS": Row(
+        "Reason=QOSGrpCpuLimit QOS=normal",
+        "QOSGrpCpuLimit",
+        "QOS normal allows at most 4 CPUs (GrpTRES), and 4 are in use",
+        "squeue -t R -q normal",
+    ),
+    "more CPUs than its QOS has in all": Row(
+        "Reason=QOSGrpCpuLimit QOS=normal NumCPUs=8 NumNodes=2",
+        "QOSGrpCpuLimit",
+        "QOS normal allows at most 4 CPUs (GrpTRES), and it asks for 8",
+        "numcpus=4",
+        ok=False,
+    ),
+    "longer than its QOS allows": Row(
+        "Reason=QOSMaxWallDurationPerJobLimit QOS=normal",
+        "QOSMaxWallDurationPerJobLimit",
+        "at most 00:10:00 time for each job (MaxWall)",
+        "timelimit=00:10:00",
+        ok=False,
+    ),
+    "jobs of an account above its own": Row(
+        "Reason=AssocGrpJobsLimit Account=physics",
+        "AssocGrpJobsLimit",
+        "account science allows at most 1 running job (GrpJobs), and 1 is in use",
+        "squeue -t R -A physics",
+    ),
+    "jobs of a user in an account": Row(
+        "Reason=AssocMaxJobsLimit Account=physics",
+        "AssocMaxJobsLimit",
+        "the association of bob in account physics allows at most 2 running jobs (MaxJobs)",
+        "squeue -t R -A physics -u bob",
+    ),
+    "a limit of which sacctmgr says nothing": Row(
+        "Reason=QOSGrpBillingMinutes QOS=normal",
+        "QOSGrpBillingMinutes",
+        "QOS normal sets a limit on billing units minutes (GrpTRESMins)",
+        "sacctmgr show qos normal format=Name,GrpTRESMins",
+        ok=False,
+    ),
+    "an account that does not exist": Row(
+        "Reason=InvalidAccount Account=nosuch", "InvalidAccount", "nosuch", "sacctmgr show assoc user=bob", ok=False
+    ),
+    "an account that a shell would run": Row(
+        "Reason=AssocGrpJobsLimit Account=a;reboot", "AssocGrpJobsLimit", "a;reboot", "shell -- scontrol show job 9"
+    ),
+    "it failed": Row("JobState=FAILED ExitCode=3", "FAILED", "code 3:0", "scontrol show job 9", ok=False),
+    "its node failed": Row(
+        "JobState=NODE_FAIL FailedNode=compute-1", "NODE_FAIL", "node compute-1", "why node/compute-1", ok=False
+    ),
+    "it was cancelled": Row("JobState=CANCELLED", "CANCELLED", "was cancelled", "scontrol show job 9"),
+    "it ran too long": Row("JobState=TIMEOUT", "TIMEOUT", "01:00:00", "scontrol show job 9", ok=False),
+    "it used too much memory": Row("JobState=OUT_OF_MEMORY", "OUT_OF_MEMORY", "memory", "scontrol", ok=False),
+    "it was preempted": Row("JobState=PREEMPTED", "PREEMPTED", "higher priority", "scontrol"),
+    "it is suspended": Row("JobState=SUSPENDED", "SUSPENDED", "stopped", "scontrol resume 9"),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_job_that_waits_has_its_cause_with_numbers_and_a_next_command(row: Row) -> None:
+    found = answer(row)
+    assert isinstance(found, Cause), found
+    assert found.code == row.code, found
+    assert row.words in found.sentence, found
+    assert row.command in found.command, found
+    assert f"why {row.target}" not in found.command
+    assert found.wrong != row.ok, found
+
+
+@pytest.mark.parametrize("name", [*NAMES_24_11, *NAMES_26_05])
+def test_every_reason_that_slurm_knows_has_a_text(name: str) -> None:
+    found = answer(Row(f"Reason={name} QOS=normal Account=physics", "", "", ""))
+    assert isinstance(found, Fine if name == "None" else Cause), found
+    assert f"Slurm says {name}" not in found.sentence
+    assert "{" not in found.sentence
+    assert name in REASONS or limit_of(name) is not None
+
+
+def test_a_reason_that_nobody_knows_yet_is_shown_as_slurm_writes_it() -> None:
+    found = answer(Row("Reason=MoonPhase", "", "", ""))
+    assert isinstance(found, Cause)
+    assert "Slurm says MoonPhase" in found.sentence
+    assert found.command.endswith("scontrol show job 9")
+
+
+@pytest.mark.parametrize(("target", "there"), [("9_50", True), ("9_1", False), ("9_100", False), ("9_x", False)])
+def test_a_task_is_found_where_slurm_keeps_it(target: str, there: bool) -> None:
+    row = Row("JobId=9 Reason=JobHeldUser ArrayJobId=9 ArrayTasks=2-99:2%1", "", "", "", target=f"job/{target}")
+    assert isinstance(answer(row), Cause if there else Unseen)
+
+
+def test_a_running_job_says_until_when() -> None:
+    found = answer(Row("Reason=None", "", "", "", target="job/7"))
+    assert found == Fine("job 7 is running on compute-1, until 14:05:00 UTC at the latest")
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("", {}),
+        ("gpu:2", {"gpu": 2}),
+        ("gres/gpu:h100:2", {"gpu": 2}),
+        ("gres:gpu", {"gpu": 1}),
+        ("gpu:h100:4(S:0-1),nic:2", {"gpu": 4, "nic": 2}),
+        ("gpu:a100:1(IDX:0),gpu:h100:2(IDX:1-2)", {"gpu": 3}),
+        ("gpu:many", {}),
+    ],
+)
+def test_generic_resources_are_counted_as_slurm_writes_them(text: str, counts: dict[str, int]) -> None:
+    assert gres_counts(text) == counts
