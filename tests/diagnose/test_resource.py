@@ -20,6 +20,7 @@ from tests.diagnose.broken import (
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cluster import examine, on_trial
 from slurm_operator.diagnose.facts import Facts, Silence
 
 CASES: dict[str, Case] = {
@@ -111,3 +112,24 @@ def test_an_operator_has_a_moment_to_look(now: str, code: str) -> None:
     answer = explained(replace(cluster(changed), now=now), "nodeset/compute")
     assert isinstance(answer, Cause)
     assert answer.code == code
+
+
+TRIED = {
+    **condition("ConfigApplied", "False", "Trying", "the controller pods have been given configuration 4f1c"),
+    "lastTransitionTime": "2026-11-16T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("now", "code", "wrong"),
+    [("2026-11-16T00:00:07+00:00", "ConfigOnTrial", 0), ("2026-11-16T00:02:00+00:00", "Trying", 1)],
+    ids=["for seconds", "for minutes"],
+)
+def test_a_configuration_under_trial_is_nothing_wrong_before_a_minute(now: str, code: str, wrong: int) -> None:
+    facts = replace(cluster(resource("Controller", "slurm", {}, condition("Ready", "True"), TRIED)), now=now)
+    answer = explained(facts, "controller/slurm")
+    assert isinstance(answer, Cause)
+    assert (answer.code, len(examine(facts))) == (code, wrong)
+    assert on_trial(facts) == ([answer.sentence] if code == "ConfigOnTrial" else [])
+    if code == "ConfigOnTrial":
+        assert "is being tried since 7 s" in answer.sentence

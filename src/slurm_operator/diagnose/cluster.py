@@ -27,6 +27,12 @@ def examine(facts: Facts) -> list[Cause]:
     return list(found.values())
 
 
+def on_trial(facts: Facts) -> list[str]:
+    """What is being tried at the moment: nothing wrong, and good to know."""
+    answers = (resources.why(facts, "Controller", name_of(each)) for each in facts.every("Controller"))
+    return [each.sentence for each in answers if isinstance(each, Cause) and each.code == "ConfigOnTrial"]
+
+
 def _all(facts: Facts) -> Iterator[Cause]:
     for kind in ORDER:
         for resource in facts.every(kind):

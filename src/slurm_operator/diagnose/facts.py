@@ -111,8 +111,13 @@ def seconds_since(facts: Facts, item: Object) -> float | None:
     metadata = item.get("metadata") or {}
     entries = [each for each in metadata.get("managedFields") or () if not each.get("subresource")]
     times = [str(each["time"]) for each in entries if each.get("time")] or [str(metadata.get("creationTimestamp", ""))]
+    return seconds_between(max(times), facts.now)
+
+
+def seconds_between(start: str, end: str) -> float | None:
+    """How many seconds lie between two times as Kubernetes writes them; None when one of them is none."""
     try:
-        return (datetime.fromisoformat(facts.now) - datetime.fromisoformat(max(times))).total_seconds()
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError):
         return None
 

@@ -19,6 +19,7 @@ from slurm_operator.diagnose.facts import (
     controller_of,
     host_of,
     name_of,
+    seconds_between,
     seconds_since,
     spec_of,
     status_of,
@@ -41,6 +42,9 @@ FAULTS = frozenset(
 # It looks within milliseconds; this is long for it, and short for whoever asks.
 OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
+# Reasons of a configuration that somebody is at work on, and for how long that is no fault.
+ON_TRIAL = frozenset({"Trying", "WaitingForSlurmctld"})
+TRIAL_SECONDS = 60.0
 
 
 def why(facts: Facts, kind: str, name: str) -> Diagnosis:
@@ -190,12 +194,26 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
     for each in CONFIG:
         condition = condition_of(resource, each) or {}
         if condition.get("status") == "False":
-            return Cause(
+            return _on_trial(facts, resource, condition) or Cause(
                 str(condition.get("reason") or f"{each}No"),
                 f"the configuration is not in effect: {condition.get('message', '')}",
                 f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
             )
     return None
+
+
+def _on_trial(facts: Facts, resource: Object, condition: Object) -> Cause | None:
+    """A configuration that is being tried is nothing wrong, as long as its trial has not lasted too long."""
+    seconds = seconds_between(str(condition.get("lastTransitionTime", "")), facts.now)
+    if condition.get("reason") not in ON_TRIAL or seconds is None or seconds > TRIAL_SECONDS:
+        return None
+    return Cause(
+        "ConfigOnTrial",
+        f"a configuration of Controller {name_of(resource)} is being tried since {max(seconds, 0):.0f} s: "
+        f"{condition.get('message', '')}",
+        f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
+        chosen=True,
+    )
 
 
 def _mounted_by_sub_path(pod: Object) -> str:

@@ -42,14 +42,16 @@ async def status(where: Where, output: str) -> None:
 async def doctor(where: Where, output: str) -> None:
     """Find all problems in a namespace, each cause once."""
     from slurm_operator.cli.kubectl import view
-    from slurm_operator.diagnose.cluster import examine
+    from slurm_operator.diagnose.cluster import examine, on_trial
 
-    _, causes = await judged(where, examine)
+    facts, causes = await judged(where, examine)
     if output != "text":
         click.echo(view.data([view.answer_data(cause) for cause in causes], output), nl=False)
     else:
         for cause in causes:
             click.echo(view.answer_text(cause))
+        for sentence in on_trial(facts):
+            click.echo(sentence)
         click.echo(f"{len(causes)} found" if causes else click.style("nothing is wrong", fg="green"))
     sys.exit(1 if causes else 0)
 
