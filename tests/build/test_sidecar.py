@@ -59,7 +59,7 @@ class TestStart:
         sidecar.tell("up")
         sidecar.wait(lambda: sidecar.verdicts()[-1].stage == APPLIED, "slurmctld's start")
         assert [each.stage for each in sidecar.verdicts()] == [REFUSED, APPLIED]
-        assert sidecar.verdicts()[0].reason == "error: cannot open job_submit.lua;fatal: Invalid JobSubmitPlugins"
+        assert sidecar.verdicts()[0].reason == "fatal: Invalid JobSubmitPlugins;error: cannot open job_submit.lua"
 
     def test_one_that_does_not_start_for_another_reason_is_waited_for(self, sidecar: Sidecar) -> None:
         sidecar.untell("up")
@@ -164,7 +164,7 @@ REFUSALS = {
     "the trial fails": (
         files("TrialFails=1\n"),
         {},
-        "error: cannot open job_submit.lua;fatal: Invalid JobSubmitPlugins",
+        "fatal: Invalid JobSubmitPlugins;error: cannot open job_submit.lua",
     ),
     "the trial says nothing": (files("TrialSaysNothing=1\n"), {}, "slurmctld does not get ready with it within 10 s:"),
     "the trial does not get ready": (
@@ -243,7 +243,7 @@ class TestRolledBack:
     @pytest.mark.parametrize(
         ("line", "reason"),
         [
-            pytest.param("TrialFails=1\n", "error: cannot open job_submit.lua;", id="by a trial that fails"),
+            pytest.param("TrialFails=1\n", "fatal: Invalid JobSubmitPlugins;", id="by a trial that fails"),
             pytest.param("", "slurm_reconfigure error: Invalid node name", id="by slurmctld, where a trial does not"),
         ],
     )

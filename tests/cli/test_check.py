@@ -95,7 +95,7 @@ def test_a_partition_line_is_led_back_to_its_nodeset(write: Write) -> None:
 
 def test_a_partition_line_is_led_back_to_its_partition(write: Write) -> None:
     line, code, message = one(write, PARTITION + "  config: MaxTyme=1\n", CONTROLLER, NODESET, KEYS)
-    assert (line, code) in {(4, "UnknownKey"), (5, "UnknownKey")}
+    assert (line, code) == (7, "UnknownKey")
     assert "MaxTime" in message
 
 
@@ -192,3 +192,46 @@ def test_what_needs_a_flag_of_the_operator_is_warned_of(tmp_path: Path) -> None:
     assert "--allow-pod-features=hostNamespaces" in found[1].message
     allowed = frozenset({"privileged", "hostNamespaces"})
     assert not [each for each in check(load((str(file),)), None, allowed) if each.code == "PodFeature"]
+
+
+def messages(write: Write, *documents: str) -> list[str]:
+    return [str(finding).partition(": ")[2] for finding in check(load([write("---\n".join(documents))]))]
+
+
+def test_two_places_of_a_mistake_are_both_lines_of_the_users_files(write: Write) -> None:
+    extra = "  extraConf: |\n    NodeSet=x Feature=a\n    NodeSet=x Feature=b\n"
+    (got,) = messages(write, CONTROLLER + extra, KEYS)
+    assert got.startswith("spec.extraConf: NodeSet x is already defined at ")
+    assert got.endswith(".yaml:8")
+
+
+def test_a_file_that_another_one_includes_is_read(write: Write) -> None:
+    """U5: check called an included file one that Slurm does not read."""
+    files = FILES + "  site.conf: |\n    TreeWidth=4\n  cgroups.conf: CgroupPlugin=disabled\n"
+    refs = "  configFileRefs: [{name: files}]\n  extraConf: Include site.conf\n"
+    (got,) = messages(write, CONTROLLER + refs, files, KEYS)
+    assert got == (
+        "warning: spec.configFileRefs[0].name: ConfigMap 'files' holds cgroups.conf, which Slurm does not read"
+        ' and no other file names; did you mean "cgroup.conf"?'
+    )
+
+
+def test_a_mistake_in_an_included_file_is_led_back_to_its_line(write: Write) -> None:
+    files = FILES + "  site.conf: |\n    TreeWidth=4\n    SlurmctldPort=1\n    TreeWidth=5\n"
+    refs = "  configFileRefs: [{name: files}]\n  extraConf: Include site.conf\n"
+    got = found(write, files, CONTROLLER + refs, KEYS)
+    assert [(line, code) for line, code, _ in got] == [(7, "OwnedKey"), (8, "DuplicateKey")]
+
+
+@pytest.mark.parametrize("document", [NODESET, PARTITION], ids=["NodeSet", "Partition"])
+def test_a_controller_that_is_not_among_the_files_is_a_warning(write: Write, document: str) -> None:
+    (got,) = check(load([write(document)]))
+    assert (got.severity, got.code, got.path) == ("warning", "ControllerNotGiven", "spec.controllerRef.name")
+    assert got.message == "Controller 'slurm' is not among the files, so what the two become together is not checked"
+
+
+def test_images_that_the_operator_trusts_get_no_warning(write: Write) -> None:
+    path = write(NODESET + "  slurmd: {image: mine/slurmd:26.05}\n")
+    codes = [each.code for each in check(load([path]), None, frozenset())]
+    trusted = [each.code for each in check(load([path]), None, frozenset(), ("mine/slurmd",))]
+    assert ("PodFeature" in codes, "PodFeature" in trusted) == (True, False)

@@ -16,12 +16,12 @@ from slurm_operator.plan.config import (
     Verdict,
     content_hash,
     last_verdict,
-    linted,
     locate,
     note,
     plan_config,
     reconfigure_hash,
 )
+from slurm_operator.plan.lint import linted
 from slurm_operator.status.config import drafts, fields
 
 OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
@@ -145,13 +145,6 @@ def test_what_the_linter_refuses_reaches_nobody() -> None:
     plan = plan_config(files, TOLD, SETTLED, findings)
     assert (plan.stage, plan.good, plan.candidate, plan.nudge) == (Stage.INVALID, OLD, OLD, ())
     assert "Bogus" in plan.findings[0].message
-
-
-def test_an_owned_key_is_found_where_it_stands_in_slurm_conf() -> None:
-    extra = "# mine\nSlurmctldPort=1\n"
-    text = f"ClusterName=a\n#\n### EXTRA CONFIG ###\n{extra}"
-    found = [each for each in linted({"slurm.conf": text}, extra, "26.05") if each.code == "OwnedKey"]
-    assert [text.splitlines()[each.line - 1] for each in found] == ["SlurmctldPort=1"]
 
 
 def test_the_last_verdict_counts() -> None:

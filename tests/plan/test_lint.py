@@ -13,11 +13,13 @@ from slurm_operator.plan import lint
 from slurm_operator.plan.actions import DeletePartition, Outcomes, SetPartition
 from slurm_operator.plan.cluster import Release, plan_cluster, release
 from slurm_operator.plan.cluster_world import ClusterWorld
-from slurm_operator.plan.config import Stage
+from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.partition import lines
 from slurm_operator.status import cluster as cluster_status
+from slurm_operator.status import config as config_status
 from slurm_operator.status import partition as partition_status
 
+EXTRA = "Controller slurm spec.extraConf"
 UNCHECKED = controller(
     metadata={"annotations": {"slinky.slurm.net/config-check": "off"}}, extraConf=TYPO.spec.extra_conf
 )
@@ -94,3 +96,55 @@ def test_files_are_linted_once_for_two_reconciles_that_see_the_same(monkeypatch:
     monkeypatch.setattr(lint, "linted", lambda *_: pytest.fail("the same files were linted again"))
     second = released(replace(world, memory=replace(world.memory, linted=first.memory.linted)))
     assert second.refused_by_linter == first.refused_by_linter != {}
+
+
+def test_an_owned_key_is_found_where_it_stands_in_slurm_conf() -> None:
+    extra = "# mine\nSlurmctldPort=1\n"
+    text = f"ClusterName=a\n#\n### EXTRA CONFIG ###\n{extra}"
+    found = [each for each in lint.linted({"slurm.conf": text}, extra, "26.05") if each.code == "OwnedKey"]
+    assert [text.splitlines()[each.line - 1] for each in found] == ["SlurmctldPort=1"]
+
+
+def test_a_file_that_extra_conf_includes_may_not_set_what_the_operator_sets() -> None:
+    extra = "Include site.conf\n"
+    files = {"slurm.conf": f"ClusterName=a\n### EXTRA CONFIG ###\n{extra}", "site.conf": "\nSlurmUser=root\n"}
+    assert [(each.file, each.line, each.code) for each in lint.linted(files, extra, "26.05")] == [
+        ("site.conf", 2, "OwnedKey")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("# one\nFoo=1", f"{EXTRA} line 2: unknown key Foo"),
+        (
+            "NodeName=a\nNodeName=a",
+            f"{EXTRA} line 2: node a is already defined at {EXTRA} line 1",
+        ),
+        (
+            "NodeName=a\nPartitionName=x Nodes=a Default=YES\nPartitionName=y Nodes=a Default=YES",
+            f"{EXTRA} line 3: partition x is the default already, by {EXTRA} line 2; Slurm takes the last one",
+        ),
+        (
+            "NodeSet=compute Feature=x",
+            f"{EXTRA} line 1: NodeSet compute is already defined at NodeSet compute metadata.name",
+        ),
+    ],
+    ids=["a typo", "a node twice", "two defaults", "a name that a NodeSet has"],
+)
+def test_what_is_refused_is_told_with_the_place_that_somebody_wrote(extra: str, said: str) -> None:
+    """U5: duplicates and two defaults were blamed on slurm.conf:42, a line that nobody wrote."""
+    found = released(cluster((), (), (), cr=controller(extraConf=extra)))
+    valid = config_status.drafts(found.config, None)[0]
+    assert (valid.type, valid.reason, valid.message) == ("ConfigValid", "LinterRefused", said)
+
+
+def test_what_slurm_refuses_is_told_with_the_place_that_somebody_wrote() -> None:
+    world = cluster((), (), (), cr=controller(extraConf="# one\nPriorityType=priority/basic\n"))
+    files = {**world.files, FILE: world.conf_text}
+    line = files[FILE].split("\n").index("PriorityType=priority/basic") + 1
+    verdict = Verdict("", "refused", reason="fatal: cannot find priority plugin for priority/basic")
+    decision = ConfigDecision(Stage.REFUSED, "aa", None, verdict=verdict, place=f"slurm.conf:{line}")
+    placed = lint.placed_decision(world, files, decision)
+    message = config_status.drafts(placed, None)[0].message
+    assert message.startswith(f"{EXTRA} line 2: fatal: cannot find priority plugin")

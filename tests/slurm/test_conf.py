@@ -90,7 +90,7 @@ def test_an_operator_is_kept_beside_its_key() -> None:
         pytest.param("  garbage\n", ("NotAPair", 1, 3), id="a word"),
         pytest.param("=5\n", ("NotAPair", 1, 1), id="no key"),
         pytest.param("Tree-Width=5\n", ("NotAPair", 1, 1), id="a dash in a key"),
-        pytest.param("\xa0\n", ("NotAPair", 1, 1), id="a space that is none to Slurm"),
+        pytest.param("\xa0\n", ("NotAscii", 1, 1), id="a space that is none to Slurm"),
         pytest.param("A=1\nTreeWidth=\n", ("EmptyValue", 2, 1), id="no value"),
         pytest.param("PartitionName=p Nodes=\n", ("EmptyValue", 1, 17), id="no value at the end of a record"),
         pytest.param("PartitionName=p Nodes= State=UP\n", ("EmptyValue", 1, 24), id="the next pair is swallowed"),

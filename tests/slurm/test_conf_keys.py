@@ -45,8 +45,8 @@ def test_the_tables_hold_as_many_keys_as_slurms_own_parser(table: Table, version
     [
         ("MetricsType=metrics/openmetrics", "25.05", False),
         ("MetricsType=metrics/openmetrics", "25.11", True),
-        ("MetricsParameters=x", "25.11", False),
-        ("MetricsParameters=x", "26.05", True),
+        ("MetricsParameters=ignore_private_data", "25.11", False),
+        ("MetricsParameters=ignore_private_data", "26.05", True),
         ("PrologTimeout=5", "24.11", False),
         ("PrologTimeout=5", "25.05", True),
         ("NodeName=a Topology=t:x", "24.11", False),

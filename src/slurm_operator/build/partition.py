@@ -66,6 +66,8 @@ _VALUES = (
     ("max_mem_per_node", "MaxMemPerNode"),
 )
 
+_ATTRIBUTES = {key: attribute for attribute, key in (*_VALUES, *_FLAGS, ("state", "State"), ("default", "Default"))}
+
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
@@ -245,13 +247,23 @@ def adoption(drift: Iterable[tuple[str, str]]) -> dict[str, object]:
 
     Options without a field of their own, and nodes, are left to people.
     """
-    attributes = {key: attribute for attribute, key in (*_VALUES, *_FLAGS, ("state", "State"), ("default", "Default"))}
-    names = {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
     return {
-        names[attributes[option]]: _adopted(attributes[option], found)
+        field_names()[_ATTRIBUTES[option]]: _adopted(_ATTRIBUTES[option], found)
         for option, found in drift
-        if option in attributes
+        if option in _ATTRIBUTES
     }
+
+
+def field_of_option(option: str) -> str:
+    """The field of a Partition that an option of its line comes from."""
+    if option in ("PartitionName", "Nodes", "TRESBillingWeights"):
+        return {"PartitionName": "partitionName", "Nodes": "nodeSets"}.get(option, "tresBillingWeights")
+    return field_names()[_ATTRIBUTES[option]] if option in _ATTRIBUTES else "config"
+
+
+def field_names() -> dict[str, str]:
+    """The name of each field of a Partition's spec, by attribute."""
+    return {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
 
 
 def _adopted(attribute: str, found: str) -> object:

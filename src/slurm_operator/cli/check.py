@@ -7,38 +7,41 @@ each led back to the file and line that a person wrote.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules import reach
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import SecretKeySelector
-from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import FieldProblem, Path
-from slurm_operator.build import images
-from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE
+from slurm_operator.build.conf_origin import Origin, Origins
+from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE, extra_names
 from slurm_operator.build.errors import BuildError
+from slurm_operator.build.images import TRUSTED
 from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.build.refs import Refs
-from slurm_operator.build.slurm_conf import FILE, OWNED_KEYS, SlurmConf, slurm_conf
+from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
 from slurm_operator.cli import findings
 from slurm_operator.cli.findings import Finding
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.render import render
-from slurm_operator.cli.world import Loaded, Namespace, World, text_data
-from slurm_operator.slurm import conf_lint
+from slurm_operator.cli.world import Loaded, Namespace, World
+from slurm_operator.plan.lint import lint_all, slurm_version
 from slurm_operator.slurm.conf import Finding as LintFinding
 
-EXTRA_HEADER = "### EXTRA CONFIG ###"
-# Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
-ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
-# Lines of the operator's own that are there because a field asks for them.
-ASKED_FOR: dict[str, Path] = {"MetricsType": ("spec", "metrics", "enabled")}
+# A resource that may well be in the cluster, only not among the files.
+NOT_GIVEN = frozenset({"ControllerNotGiven", "SecretNotGiven"})
 
 
-def check(world: World, version: str | None = None, features: frozenset[str] | None = None) -> list[Finding]:
+def check(
+    world: World,
+    version: str | None = None,
+    features: frozenset[str] | None = None,
+    worker_images: tuple[str, ...] = TRUSTED,
+) -> list[Finding]:
     """Everything that is wrong, by place; `features` are those that the operator allows templates, None all."""
-    refs = {namespace: world.refs(namespace) for namespace in world.namespaces}
+    refs = {each: replace(world.refs(each), worker_images=worker_images) for each in world.namespaces}
     found = set(world.findings)
     for loaded in world.loaded():
         found |= set(_resource(loaded, refs[loaded.resource.namespace], world))
@@ -52,9 +55,9 @@ def check(world: World, version: str | None = None, features: frozenset[str] | N
 
 def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
     """What is new: an error that a rule already found in a field is not said again by the linter or the builder."""
-    # A Secret that is not among the files is no error of the builder's either: it may be in the cluster.
+    # What is not among the files is no error of the builder's either: it may be in the cluster.
     mentioned = {
-        (each.file, each.line, each.path) for each in found if each.severity == "error" or each.code == "SecretNotGiven"
+        (each.file, each.line, each.path) for each in found if each.severity == "error" or each.code in NOT_GIVEN
     }
     return (each for each in new if (each.file, each.line, each.path) not in mentioned)
 
@@ -63,8 +66,7 @@ def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
     for problem in rules.check(loaded.resource, None, refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
     yield from _secrets(loaded, refs)
-    if isinstance(loaded.resource, Partition):
-        yield from _partition(loaded, refs, world)
+    yield from _controller(loaded, refs, world)
 
 
 def _pod_features(loaded: Loaded, refs: Refs, allowed: frozenset[str]) -> Iterator[Finding]:
@@ -89,13 +91,20 @@ def _is_known_broken(finding: Finding, world: World) -> bool:
     )
 
 
-def _partition(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
-    """A Partition's Controller: unlike the other kinds, a Partition is no object of its own that would miss it."""
-    resource = loaded.resource
-    name = resource.spec.controller_ref.name if isinstance(resource, Partition) else ""
-    if name and name not in refs.controllers and (resource.namespace, "Controller", name) not in world.broken:
-        problem = FieldProblem(("spec", "controllerRef", "name"), f"Controller {name!r} is not in this namespace")
+def _controller(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
+    """A Controller that is not among the files: a slip where another one is there, else it may be in the cluster."""
+    ref = getattr(getattr(loaded.resource, "spec", None), "controller_ref", None)
+    namespace, name = loaded.resource.namespace, ref.name if ref else ""
+    if not name or name in refs.controllers or (namespace, "Controller", name) in world.broken:
+        return
+    path: Path = ("spec", "controllerRef", "name")
+    if refs.controllers:
+        known = ", ".join(sorted(refs.controllers))
+        problem = FieldProblem(path, f"Controller {name!r} is not in this namespace; the files have {known}")
         yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
+    else:
+        message = f"Controller {name!r} is not among the files, so what the two become together is not checked"
+        yield findings.of_field(loaded.manifest, FieldProblem(path, message, "warning"), "ControllerNotGiven")
 
 
 def _secrets(loaded: Loaded, refs: Refs) -> Iterator[Finding]:
@@ -136,24 +145,11 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
         conf = slurm_conf(cr, refs)
     except BuildError:
         return
-    origins = _Origins(cr, conf, here)
     yield from _refused_partitions(conf, here)
-    files, owners = _files(cr, here, conf.text)
-    slurm_version = version or _version(cr)
-    for finding in conf_lint.lint(files, version=slurm_version, known_nodes=()):
-        if finding.file == FILE and finding.code not in ONLY_IN_EXTRA:
-            yield origins.finding(finding)
-        elif finding.file in owners:
-            problem = FieldProblem(("data", finding.file), _text(finding), finding.severity)
-            yield findings.of_field(owners[finding.file], problem, finding.code, finding.line)
-    for finding in conf_lint.lint({FILE: cr.spec.extra_conf or ""}, version=slurm_version, owned=OWNED_KEYS):
-        if finding.code in ONLY_IN_EXTRA:
-            yield origins.of_extra(finding, finding.line)
-
-
-def _version(cr: Controller) -> str | None:
-    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
-    return f"{version[0]}.{version[1]:02}" if version else None
+    files = _files(cr, refs, conf.text)
+    origins = Origins(cr, refs, conf, files)
+    for finding in lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr)):
+        yield _led_back(finding, origins, here, cr.name)
 
 
 def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
@@ -163,58 +159,40 @@ def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
             yield findings.of_field(manifest, FieldProblem(acceptance.path, acceptance.message), acceptance.reason)
 
 
-def _files(cr: Controller, here: Namespace, text: str) -> tuple[dict[str, str], dict[str, Manifest]]:
-    files, owners = {FILE: text, CGROUP_FILE: CGROUP_CONF}, {}
-    for ref in cr.spec.config_file_refs or ():
-        manifest = here.config_maps.get(ref.name)
-        for name, content in text_data(manifest.value) if manifest else ():
-            if manifest and name != FILE:
-                files[name], owners[name] = content, manifest
-    return files, owners
+def _files(cr: Controller, refs: Refs, text: str) -> dict[str, str]:
+    """The files beside each other, as the operator publishes them."""
+    files = {FILE: text, CGROUP_FILE: CGROUP_CONF}
+    for name in extra_names(cr):
+        files |= {file: content for file, content in refs.config_maps.get(name, {}).items() if file != FILE}
+    return files
 
 
-def _text(finding: LintFinding) -> str:
-    expected = f" (expected {finding.expected})" if finding.expected else ""
-    suggestion = f"; did you mean {finding.suggestion}?" if finding.suggestion else ""
-    return f"{finding.message}{expected}{suggestion}"
+def _led_back(finding: LintFinding, origins: Origins, here: Namespace, controller: str) -> Finding:
+    """A finding of the linter where its line was written."""
+    # A file of the operator's own has nobody else to be told of.
+    default = Origin("Controller", controller, ("spec",))
+    origin = origins.of(finding.file, finding.line, finding.column) or default
+    manifest, message = _manifest(origin, here), finding.without_place
+    other = origins.of(*finding.other) if finding.other else None
+    if finding.other and other:
+        elsewhere = _manifest(other, here)
+        place = f"{elsewhere.source}:{elsewhere.places.line(other.path) + _offset(other, elsewhere)}"
+        message = message.replace(f"{finding.other[0]}:{finding.other[1]}", place)
+    if origin.path == default.path:
+        message = f"{message} (in line {finding.line} of {finding.file})"
+    problem = FieldProblem(origin.path, message, finding.severity)
+    return findings.of_field(manifest, problem, finding.code, _offset(origin, manifest))
 
 
-@dataclass(slots=True)
-class _Origins:
-    """Where each line of a generated slurm.conf was written."""
+def _manifest(origin: Origin, here: Namespace) -> Manifest:
+    if origin.kind == "ConfigMap":
+        return here.config_maps[origin.name]
+    return here.resources[origin.kind, origin.name].manifest
 
-    controller: Manifest
-    first_extra: int
-    lines: dict[int, tuple[Manifest, Path]]
 
-    def __init__(self, cr: Controller, conf: SlurmConf, here: Namespace) -> None:
-        self.controller = here.resources["Controller", cr.name].manifest
-        self.first_extra = 0
-        self.lines = {}
-        by_line = {acceptance.line: acceptance for acceptance in conf.partitions if acceptance.line}
-        for number, line in enumerate(conf.text.split("\n"), start=1):
-            if line == EXTRA_HEADER and not self.first_extra:
-                self.first_extra = number + 1
-            elif line in by_line and not self.first_extra:
-                acceptance = by_line[line]
-                path: Path = ("spec", "partition", "config") if acceptance.kind == "NodeSet" else ("spec",)
-                self.lines[number] = (here.resources[acceptance.kind, acceptance.resource].manifest, path)
-            elif line.partition("=")[0] in ASKED_FOR and not self.first_extra:
-                self.lines[number] = (self.controller, ASKED_FOR[line.partition("=")[0]])
-
-    def finding(self, finding: LintFinding) -> Finding:
-        """A finding of the linter where its line was written."""
-        if finding.line in self.lines:
-            manifest, path = self.lines[finding.line]
-            return findings.of_field(manifest, FieldProblem(path, _text(finding), finding.severity), finding.code)
-        if self.first_extra and finding.line >= self.first_extra:
-            return self.of_extra(finding, finding.line - self.first_extra + 1)
-        problem = FieldProblem(("spec",), f"{_text(finding)} (in line {finding.line} of slurm.conf)", finding.severity)
-        return findings.of_field(self.controller, problem, finding.code)
-
-    def of_extra(self, finding: LintFinding, line: int) -> Finding:
-        """A finding on a line of extraConf."""
-        problem = FieldProblem(("spec", "extraConf"), _text(finding), finding.severity)
-        # A block of text starts on the line below its key; one quoted line stands on it.
-        text = self.controller.value["spec"].get("extraConf") or ""
-        return findings.of_field(self.controller, problem, finding.code, line if "\n" in text else 0)
+def _offset(origin: Origin, manifest: Manifest) -> int:
+    """How far below its key a line of a text stands: a block starts on the line below, one quoted line on its own."""
+    text: Any = manifest.value
+    for step in origin.path:
+        text = text.get(step) if isinstance(text, dict) else None
+    return origin.line if isinstance(text, str) and "\n" in text else 0

@@ -74,13 +74,7 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             metavar="A,B|all",
             help=f"What pod templates of users may ask for: {', '.join(FEATURES)}; none of it by default.",
         ),
-        click.option(
-            "--worker-images",
-            default=",".join(TRUSTED),
-            show_default=True,
-            metavar="A,B",
-            help="Images that a privileged worker may run: repositories, or all below one that ends in a slash.",
-        ),
+        worker_images,
         switch("--leader-elect", help="Elect a leader: of several replicas only one writes."),
         click.option("--leader-elect-namespace", default="", help="Namespace of the Lease."),
         click.option("--log-level", "--zap-log-level", "log_level", default="info", show_default=True),
@@ -93,6 +87,17 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             show_default=True,
         ),
     ]
+
+
+def worker_images(command: Command) -> Command:
+    """Which images a privileged worker may run."""
+    return click.option(
+        "--worker-images",
+        default=",".join(TRUSTED),
+        show_default=True,
+        metavar="A,B",
+        help="Images that a privileged worker may run: repositories, or all below one that ends in a slash.",
+    )(command)
 
 
 def workers(command: Command) -> Command:

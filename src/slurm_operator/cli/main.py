@@ -87,14 +87,17 @@ def _print_slurm_confs(confs: dict[str, str]) -> None:
     metavar="A,B|all",
     help="Pod features that your operator allows; others get a warning.",
 )
+@flags.worker_images
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def check(paths: tuple[str, ...], strict: bool, version: str | None, features: str, output: str) -> None:
+def check(
+    paths: tuple[str, ...], strict: bool, version: str | None, features: str, worker_images: str, output: str
+) -> None:
     """Check manifests: fields, rules, references and the slurm.conf that they become; no cluster is needed."""
     from slurm_operator.cli.check import check as checking
     from slurm_operator.cli.world import load
 
     world = load(paths)
-    found = checking(world, version, flags.pod_features(features))
+    found = checking(world, version, flags.pod_features(features), flags.names(worker_images))
     if output == "text":
         _print_findings(found)
         click.echo(_summary(world.documents, found), err=True)

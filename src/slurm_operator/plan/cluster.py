@@ -39,7 +39,7 @@ from slurm_operator.plan.config import (
     plan_config,
 )
 from slurm_operator.plan.config_history import InForce, plan_history
-from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files
+from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files, placed, placed_decision
 from slurm_operator.plan.owned import plan_owned
 from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
 from slurm_operator.plan.partition_fields import Line, line_hash
@@ -219,8 +219,9 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     lint = plan.partitions.lint
     files = {**world.files, FILE: with_lines(world.conf_text, {**lines, **lint.lines}, world.in_force.sets)}
     hash_ = content_hash(files)
-    findings = lint.findings or (lint.judged[hash_] if hash_ in lint.judged else lint_files(world, files))
-    config = _config(world, files, findings)
+    judged = lint.judged[hash_] if hash_ in lint.judged else lint_files(world, files)
+    findings = lint.findings or placed(world, files, judged)
+    config = placed_decision(world, files, _config(world, files, findings))
     outcome_world = OutcomeWorld(
         world.built.conf.partitions,
         world.wanted,
@@ -239,7 +240,7 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
             partitions,
             _next_poll(world, config),
             (config.candidate or {}).get(FILE, ""),
-            {**lint.judged, hash_: findings},
+            {**lint.judged, hash_: judged},
         ),
         refused,
         lint.refused,

@@ -17,14 +17,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 
-import msgspec
-
 from kube_runtime.client.objects import ObjectMeta
 from kube_runtime.text import printable
 from slurm_operator.build import verdicts
-from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
+from slurm_operator.build.slurm_conf import FILE
 from slurm_operator.plan.partition import without_live_lines
-from slurm_operator.slurm import conf_lint
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 
@@ -42,8 +39,6 @@ _COMMON = frozenset(
 MIN_TERM_CHARACTERS = 3
 # A line that shares only words with many others is no place.
 MIN_SCORE = 0.5
-# Within extraConf these are mistakes; against the operator's own lines they are how a default is overridden.
-ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 
 
 class Stage(Enum):
@@ -150,21 +145,6 @@ def note(files: Files, *, live_partitions: bool, check: bool) -> str:
     """The note to the sidecar, beside the files."""
     written = reconfigure_hash(files, live_partitions=live_partitions)
     return f"reconfigure={written}\ncheck={'on' if check else 'off'}\n"
-
-
-def linted(files: Files, extra_conf: str, version: str | None) -> tuple[Finding, ...]:
-    """What the linter will not let pass."""
-    whole = conf_lint.lint(files, version=version, known_nodes=())
-    found = [each for each in whole if each.file != FILE or each.code not in ONLY_IN_EXTRA]
-    first = _first_extra(files.get(FILE, ""))
-    extra = conf_lint.lint({FILE: extra_conf}, version=version, owned=OWNED_KEYS)
-    found += [msgspec.structs.replace(each, line=each.line + first) for each in extra if each.code in ONLY_IN_EXTRA]
-    return tuple(each for each in found if each.severity == "error")
-
-
-def _first_extra(text: str) -> int:
-    lines = text.splitlines()
-    return lines.index(EXTRA_HEADER) + 1 if EXTRA_HEADER in lines else 0
 
 
 def last_verdict(lines: Iterable[str]) -> Verdict | None:

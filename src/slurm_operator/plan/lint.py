@@ -2,22 +2,32 @@
 
 In: a `ClusterWorld`. Out: a `LintDecision`. Nothing that the linter refuses reaches Slurm, by the file or live. The
 line of a Partition or NodeSet that is refused by itself is held back alone, so that nobody's typo stops the
-configuration of others; anything else refuses the whole file. Called by `plan/cluster.py`. Pure.
+configuration of others; anything else refuses the whole file. What is said names the resource, the field and the line
+that somebody wrote, also for what Slurm itself complains about. Called by `plan/cluster.py`, and for what it finds by
+`cli/check.py`. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+from msgspec import structs
+
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import images, labels
-from slurm_operator.build.slurm_conf import FILE
+from slurm_operator.build.conf_origin import Origins
+from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.actions import LintDecision
 from slurm_operator.plan.cluster_world import ClusterWorld
-from slurm_operator.plan.config import Files, content_hash, linted
+from slurm_operator.plan.config import ConfigDecision, Files, content_hash
 from slurm_operator.plan.partition import with_lines
-from slurm_operator.slurm import conf
+from slurm_operator.slurm import conf, conf_lint
 from slurm_operator.slurm.conf_lint import Finding
 
 Findings = tuple[Finding, ...]
+# Among a user's lines these are mistakes; against the operator's own they are how a default is overridden.
+ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 
 
 def lint_cluster(world: ClusterWorld) -> LintDecision:
@@ -25,14 +35,35 @@ def lint_cluster(world: ClusterWorld) -> LintDecision:
     wanted = {**world.files, FILE: world.conf_text}
     findings = lint_files(world, wanted)
     judged = {content_hash(wanted): findings}
-    refused = _refused_lines(world, findings)
+    refused = _refused_lines(world, placed(world, wanted, findings))
     if not refused:
+        findings = placed(world, wanted, findings)
         return LintDecision(judged, findings, _held(world, findings))
     lines = {name: world.in_force.lines.get(name) for name in refused}
     rest = {**wanted, FILE: with_lines(world.conf_text, lines, world.in_force.sets)}
     judged[content_hash(rest)] = lint_files(world, rest)
-    findings = judged[content_hash(rest)]
+    findings = placed(world, rest, judged[content_hash(rest)])
     return LintDecision(judged, findings, {**_held(world, findings), **refused}, refused, lines)
+
+
+def placed(world: ClusterWorld, files: Files, findings: Findings) -> Findings:
+    """Findings with the places that their readers know; what two lines of one origin show is said once."""
+    if not findings:
+        return ()
+    origins = Origins(world.cr, world.refs, world.built.conf, files)
+    said: dict[tuple[str, str], Finding] = {}
+    for each in map(origins.placed, findings):
+        said.setdefault((each.place or f"{each.file}:{each.line}", each.without_place), each)
+    return tuple(said.values())
+
+
+def placed_decision(world: ClusterWorld, files: Files, decision: ConfigDecision) -> ConfigDecision:
+    """A decision whose complaint of Slurm's names the places that its readers know."""
+    if decision.verdict is None or not decision.verdict.reason:
+        return decision
+    origins = Origins(world.cr, world.refs, world.built.conf, files)
+    verdict = replace(decision.verdict, reason=origins.translated(decision.verdict.reason))
+    return replace(decision, verdict=verdict, place=origins.translated(decision.place))
 
 
 def _held(world: ClusterWorld, findings: Findings) -> dict[str, str]:
@@ -50,8 +81,45 @@ def lint_files(world: ClusterWorld, files: Files) -> Findings:
     known = world.memory.linted.get(content_hash(files))
     if known is not None:
         return known
-    version = images.slurm_version(images.of(world.cr.spec.slurmctld, "slurmctld"))
-    return linted(files, world.cr.spec.extra_conf or "", f"{version[0]}.{version[1]:02}" if version else None)
+    return linted(files, world.cr.spec.extra_conf or "", slurm_version(world.cr))
+
+
+def slurm_version(cr: Controller) -> str | None:
+    """The version that a Controller's image promises, such as 26.05."""
+    version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
+    return f"{version[0]}.{version[1]:02}" if version else None
+
+
+def linted(files: Files, extra_conf: str, version: str | None) -> Findings:
+    """What the linter will not let pass."""
+    return tuple(each for each in lint_all(files, extra_conf, version) if each.severity == "error")
+
+
+def lint_all(files: Files, extra_conf: str, version: str | None) -> list[Finding]:
+    """Everything that the linter finds in a cluster's files; `extra_conf` is the user's part of slurm.conf."""
+    whole = conf_lint.lint(files, version=version, known_nodes=())
+    found = [each for each in whole if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file)]
+    included = {name: text for name, text in files.items() if not _stands_alone(name)}
+    theirs = conf_lint.lint({**included, FILE: extra_conf}, version=version, owned=OWNED_KEYS)
+    return found + list(_shifted((each for each in theirs if each.code in ONLY_IN_EXTRA), files.get(FILE, "")))
+
+
+def _stands_alone(file: str) -> bool:
+    """Whether a file is read for its own sake, not as a part of slurm.conf."""
+    return file != FILE and conf_lint.is_judged(file)
+
+
+def _shifted(findings: Iterable[Finding], text: str) -> Iterable[Finding]:
+    """Findings on extraConf alone, at the lines of slurm.conf."""
+    lines = text.splitlines()
+    first = lines.index(EXTRA_HEADER) + 1 if EXTRA_HEADER in lines else 0
+    for each in findings:
+        other = (FILE, each.other[1] + first) if each.other and each.other[0] == FILE else each.other
+        message = each.message
+        if each.other and other and other != each.other:
+            message = message.replace(f"{FILE}:{each.other[1]}", f"{FILE}:{other[1]}")
+        line = each.line + first if each.file == FILE else each.line
+        yield structs.replace(each, line=line, other=other, message=message)
 
 
 def is_checked(cr: Controller) -> bool:
@@ -70,5 +138,8 @@ def _refused_lines(world: ClusterWorld, findings: Findings) -> dict[str, str]:
     for each in findings:
         if each.file == FILE and each.line in names:
             name = names[each.line]
-            refused.setdefault(name, f"the linter refuses the options of {resources[name]}: {each.without_place}")
+            place = f"{each.place}: " if each.place else ""
+            refused.setdefault(
+                name, f"the linter refuses the options of {resources[name]}: {place}{each.without_place}"
+            )
     return refused

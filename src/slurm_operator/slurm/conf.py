@@ -21,6 +21,8 @@ from typing import Literal
 
 import msgspec
 
+from slurm_operator.slurm import conf_ascii
+
 Severity = Literal["error", "warning"]
 
 RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "frontendname", "poweraction"})
@@ -55,9 +57,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     expected: str | None = None
     suggestion: str | None = None
+    # File and line of another entry that the message names as `file:line`.
+    other: tuple[str, int] | None = None
+    # Where its reader wrote it, when that is another place than the file and line.
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.without_place}"
+        where = self.place or f"{self.file}:{self.line}:{self.column}"
+        return f"{where}: {self.severity}: {self.without_place}"
 
     @property
     def without_place(self) -> str:
@@ -264,7 +271,9 @@ class _Reader:
         if not rest:
             return
         offset = line.text.index(rest, end)
-        if alone := _KEY_ALONE.match(rest):
+        if odd := conf_ascii.odd(rest):
+            self._not_ascii(line, offset, odd)
+        elif alone := _KEY_ALONE.match(rest):
             self._report(line, offset, "EmptyValue", f"{alone[1]} has no value")
         else:
             message = f"Slurm cannot read the rest of the line: {shorten(rest, 60)}"
@@ -272,13 +281,32 @@ class _Reader:
 
     def _not_a_pair(self, line: _Line) -> None:
         parts = line.text.split()
-        if alone := _KEY_ALONE.match(line.text):
+        if odd := conf_ascii.odd(line.text):
+            self._not_ascii(line, 0, odd)
+        elif alone := _KEY_ALONE.match(line.text):
             self._report(line, alone.start(1), "EmptyValue", f"{alone[1]} has no value")
         elif parts[:1] and parts[0].lower() == "include":
             self._report(line, 0, "IndentedInclude", "Include must stand at the start of its line")
         else:
             offset = len(line.text) - len(line.text.lstrip(_SPACE))
             self._report(line, offset, "NotAPair", "this line is not of the form Key=Value")
+
+    def _not_ascii(self, line: _Line, offset: int, odd: conf_ascii.Odd) -> None:
+        """What keeps a line from being read, named; without it the rest would be called unreadable."""
+        column = line.place(offset + odd.offset)[1]
+        message = f"{odd.describe(column - odd.offset)}, and Slurm cannot read the line"
+        number, _ = line.place(offset + odd.offset)
+        self.findings.append(
+            Finding(
+                file=line.file,
+                line=number,
+                column=column,
+                severity="error",
+                code="NotAscii",
+                message=shorten(message),
+                expected=odd.advice(),
+            )
+        )
 
     def _include(self, line: _Line) -> None:
         parts = line.text[7:].split(maxsplit=1)

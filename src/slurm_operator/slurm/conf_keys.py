@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from slurm_operator.slurm.conf_options import OPTION_LISTS
 from slurm_operator.slurm.conf_values import (
     AbsolutePath,
     Choices,
@@ -98,32 +99,41 @@ _CPU_BIND = Choices(
     "none off verbose board boards core cores ldom ldoms socket sockets thread threads", severity="warning"
 )
 
+# The lists of options that came later than the oldest release here.
+_SINCE: Final = {
+    "CertgenParameters": ">=25.05",
+    "CliFilterParameters": ">=25.11",
+    "LicenseParameters": ">=26.05",
+    "MetricsParameters": ">=26.05",
+}
+
 SLURM_CONF: Final = _table(
     (
         TEXT,
         (
             "AccountingStorageBackupHost AccountingStorageExternalHost AccountingStorageHost"
-            " AccountingStorageLoc<=25.11 AccountingStorageParameters AccountingStoragePass AccountingStorageTRES"
-            " AccountingStorageUser AuthAltParameters AuthInfo BackupAddr BackupController BcastExclude"
-            " BcastParameters BurstBufferParameters CertgenParameters>=25.05 CertmgrParameters"
-            " CliFilterParameters>=25.11 CommunicationParameters ControlAddr ControlMachine CoreSpecPlugin"
-            " CpuFreqDef CpuFreqGovernors CryptoType DataParserParameters DependencyParameters Epilog"
-            " EpilogSlurmctld ExtSensorsType FederationParameters GpuFreqDef GresTypes HealthCheckProgram"
-            " InteractiveStepOptions JobAcctGatherFrequency JobAcctGatherParams JobCompHost JobCompLoc"
-            " JobCompParams JobCompPass JobCompPassScript>=25.11 JobCompUser JobContainerType"
-            " JobCredentialPrivateKey JobCredentialPublicCertificate LaunchParameters LaunchType"
-            " LicenseParameters>=26.05 Licenses MailDomain MailProg MCSParameters MetricsAuthUsers>=26.05"
-            " MetricsParameters>=26.05 MpiParams PluginDir PlugStackConfig PowerParameters PowerPlugin"
-            " PreemptParameters PrEpParameters PriorityParameters PrioritySiteFactorParameters PriorityWeightTRES"
+            " AccountingStorageLoc<=25.11 AccountingStoragePass AccountingStorageTRES"
+            " AccountingStorageUser BackupAddr BackupController BcastExclude"
+            " BurstBufferParameters"
+            " ControlAddr ControlMachine CoreSpecPlugin"
+            " CpuFreqDef CpuFreqGovernors CryptoType DataParserParameters Epilog"
+            " EpilogSlurmctld ExtSensorsType GpuFreqDef GresTypes HealthCheckProgram"
+            " InteractiveStepOptions JobAcctGatherFrequency JobCompHost JobCompLoc"
+            " JobCompPass JobCompPassScript>=25.11 JobCompUser JobContainerType"
+            " JobCredentialPrivateKey JobCredentialPublicCertificate LaunchType"
+            " Licenses MailDomain MailProg MCSParameters MetricsAuthUsers>=26.05"
+            " MpiParams PluginDir PlugStackConfig PowerParameters PowerPlugin"
+            " PrEpParameters PriorityParameters PrioritySiteFactorParameters PriorityWeightTRES"
             " Prolog PrologSlurmctld RebootProgram RequeueExit RequeueExitHold ResumeFailProgram ResumeProgram"
-            " ResvEpilog ResvProlog RoutePlugin SallocDefaultCommand SbcastParameters SchedulerParameters"
-            " ScronParameters SlurmctldAddr SlurmctldHttpAuthParameters>=26.05 SlurmctldParameters"
-            " SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SlurmdHttpAuthParameters>=26.05 SlurmdParameters"
+            " ResvEpilog ResvProlog RoutePlugin SallocDefaultCommand"
+            " SlurmctldAddr SlurmctldHttpAuthParameters>=26.05"
+            " SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SlurmdHttpAuthParameters>=26.05"
             " SlurmdUser SlurmUser SrunEpilog SrunProlog SuspendExcNodes SuspendExcParts SuspendExcStates"
-            " SuspendProgram SwitchParameters TaskEpilog TaskProlog TLSParameters TopologyParam"
-            " UnkillableStepProgram X11Parameters"
+            " SuspendProgram TaskEpilog TaskProlog"
+            " UnkillableStepProgram"
         ),
     ),
+    *((options, f"{name}{_SINCE.get(name, '')}") for name, options in OPTION_LISTS.items()),
     (
         _PATH,
         (

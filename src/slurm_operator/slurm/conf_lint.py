@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from slurm_operator.slurm import conf_topology
+from slurm_operator.slurm import conf_ascii, conf_topology
 from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, parse, shorten, unsafe_characters
 from slurm_operator.slurm.conf_keys import (
     EXCLUSIVE,
@@ -69,6 +69,12 @@ def lint(
     return sorted(
         found, key=lambda finding: (finding.file, finding.line, finding.column, finding.code, finding.message)
     )
+
+
+def is_judged(name: str) -> bool:
+    """Whether a file is judged by itself; any other is read only where one of these includes it."""
+    base = name.rpartition("/")[2]
+    return base in FILES or base in ("topology.yaml", "plugstack.conf")
 
 
 def _file(name: str, files: Mapping[str, str], cluster: Cluster) -> Iterator[Finding]:
@@ -148,12 +154,12 @@ class _Lines:
             self._report(pair, "OperatorIgnored", message, severity="warning")
         if objection := key.span.objection(self.cluster.version):
             self._report(pair, "WrongVersion", objection)
-        if key.kind is TEXT:
+        if key.kind is TEXT and pair.value.isascii():
             return
         cached = (id(key.kind), pair.value)
         if cached not in self.judged:
             self.judged[cached] = key.kind.check(pair.value, self.cluster.version)
-        if complaint := self.judged[cached]:
+        if complaint := _lookalike(pair, self.judged[cached]):
             self._complain(pair, complaint)
 
     def _complain(self, pair: Entry, complaint: Complaint) -> None:
@@ -198,7 +204,7 @@ class _Lines:
     def _repeated(self, entry: Entry, first: Entry) -> None:
         if first is not entry:
             message = f"{entry.key} was already set at {first.file}:{first.line}; the last one counts"
-            self._report(entry, "DuplicateKey", message, severity="warning")
+            self._report(entry, "DuplicateKey", message, severity="warning", other=first)
 
     def _report(
         self,
@@ -208,8 +214,19 @@ class _Lines:
         *,
         suggestion: str | None = None,
         severity: Severity = "error",
+        other: Entry | None = None,
     ) -> None:
-        self.found.append(_finding(entry, code, message, suggestion=suggestion, severity=severity))
+        self.found.append(_finding(entry, code, message, suggestion=suggestion, severity=severity, other=other))
+
+
+def _lookalike(pair: Entry, complaint: Complaint | None) -> Complaint | None:
+    """A character that only looks like ASCII is the reason of whatever else is wrong with a value."""
+    odd = None if pair.value.isascii() else conf_ascii.lookalike(pair.value)
+    if odd is None:
+        return complaint
+    severity = "error" if odd.harms else complaint.severity if complaint else "warning"
+    message = f"{odd.describe(pair.value_column)}, and Slurm takes it as it is"
+    return Complaint(message, odd.advice(), severity=severity, code="NotAscii")
 
 
 class _Names:
@@ -252,7 +269,7 @@ class _Names:
             if name in self.nodes:
                 first = self.nodes[name]
                 message = f"node {name} is already defined at {first.file}:{first.line}"
-                yield _finding(entry, "DuplicateNode", message)
+                yield _finding(entry, "DuplicateNode", message, other=first)
                 return
             self.nodes[name] = entry
 
@@ -260,7 +277,7 @@ class _Names:
         first = self.nodesets.setdefault(entry.value, entry)
         if first is not entry:
             message = f"NodeSet {entry.value} is already defined at {first.file}:{first.line}"
-            yield _finding(entry, "DuplicateNodeSet", message)
+            yield _finding(entry, "DuplicateNodeSet", message, other=first)
         if entry.value in self.nodes:
             yield _finding(entry, "NodeSetIsNode", f"{entry.value} is already the name of a node")
         if not any(pair.value for pair in entry.attributes):
@@ -279,12 +296,13 @@ class _Names:
             first = names.setdefault(entry.value, entry)
             if first is not entry:
                 message = f"partition {entry.value} is already defined at {first.file}:{first.line}"
-                yield _finding(entry, "DuplicatePartition", message)
+                yield _finding(entry, "DuplicatePartition", message, other=first)
             marked = entry.attribute("Default")
             if marked and marked.value.lower() in _YES:
                 if default and default.value != entry.value:
-                    message = f"partition {default.value} is already the default; Slurm silently takes the last one"
-                    yield _finding(marked, "SecondDefault", message)
+                    where = f"{default.file}:{default.line}"
+                    message = f"partition {default.value} is the default already, by {where}; Slurm takes the last one"
+                    yield _finding(marked, "SecondDefault", message, other=default)
                 default = entry
             yield from self._partition_nodes(entry, nodes, nodes_by_default)
 
@@ -408,6 +426,7 @@ def _finding(
     suggestion: str | None = None,
     severity: Severity = "error",
     at_value: bool = False,
+    other: Entry | None = None,
 ) -> Finding:
     return Finding(
         file=entry.file,
@@ -417,4 +436,5 @@ def _finding(
         code=code,
         message=shorten(message),
         suggestion=suggestion,
+        other=(other.file, other.line) if other else None,
     )

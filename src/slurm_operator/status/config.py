@@ -73,9 +73,7 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
 
 def shown(finding: Finding) -> str:
     """A finding of the linter as one line."""
-    expected = f" (expected {finding.expected})" if finding.expected else ""
-    suggestion = f"; did you mean {finding.suggestion}?" if finding.suggestion else ""
-    return f"{finding.file}:{finding.line}: {finding.message}{expected}{suggestion}"
+    return f"{finding.place or f'{finding.file}:{finding.line}'}: {finding.without_place}"
 
 
 def _reason(decision: ConfigDecision, verdict: Verdict) -> str:

@@ -40,7 +40,7 @@ Changes = dict[Path, Any]
         ),
         (
             {("spec", "configFileRefs"): [{"name": "unread"}]},
-            "warning: spec.configFileRefs[0].name: ConfigMap 'unread' holds readme.txt, which Slurm does not read",
+            "warning: spec.configFileRefs[0].name: ConfigMap 'unread' holds readme.txt, which Slurm does not read and",
         ),
         ({("spec", "prologScriptRefs"): [{"name": "none"}]}, "spec.prologScriptRefs[0].name: ConfigMap 'none' is not"),
         ({("spec", "epilogScriptRefs"): [{"name": "bad"}]}, "spec.epilogScriptRefs[0].name: ConfigMap 'bad': "),

@@ -21,8 +21,9 @@ from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wa
 
 from slurm_operator.build import verdicts
 from slurm_operator.build.sidecar import program
-from slurm_operator.plan.config import linted, locate
+from slurm_operator.plan.config import locate
 from slurm_operator.plan.daemons import CLOCK_SLACK_SECONDS
+from slurm_operator.plan.lint import linted
 from slurm_operator.status.config import shown
 
 pytestmark = [pytest.mark.real_slurm, pytest.mark.timeout(300)]

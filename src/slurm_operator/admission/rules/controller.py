@@ -5,13 +5,15 @@ Called by `rules.check`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller, Persistence
 from slurm_operator.api.meta import LocalObjectReference
-from slurm_operator.api.problem import FieldProblem, Path
+from slurm_operator.api.problem import FieldProblem, Path, did_you_mean
 from slurm_operator.build import images
 from slurm_operator.build.controller import RESERVED_FILES
 from slurm_operator.build.refs import Refs
@@ -36,6 +38,10 @@ KNOWN_FILES = frozenset(
         "topology.yaml",
     }
 )
+MAX_GLOBS = 50
+_WORD = re.compile(r"[A-Za-z0-9_.+-]+")
+# `include plugstack.d/*.conf`: the last part of a path with a star.
+_GLOB = re.compile(r"(?im)^[ \t]*include[ \t]+(?:[^\s*]*/)?([^\s/]{0,100}\*[^\s/]{0,100})[ \t]*$")
 PERSISTENCE: Path = ("spec", "persistence")
 SHARED = "ReadWriteMany"
 
@@ -88,6 +94,7 @@ def _persistence(persistence: Persistence, namespace: str) -> Iterator[FieldProb
 
 
 def _config_files(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
+    named: _Named | None = None
     for path, name in _named(new.spec.config_file_refs, "configFileRefs"):
         if name not in refs.config_maps:
             yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace")
@@ -95,7 +102,32 @@ def _config_files(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
             if file in RESERVED_FILES:
                 yield FieldProblem(path, f"ConfigMap {name!r} holds {file}, which the operator writes")
             elif file not in KNOWN_FILES:
-                yield FieldProblem(path, f"ConfigMap {name!r} holds {file}, which Slurm does not read", "warning")
+                named = named or _Named(new, refs)
+                if not named.has(file):
+                    message = f"ConfigMap {name!r} holds {file}, which Slurm does not read and no other file names"
+                    yield FieldProblem(path, message + did_you_mean(file, KNOWN_FILES), "warning")
+
+
+class _Named:
+    """The files that extraConf and other files name: by an Include, as a program, in a script."""
+
+    def __init__(self, new: Controller, refs: Refs) -> None:
+        maps = (refs.config_maps.get(ref.name, {}) for ref in new.spec.config_file_refs or ())
+        texts = {"": new.spec.extra_conf or ""} | {file: content for files in maps for file, content in files.items()}
+        # By word: the only file that holds it, None where several do.
+        self.words: dict[str, str | None] = {}
+        self.patterns: list[str] = []
+        for file, content in texts.items():
+            whole = content.replace("%c", new.cluster_name)
+            for word in set(_WORD.findall(whole)):
+                self.words[word] = file if word not in self.words else None
+            self.patterns += _GLOB.findall(whole)[:MAX_GLOBS]
+
+    def has(self, file: str) -> bool:
+        """Whether anybody else than the file itself names it."""
+        if file in self.words and self.words[file] != file:
+            return True
+        return any(fnmatchcase(file, pattern) for pattern in self.patterns[:MAX_GLOBS])
 
 
 def _scripts(new: Controller, refs: Refs) -> Iterator[FieldProblem]:

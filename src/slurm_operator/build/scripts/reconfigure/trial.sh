@@ -1,10 +1,12 @@
 # The trial: whether Slurm accepts a candidate, found out without the running slurmctld.
-# What Slurm says, shortened to what is wrong.
+# What Slurm says, shortened to what is wrong; what stopped it comes first.
 complaints() {
-  sed -E 's/^\[[^]]*\] //; s/^(slurmctld|scontrol): //; s#'"$TRIAL"'/etc/|'"$LIVE"'/\.\.new/##g' |
+  local found
+  found="$(sed -E 's/^\[[^]]*\] //; s/^(slurmctld|scontrol): //; s#'"$TRIAL"'/etc/|'"$LIVE"'/\.\.new/##g' |
     grep -iE 'error|fatal|invalid|not a valid|unable' |
     grep -vE 'MailProg|state save file|state file|plugstack|more than once|Unable to process configuration' |
-    grep -vE 'accounting_storage plugin|Fairshare can only|multifactor priority without' | uniq | tail -n 4 | paste -sd ';'
+    grep -vE 'accounting_storage plugin|Fairshare can only|multifactor priority without' | uniq | tail -n 4)"
+  { grep -i 'fatal' <<<"$found"; grep -vi 'fatal' <<<"$found"; } | paste -sd ';'
 }
 
 # Slurm's parser tells all mistakes of form at once; it reads while the trial runs.
