@@ -129,7 +129,7 @@ def _print_data(data: object, output: str) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@main.command(context_settings=flags.CONTEXT)
+@main.command(cls=flags.ServerCommand, context_settings=flags.CONTEXT)
 @flags.servers(health=":8081", metrics=":8080")
 @flags.workers
 @click.option(
@@ -156,11 +156,10 @@ def run(**given: Any) -> None:
 
     Each flag can be set in the environment as SLURM_OPERATOR_<FLAG>, or in the file of --config.
     """
-    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.run import run_operator
     from slurm_operator.settings import Settings
 
-    setup_logging(flags.level(given["log_level"]), given["log_format"])
+    flags.set_up_logging(given)
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],
@@ -180,7 +179,7 @@ def run(**given: Any) -> None:
     sys.exit(run_operator(settings))
 
 
-@main.command(context_settings=flags.CONTEXT)
+@main.command(cls=flags.ServerCommand, context_settings=flags.CONTEXT)
 @flags.servers(health=":8081", metrics="0")
 @click.option("--server-addr", default=":9443", show_default=True, help="Address that API servers call.")
 @click.option(
@@ -209,11 +208,10 @@ def webhook(**given: Any) -> None:
 
     Without --cert-dir it makes its own certificate, renews it with overlap, and publishes its CA.
     """
-    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.webhook import Certificates, run_webhook
     from slurm_operator.settings import Settings
 
-    setup_logging(flags.level(given["log_level"]), given["log_format"])
+    flags.set_up_logging(given)
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],
