@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "rollout": OWNED,
     "elsewhere": ("Controller", "Accounting"),
     "refused": ALL,
+    "kept_features": (*OWNED, "NodeSet"),
     "fault": ALL,
     # Their reasons come from whoever calls them.
     "failed": (),

@@ -6,7 +6,10 @@ Called wherever such text becomes a message, a condition or a number.
 
 from __future__ import annotations
 
+import json
 import re
+
+import msgspec
 
 MAX_SHOWN_CHARACTERS = 300
 _MAX_VALUE_CHARACTERS = 60
@@ -45,7 +48,13 @@ def shown(value: object) -> str:
 
 def _repr(value: object) -> str:
     try:
-        return repr(value)
+        return _as_written(value) if isinstance(value, msgspec.Struct) else repr(value)
     except (ValueError, RecursionError):
         # Python writes no number of more than 4,300 digits.
         return "a value too long to show"
+
+
+def _as_written(value: msgspec.Struct) -> str:
+    """A typed value as people write it, without what nobody set."""
+    plain = msgspec.to_builtins(value)
+    return json.dumps({key: item for key, item in plain.items() if item is not None})

@@ -1,5 +1,7 @@
 """What the operator counts and times beside its loop, under the names `slurm_operator_*`.
 
+The loop's part is served under the names of controller-runtime and client-go too, for alerts that exist.
+
 In: what happened. Out: text for Prometheus, and the catalogue that the reference page and the dashboards are held to.
 Made by `cli/run.py` and `cli/webhook.py`; fed by `reconcile/measured.py` and the admission server.
 """
@@ -9,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from kube_runtime.loop.familiar_metrics import FAMILIAR_METRICS, FamiliarMetrics
 from kube_runtime.loop.metrics import LOOP_METRICS, REQUEST_BUCKETS, MetricEntry, Metrics, entry
 from slurm_operator import __version__
-from slurm_operator.program import METRIC_PREFIX
+from slurm_operator.program import METRIC_PREFIX, NAME
 
 _CONFIG_BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 120)
 
@@ -74,7 +77,13 @@ _OWN: Final = (_SLURM_REQUESTS, _SLURM_SECONDS, _CONFIG_SECONDS, _REVIEWS, _REVI
 
 def catalogue() -> tuple[MetricEntry, ...]:
     """Every metric that this program has, as scraped, in the order of the reference page."""
-    return tuple(replace(each, name=METRIC_PREFIX + each.name) for each in (*LOOP_METRICS, *_OWN))
+    own = (replace(each, name=METRIC_PREFIX + each.name) for each in (*LOOP_METRICS, *_OWN))
+    return (*own, *FAMILIAR_METRICS)
+
+
+def controller_of(kind: str) -> str:
+    """The name of a kind's controller in the Go operator."""
+    return "token" if kind == "Token" else f"{kind.lower()}-controller"
 
 
 class OperatorMetrics(Metrics):
@@ -82,6 +91,7 @@ class OperatorMetrics(Metrics):
 
     def __init__(self) -> None:
         super().__init__(METRIC_PREFIX, __version__, _ASKED)
+        self.registry.register(FamiliarMetrics(self.sources(), NAME, controller_of))
         self._slurm_requests = self.counter(_SLURM_REQUESTS)
         self._slurm_seconds = self.histogram(_SLURM_SECONDS)
         self._config_seconds = self.histogram(_CONFIG_SECONDS)

@@ -8,8 +8,9 @@ import pytest
 
 from slurm_operator.api import embedded
 from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import format_path
-from slurm_operator.api.validate import schema_of
+from slurm_operator.api.validate import decode, schema_of
 
 
 def found(kind: str, spec: object) -> list[str]:
@@ -81,3 +82,43 @@ def test_what_is_no_quantity_is_found(text: str) -> None:
 def test_an_overlay_need_not_repeat_what_the_operator_fills_in() -> None:
     assert "required" in embedded.types()["Container"]
     assert "required" not in embedded.overlay_type("Container")
+
+
+def test_a_field_that_kubernetes_does_not_have_is_left_out_of_what_is_served() -> None:
+    """C2: `dNSPolicy` of the Go project's documents, or a field of a newer Kubernetes, made a resource unusable."""
+    pod = {
+        "dNSPolicy": "Default",
+        "workloadRef": {"name": "w"},
+        "hostname": "a-",
+        "nodeSelector": {"any": "key"},
+        "$setElementOrder/volumes": [{"name": "v"}],
+        "containers": [{"name": "side", "image": "a", "hugeField": {"deep": [1]}, "env": [{"name": "A", "valu": "b"}]}],
+    }
+    spec = {"controllerRef": {"name": "slurm"}, "slurmd": {"imag": "a", "image": "b"}, "template": {"spec": pod}}
+    raw = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": {"name": "a"},
+        "spec": {**spec, "volumeClaimTemplates": [{"metadata": {"name": "c"}, "spec": {"accessMode": 1}}]},
+    }
+    assert decode(raw).resource is None, "a file is checked strictly"
+    decoded = decode(raw, served=True)
+    assert isinstance(decoded.resource, NodeSet)
+    assert decoded.resource.spec.slurmd == {"image": "b"}
+    assert decoded.resource.spec.volume_claim_templates == ({"metadata": {"name": "c"}, "spec": {}},)
+    assert decoded.resource.spec.template.spec == {
+        "hostname": "a-",
+        "nodeSelector": {"any": "key"},
+        "$setElementOrder/volumes": [{"name": "v"}],
+        "containers": [{"name": "side", "image": "a", "env": [{"name": "A"}]}],
+    }
+    assert {each.severity for each in decoded.problems} == {"warning"}
+    assert "spec.template.spec.dNSPolicy: unknown field of Kubernetes' type, which is left out; did you mean \"dns" in (
+        "\n".join(map(str, decoded.problems))
+    )
+
+
+def test_a_wrong_value_of_a_known_field_is_an_error_also_when_served() -> None:
+    spec = {"controllerRef": {"name": "slurm"}, "slurmd": {"image": 5}}
+    raw = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": {"name": "a"}, "spec": spec}
+    assert decode(raw, served=True).resource is None

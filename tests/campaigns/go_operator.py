@@ -38,13 +38,13 @@ def labels(name: str, instance: str, component: str) -> dict[str, str]:
     }
 
 
-def written_by_go() -> tuple[dict[str, Any], str]:
-    """The revision of the Go operator, hash and all."""
+def written_by_go(more: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], str]:
+    """The revision of the Go operator, hash and all; `more` is what the NodeSet says beside the usual."""
     raw = {
         "apiVersion": "slinky.slurm.net/v1beta1",
         "kind": "NodeSet",
         "metadata": {"name": "compute", "namespace": "hpc"},
-        "spec": {**REF, **SPEC_OF["NodeSet"], "volumeClaimTemplates": CLAIMS},
+        "spec": {**REF, **SPEC_OF["NodeSet"], "volumeClaimTemplates": CLAIMS, **(more or {})},
     }
     cr = decode(raw).resource
     assert isinstance(cr, NodeSet)
@@ -109,8 +109,10 @@ class InWorld:
 class GoOperator:
     """Writes what the Go operator would have written."""
 
-    def __init__(self, place: Place, release: str = MAIN, *, sidecar: bool = False) -> None:
-        self.place, self.release, self.sidecar = place, release, sidecar
+    def __init__(
+        self, place: Place, release: str = MAIN, *, sidecar: bool = False, nodeset: Mapping[str, Any] | None = None
+    ) -> None:
+        self.place, self.release, self.sidecar, self.nodeset = place, release, sidecar, nodeset or {}
 
     async def leave_a_cluster(self, revision: Mapping[str, Any], hash_: str) -> None:
         """Every kind at rest, with two workers of that revision."""
@@ -125,7 +127,7 @@ class GoOperator:
         restapi = await place.create("RestApi", "slurm", REF)
         login = await place.create("LoginSet", "login", {**REF, **sssd})
         nodeset = await place.create(
-            "NodeSet", "compute", {**REF, **SPEC_OF["NodeSet"], "volumeClaimTemplates": CLAIMS}
+            "NodeSet", "compute", {**REF, **SPEC_OF["NodeSet"], "volumeClaimTemplates": CLAIMS, **self.nodeset}
         )
         token = {"username": "alice", "jwtKeyRef": KEYS["jwtKeyRef"], "lifetime": "24h"}
         await place.create("Token", "ci", token)

@@ -41,6 +41,11 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
         (["--profile"], "profile", ("127.0.0.1", 6060)),
         (["--zap-log-level=warn", "--zap-encoder=console"], "profile", ("", 0)),
         (["--enable-http2=false", "--slurmclient-workers=2"], "profile", ("", 0)),
+        (["-leader-elect"], "leader_elect", True),
+        (["-leader-elect=false"], "leader_elect", False),
+        (["-namespaces", "a,b", "-zap-log-level", "debug"], "namespaces", ("a", "b")),
+        (["--zap-devel", "--zap-stacktrace-level=error", "--zap-time-encoding=iso8601"], "profile", ("", 0)),
+        (["-zap-devel=true", "-metrics-addr", "0"], "metrics", ("", 0)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -111,3 +116,39 @@ def test_a_wrong_word_is_told_which_there_are(arguments: list[str], said: str) -
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="--health-addr"):
         flags.address(text, "--health-addr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level", "form"),
+    [
+        (["--zap-devel"], "debug", "console"),
+        (["--zap-devel", "--zap-log-level=error"], "error", "console"),
+        (["--zap-devel", "--zap-encoder=json"], "debug", "json"),
+        (["--zap-devel=false"], "info", "auto"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_development_mode_of_the_go_operators_log_means_its_level_and_form(
+    arguments: list[str], level: str, form: str, settings: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C13: the flag was refused, and a Deployment with it did not start."""
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr("kube_runtime.loop.logs.setup_logging", lambda *given: seen.append(given))
+    assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
+    assert seen == [(level, form)]
+    assert settings
+
+
+def test_a_flag_without_effect_is_said_once(
+    settings: list[Settings], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kube_runtime.loop.logs.setup_logging", lambda *_: None)
+    assert CliRunner().invoke(main, ["run", "-zap-time-encoding=epoch"]).exit_code == 0
+    (said,) = (each.getMessage() for each in caplog.records)
+    assert said.startswith("the flag --zap-time-encoding of the Go operator is accepted and has no effect: times are")
+    assert settings
+
+
+def test_one_dash_makes_no_unknown_flag_known() -> None:
+    result = CliRunner().invoke(main, ["run", "-leader-elekt"])
+    assert result.exit_code == 2

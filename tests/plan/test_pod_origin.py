@@ -28,7 +28,7 @@ def item(manager: Mapping[str, str], fields: Mapping[str, Any] | None = None) ->
 
 
 def test_notes_that_we_applied_are_read() -> None:
-    assert pod_origin.of_revision(item(OURS)) == PodOrigin("a", "b")
+    assert pod_origin.of_revision(item(OURS)) == PodOrigin("a", "b", {"held": "it"})
     assert pod_origin.of_workload(item(OURS)) == PodOrigin("a", "b")
 
 

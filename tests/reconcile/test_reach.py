@@ -125,3 +125,52 @@ async def test_privileged_workers_of_the_go_operator_go_on(world: World, monkeyp
     assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
     assert before.items() <= {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}.items()
     assert len(world.pods()) == 3
+
+
+REACHING: dict[str, Any] = {
+    "slurmd": {
+        "image": "ghcr.io/slinkyproject/slurmd:26.05-ubuntu26.04",
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "volumeMounts": [{"name": "infiniband", "mountPath": "/dev/infiniband"}],
+    },
+    "template": {
+        "spec": {
+            "serviceAccountName": "dcgm",
+            "volumes": [{"name": "infiniband", "hostPath": {"path": "/dev/infiniband"}}],
+        }
+    },
+}
+
+
+async def test_a_cluster_of_the_go_operator_with_pod_features_is_taken_over_scaled_and_rolled(world: World) -> None:
+    """C1: its NodeSet became InvalidSpec at the first change of its template; nothing said which features it has."""
+    await world.stop_operator()
+    await GoOperator(InWorld(world), nodeset=REACHING).leave_a_cluster(*written_by_go(REACHING))
+    before = uids(world)
+    await world.start_operator()
+    await world.run()
+    assert uids(world) == before, "no pod is restarted"
+    kept = world.conditions("NodeSet", "compute")["PodFeaturesKept"]
+    assert (kept["status"], kept["reason"]) == ("True", "HadBefore")
+    assert "--allow-pod-features=capabilities,hostPath,privileged,serviceAccount" in kept["message"]
+
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
+    await world.run()
+    assert before.items() < uids(world).items()
+    assert world.pods()["compute-2"]["spec"]["serviceAccountName"] == "dcgm"
+
+    newer = "ghcr.io/slinkyproject/slurmd:26.05.1-ubuntu26.04"
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"image": newer}}})
+    await world.run()
+    assert not set(before.values()) & set(uids(world).values()), "every worker is replaced"
+    assert {pod["spec"]["containers"][0]["image"] for pod in world.pods().values()} == {newer}
+    assert world.verdicts("NodeSet", "compute")["Ready"][0] == "True"
+    assert "PodFeaturesKept" in world.conditions("NodeSet", "compute")
+
+    await world.patch("NodeSet", "compute", {"spec": {"template": {"spec": {"hostPID": True}}}})
+    await world.run()
+    assert world.verdicts("NodeSet", "compute")["Ready"] == ("False", "InvalidSpec")
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}

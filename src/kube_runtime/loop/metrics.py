@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 _RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -48,6 +49,9 @@ def entry(
 _QUEUE_DEPTH = entry("queue_depth", "gauge", ("kind",), "Objects that wait for a worker.")
 _QUEUE_ADDS = entry("queue_adds_total", "counter", ("kind",), "Requests to look at an object, before they are merged.")
 _QUEUE_RETRIES = entry("queue_retries_total", "counter", ("kind",), "Objects put back with backoff after a failure.")
+_QUEUE_WAIT = entry(
+    "queue_wait_seconds", "histogram", ("kind",), "How long objects waited for a worker.", _RECONCILE_BUCKETS
+)
 _RECONCILES = entry(
     "reconcile_total",
     "counter",
@@ -92,6 +96,7 @@ LOOP_METRICS: Final = (
     _QUEUE_DEPTH,
     _QUEUE_ADDS,
     _QUEUE_RETRIES,
+    _QUEUE_WAIT,
     _RECONCILES,
     _RECONCILE_SECONDS,
     _FAULTS,
@@ -115,6 +120,20 @@ class CountedQueue(Sized, Protocol):
 
     adds: int
     retries: int
+    on_wait: Callable[[float], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The loop's own metrics, each with the labels above."""
+
+    reconciles: MetricWrapperBase
+    reconcile_seconds: MetricWrapperBase
+    running: MetricWrapperBase
+    waits: MetricWrapperBase
+    api_requests: MetricWrapperBase
+    queues: Mapping[str, CountedQueue]
+    leading: Callable[[], bool]
 
 
 class _ScrapedState(Collector):
@@ -173,6 +192,7 @@ class Metrics:
         # Those that are asked for as a whole when somebody scrapes.
         self._scraped = _ScrapedState(prefix, (*asked, MISSING_RIGHT))
         self.registry.register(self._scraped)
+        self._queue_wait = self.histogram(_QUEUE_WAIT)
         self._reconciles = self.counter(_RECONCILES)
         self._reconcile_seconds = self.histogram(_RECONCILE_SECONDS)
         self._faults = self.counter(_FAULTS)
@@ -186,6 +206,7 @@ class Metrics:
     def watch_queue(self, kind: str, queue: CountedQueue) -> None:
         """Show this queue under `kind`."""
         self._scraped.queues[kind] = queue
+        queue.on_wait = self._queue_wait.labels(kind).observe
 
     def watch_cache(self, kind: str, age: Callable[[], float | None]) -> None:
         """Show this cache's age under `kind`; None means that it has not heard anything yet."""
@@ -225,6 +246,20 @@ class Metrics:
         self._api_requests.labels(verb, resource, code).inc()
         if seconds is not None:
             self._api_seconds.labels(verb, resource).observe(seconds)
+
+    def sources(self) -> Sources:
+        """What the loop keeps, for who shows it under other names."""
+        scraped = self._scraped
+        return Sources(
+            reconciles=self._reconciles,
+            reconcile_seconds=self._reconcile_seconds,
+            running=self._running,
+            waits=self._queue_wait,
+            api_requests=self._api_requests,
+            queues=scraped.queues,
+            # Whom to ask is said later.
+            leading=lambda: scraped.leading(),  # noqa: PLW0108
+        )
 
     def loop_stalled(self) -> None:
         self._stalls.inc()

@@ -96,6 +96,9 @@ class Queue(Generic[K]):
         self._closed = False
         self.adds = 0
         self.retries = 0
+        # Told how many seconds a key waited, when it is taken.
+        self.on_wait: Callable[[float], object] | None = None
+        self._since: dict[K, float] = {}
 
     def __len__(self) -> int:
         """How many keys are ready, whether or not their group has a place for them now."""
@@ -176,6 +179,9 @@ class Queue(Generic[K]):
         if not self._ready[group]:
             del self._ready[group]
         del self._dirty[key]
+        waited = self._clock.monotonic() - self._since.pop(key)
+        if self.on_wait is not None:
+            self.on_wait(waited)
         self._processing[key] = group
         self._busy[group] += 1
         self._offer(group)
@@ -244,6 +250,7 @@ class Queue(Generic[K]):
         if key in self._dirty:
             return
         self._dirty[key] = next(self._order)
+        self._since[key] = self._clock.monotonic()
         if key not in self._processing:
             self._push(key)
 

@@ -17,7 +17,7 @@ from kube_runtime.quantity import MAX_NUMBER_CHARACTERS
 from slurm_operator.api.bounds import size_problem
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
-from slurm_operator.api.structural import INT_OR_STRING, structural
+from slurm_operator.api.structural import INT_OR_STRING, known_part, structural
 
 QUANTITY = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
@@ -71,6 +71,25 @@ def problems(kind: str, raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
     for steps, type_name, value in parts:
         for path, item in _each(value, ("spec", *steps)):
             yield from structural(item, overlay_type(type_name), path, types())
+
+
+def without_unknown(kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A resource without what Kubernetes' types inside it do not have."""
+    spec = raw.get("spec")
+    if not isinstance(spec, Mapping):
+        return raw
+    for steps, type_name in EMBEDDED[kind]:
+        spec = _known(spec, steps, overlay_type(type_name))
+    return {**raw, "spec": spec}
+
+
+def _known(value: Any, steps: tuple[str, ...], schema: Schema) -> Any:
+    if not steps:
+        found = {"items": schema} if isinstance(value, list | tuple) else schema
+        return known_part(value, found, types())
+    if not isinstance(value, Mapping) or steps[0] not in value:
+        return value
+    return {**value, steps[0]: _known(value[steps[0]], steps[1:], schema)}
 
 
 def _at(value: Any, steps: tuple[str, ...]) -> Any:

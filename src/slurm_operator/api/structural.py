@@ -91,11 +91,33 @@ def _object(
             yield from structural(item, properties[name], (*path, name), types)
         elif isinstance(additional, Mapping):
             yield from structural(item, dict(additional), (*path, str(name)), types)
-        elif properties and not schema.get(PRESERVE) and not (types and str(name).startswith("$")):
-            # Directives such as $patch belong in overlays, which are recognized by their types.
+        elif not _is_open(name, schema, types):
             unknown += 1
             hint = did_you_mean(str(name), properties) if unknown <= MAX_PROBLEMS else ""
             yield FieldProblem((*path, str(name)), f"{UNKNOWN}{hint}")
+
+
+def _is_open(name: object, schema: Schema, types: Mapping[str, Schema] | None) -> bool:
+    """Whether a field may be there though the schema does not name it."""
+    # Directives such as $patch belong in overlays, which are recognized by their types.
+    return not schema.get("properties") or bool(schema.get(PRESERVE)) or (bool(types) and str(name).startswith("$"))
+
+
+def known_part(value: Any, schema: Schema, types: Mapping[str, Schema]) -> Any:
+    """A value without the fields that `structural` calls unknown."""
+    if "ref" in schema:
+        schema = types[schema["ref"]]
+    if isinstance(value, list | tuple):
+        return [known_part(item, schema.get("items", {}), types) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
+    others = dict(additional) if isinstance(additional, Mapping) else {}
+    return {
+        name: known_part(item, properties.get(name, others), types)
+        for name, item in value.items()
+        if name in properties or others or _is_open(name, schema, types)
+    }
 
 
 def _array(

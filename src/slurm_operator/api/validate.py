@@ -43,7 +43,8 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     """Decode a custom resource; never raises.
 
     `served`: an API server holds it, which drops what its definitions do not have. A field that is not known here is
-    then one of newer definitions, which come before the operator in an upgrade, and is passed over.
+    then one of newer definitions, which come before the operator in an upgrade, and is passed over. In the embedded
+    types, whose fields no definition names, it is left out as the API server would leave it out of a pod.
     """
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or raw.get("apiVersion") != API_VERSION:
@@ -59,8 +60,9 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     wrong = bool(errors(problems))
     if wrong and not served:
         return Decoded(None, tuple(problems))
+    known = embedded.without_unknown(kind.name, raw) if served else raw
     try:
-        resource: Resource = msgspec.convert(without_nulls(raw, schema_of(kind.name)), kind.struct)
+        resource: Resource = msgspec.convert(without_nulls(known, schema_of(kind.name)), kind.struct)
     except (msgspec.ValidationError, OverflowError) as error:
         return Decoded(None, tuple(problems) if wrong else (*problems, _unconvertible(str(error))))
     return Decoded(None if wrong else resource, tuple(problems), resource)
@@ -68,7 +70,7 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
 
 def _problems(kind: str, raw: Mapping[str, Any], written: Mapping[str, Any], *, served: bool) -> Iterator[FieldProblem]:
     yield from (_newer(each) if served else each for each in structural(written, schema_of(kind)))
-    yield from embedded.problems(kind, raw)
+    yield from (_left_out(each) if served else each for each in embedded.problems(kind, raw))
     yield from _metadata(raw)
 
 
@@ -76,6 +78,13 @@ def _newer(problem: FieldProblem) -> FieldProblem:
     if not problem.message.startswith(UNKNOWN):
         return problem
     return replace(problem, message="is newer than this operator, which ignores it", severity="warning")
+
+
+def _left_out(problem: FieldProblem) -> FieldProblem:
+    if not problem.message.startswith(UNKNOWN):
+        return problem
+    text = f"{UNKNOWN} of Kubernetes' type, which is left out{problem.message.removeprefix(UNKNOWN)}"
+    return replace(problem, message=text, severity="warning")
 
 
 def _unconvertible(message: str) -> FieldProblem:

@@ -34,12 +34,15 @@ def of(container: Mapping[str, Any], name: str) -> str:
     return str(container.get("image") or default(name))
 
 
+def repository(image: str) -> str:
+    """An image without its tag and digest."""
+    return _TAG.sub("", image.partition("@")[0])
+
+
 def is_trusted(image: str, trusted: Iterable[str]) -> bool:
     """Whether an image is of a list: of a repository in it by any tag or digest, or below an entry that ends in `/`."""
-    repository = _TAG.sub("", image.partition("@")[0])
-    return any(
-        image.startswith(entry) if entry.endswith("/") else entry in (image, repository) for entry in trusted if entry
-    )
+    same = (image, repository(image))
+    return any(image.startswith(entry) if entry.endswith("/") else entry in same for entry in trusted if entry)
 
 
 def slurm_version(image: str) -> Version | None:

@@ -30,7 +30,7 @@ class PodOrigin:
     pods: str = ""
     # The same of privileged workers.
     privileged: str = ""
-    # Where nothing is noted: what a ControllerRevision holds, or the pod template of a workload.
+    # What a ControllerRevision holds; of a workload without a note, its pod template.
     held: Mapping[str, Any] = field(default_factory=dict)
     # Where nothing is noted: whether a privileged worker of that revision is there.
     has_privileged_worker: bool = False

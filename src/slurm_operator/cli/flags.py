@@ -1,13 +1,15 @@
 """The flags of the long-running commands, `run` and `webhook`: names as the Go operator has them, files, environment.
 
 In: click's context. Out: decorators, and values in the forms that `Settings` wants. A flag wins over the environment
-(`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default.
+(`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default. As in Go, one dash
+is as good as two.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +24,51 @@ from slurm_operator.slurm.conf_values import parse_version
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+log = logging.getLogger(__name__)
+
 CONTEXT: dict[str, Any] = {"auto_envvar_prefix": "SLURM_OPERATOR"}
 # The library that the Go operator logs with calls them so.
 LEVELS = {"panic": "critical", "dpanic": "critical", "fatal": "critical", "warn": "warning"}
 OWN_LEVELS = ("debug", "info", "warning", "error", "critical")
 KINDS = ("accounting", "controller", "loginset", "nodeset", "partition", "restapi", "token")
+
+
+# Flags of the Go operator that have nothing to do here, and why.
+WITHOUT_EFFECT = {
+    "--zap-stacktrace-level": "an unexpected error always has its traceback in the log",
+    "--zap-time-encoding": "times are written as in 2026-01-31T22:00:00.000+00:00",
+}
+
+
+class ServerCommand(click.Command):
+    """A command whose long flags may be written with one dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what was given."""
+        known = {option for each in self.get_params(ctx) for option in each.opts if option.startswith("--")}
+        return super().parse_args(ctx, list(_with_two_dashes(args, known)))
+
+
+def _with_two_dashes(args: list[str], known: set[str]) -> Iterator[str]:
+    for index, each in enumerate(args):
+        if each == "--":
+            yield from args[index:]
+            return
+        yield f"-{each}" if f"-{each.partition('=')[0]}" in known else each
+
+
+def set_up_logging(given: Mapping[str, Any]) -> None:
+    """The log as the flags ask for it; what has no effect is said once."""
+    from kube_runtime.loop.logs import setup_logging
+
+    source = click.get_current_context().get_parameter_source
+    devel = {"log_level": "debug", "log_format": "console"} if given["zap_devel"] else {}
+    unset = {name for name in devel if source(name) is click.core.ParameterSource.DEFAULT}
+    chosen = {**given, **{name: value for name, value in devel.items() if name in unset}}
+    setup_logging(level(chosen["log_level"]), chosen["log_format"])
+    for flag, why in WITHOUT_EFFECT.items():
+        if given[flag.lstrip("-").replace("-", "_")]:
+            log.warning("the flag %s of the Go operator is accepted and has no effect: %s", flag, why)
 
 
 def switch(name: str, default: bool = False, **options: Any) -> Callable[[Command], Command]:
@@ -85,6 +127,11 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             type=click.Choice(["auto", "json", "console"]),
             default="auto",
             show_default=True,
+        ),
+        switch("--zap-devel", help="As --log-level=debug --log-format=console, where those are not given."),
+        *(
+            click.option(flag, default="", help=f"Accepted for compatibility with the Go operator; {why}.")
+            for flag, why in WITHOUT_EFFECT.items()
         ),
     ]
 

@@ -7,6 +7,7 @@ runs.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -132,7 +133,43 @@ def _print_data(data: object, output: str) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@main.command(context_settings=flags.CONTEXT)
+@main.command("migrate-check")
+@click.option("--kubeconfig", default="", help="Kubeconfig file; by default KUBECONFIG, then ~/.kube/config.")
+@click.option("--context", "kube_context", default="", help="Context within the kubeconfig.")
+@click.option("-n", "--namespace", default="", help="Look at the clusters of this namespace only; all by default.")
+@click.option(
+    "--values",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Values of the Go operator's chart; by default those of its release in the cluster.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def migrate_check(kubeconfig: str, kube_context: str, namespace: str, values: tuple[Path, ...], output: str) -> None:
+    """Say what a switch from the Go operator would change, what it needs, and in which order; changes nothing.
+
+    Ends with 1 when something needs a decision.
+    """
+    from slurm_operator.cli import migrate_check as checking
+    from slurm_operator.cli.kubectl.command import Where, answered, connected
+    from slurm_operator.diagnose.migration import Installation, migration
+
+    known = frozenset(
+        option.lstrip("-") for command in (run, webhook) for each in command.params for option in each.opts
+    )
+
+    async def look() -> Installation:
+        async with connected(Where(kubeconfig, kube_context, namespace)) as (client, _):
+            return await checking.read(client, namespace, values, known)
+
+    found = migration(answered(look()))
+    if output == "text":
+        click.echo(checking.text(found), nl=False)
+    else:
+        _print_data(found.as_json(), output)
+    sys.exit(1 if found.decisions else 0)
+
+
+@main.command(cls=flags.ServerCommand, context_settings=flags.CONTEXT)
 @flags.servers(health=":8081", metrics=":8080")
 @flags.workers
 @click.option(
@@ -159,11 +196,10 @@ def run(**given: Any) -> None:
 
     Each flag can be set in the environment as SLURM_OPERATOR_<FLAG>, or in the file of --config.
     """
-    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.run import run_operator
     from slurm_operator.settings import Settings
 
-    setup_logging(flags.level(given["log_level"]), given["log_format"])
+    flags.set_up_logging(given)
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],
@@ -183,7 +219,7 @@ def run(**given: Any) -> None:
     sys.exit(run_operator(settings))
 
 
-@main.command(context_settings=flags.CONTEXT)
+@main.command(cls=flags.ServerCommand, context_settings=flags.CONTEXT)
 @flags.servers(health=":8081", metrics="0")
 @click.option("--server-addr", default=":9443", show_default=True, help="Address that API servers call.")
 @click.option(
@@ -212,11 +248,10 @@ def webhook(**given: Any) -> None:
 
     Without --cert-dir it makes its own certificate, renews it with overlap, and publishes its CA.
     """
-    from kube_runtime.loop.logs import setup_logging
     from slurm_operator.cli.webhook import Certificates, run_webhook
     from slurm_operator.settings import Settings
 
-    setup_logging(flags.level(given["log_level"]), given["log_format"])
+    flags.set_up_logging(given)
     settings = Settings(
         kubeconfig=given["kubeconfig"],
         context=given["context"],

@@ -32,6 +32,7 @@ from slurm_operator.plan.actions import (
 )
 from slurm_operator.plan.choice import is_taken_over
 from slurm_operator.plan.drains import drains
+from slurm_operator.plan.events import events
 from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import controller_of, is_claim_of, is_controlled_by
@@ -55,6 +56,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     staying = tuple(worker for worker in world.choice.staying if not worker.rival)
     leaving = [(worker, why) for worker, why in world.choice.leaving.values() if not worker.rival]
     known = [worker for worker in world.workers if not worker.rival]
+    unregistered, leftovers = tuple(_unregistered(world)), tuple(_leftovers(world, new))
     stages: list[tuple[Action, ...]] = [
         tuple(_adoptions(world)),
         tuple(_finalizers(world, staying)),
@@ -72,8 +74,9 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world)),
         tuple(_worker_deletions(world)),
-        tuple(_unregistered(world)),
-        tuple(_leftovers(world, new)),
+        unregistered,
+        leftovers,
+        tuple(events(world, unregistered, leftovers)),
     ]
     stages = _without_contradictions(stages)
     return Plan(

@@ -8,6 +8,7 @@ operator has applied it: annotations of a resource are carried to its objects, b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kube_runtime.client.compare import owned_fields
@@ -23,8 +24,7 @@ APPS = "apps/v1"
 def of_revision(item: RawObject) -> PodOrigin:
     """What a NodeSet's workers were made of."""
     content = item.content()
-    origin = _noted(content)
-    return origin if origin.pods else PodOrigin(held=content.get("data") or {})
+    return replace(_noted(content), held=content.get("data") or {})
 
 
 def of_workload(item: RawObject) -> PodOrigin:

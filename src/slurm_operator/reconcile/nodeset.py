@@ -14,6 +14,7 @@ from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_time
 from slurm_operator.admission import rules
+from slurm_operator.admission.rules import reach
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.nodeset import NodeSet
@@ -220,7 +221,8 @@ class NodeSets:
             self.asked[world.cr.metadata.uid] = asked
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
-        await self._write_status(raw, world.cr, status.drafts(world), status.fields(world))
+        kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
+        await self._write_status(raw, world.cr, [*status.drafts(world), *kept], status.fields(world))
 
     def _unreadable(self, cr: NodeSet, refs: Refs) -> str:
         """What is there but cannot be read, so that nobody can say which workers there are, and of which cluster."""

@@ -18,6 +18,7 @@ from kube_runtime.errors import OperatorError
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from slurm_operator.admission import rules
+from slurm_operator.admission.rules import reach
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.problem import FieldProblem, errors
@@ -129,7 +130,8 @@ class OwnedReconciler(ABC, Generic[R]):
     async def report(self, world: ResourceWorld[R], report: Report, requeue_after: float | None = None) -> Result:
         """Say what is true now."""
         why = world.waits_for_key
-        conditions = report.replacing([yes(PROGRESSING, "KeyRotation", why)]) if why else report
+        kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
+        conditions = report.replacing([*([yes(PROGRESSING, "KeyRotation", why)] if why else ()), *kept])
         await self._write_status(world.raw, conditions)
         waits = [
             seconds for seconds in (requeue_after, KEY_ROTATION_REQUEUE_SECONDS if why else None) if seconds is not None

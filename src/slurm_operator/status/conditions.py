@@ -21,6 +21,7 @@ SLURM_REACHABLE = "SlurmReachable"
 CONFIG_VALID = "ConfigValid"
 CONFIG_PUBLISHED = "ConfigPublished"
 CONFIG_APPLIED = "ConfigApplied"
+POD_FEATURES_KEPT = "PodFeaturesKept"
 
 MAX_MESSAGE_CHARACTERS = 2048
 

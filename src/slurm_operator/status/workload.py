@@ -11,7 +11,16 @@ from typing import Any
 
 from slurm_operator.api.plural import counted, share
 from slurm_operator.api.problem import FieldProblem
-from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, unknown, yes
+from slurm_operator.status.conditions import (
+    DEGRADED,
+    POD_FEATURES_KEPT,
+    PROGRESSING,
+    READY,
+    ConditionDraft,
+    no,
+    unknown,
+    yes,
+)
 
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDraft]:
@@ -81,6 +90,21 @@ def blocked(reason: str, message: str) -> list[ConditionDraft]:
         no(PROGRESSING, reason, "waiting until somebody resolves this"),
         yes(DEGRADED, reason, message),
     ]
+
+
+def kept_features(kept: Iterable[tuple[str, str]]) -> list[ConditionDraft]:
+    """Pod features that no flag allows, and that stay because the pods had them before; (feature, field) of each."""
+    places: dict[str, list[str]] = {}
+    for feature, field in kept:
+        places.setdefault(feature, []).append(field)
+    if not places:
+        return []
+    named = ", ".join(f"{feature} ({', '.join(fields)})" for feature, fields in sorted(places.items()))
+    message = (
+        f"{named}: not allowed by the operator's flags, and kept because these pods had it before. "
+        f"Set --allow-pod-features={','.join(sorted(places))} (allowPodFeatures in the chart), or change these fields"
+    )
+    return [yes(POD_FEATURES_KEPT, "HadBefore", message)]
 
 
 def _waiting(reason: str, message: str) -> list[ConditionDraft]:

@@ -32,7 +32,7 @@ Changes = dict[Path, Any]
         ),
         (
             {("spec", "configFileRefs"): [{"name": "files"}, {"name": "none"}]},
-            "spec.configFileRefs[1].name: ConfigMap 'none' is not in this namespace",
+            "warning: spec.configFileRefs[1].name: ConfigMap 'none' is not in this namespace; the configuration waits",
         ),
         (
             {("spec", "configFileRefs"): [{"name": "reserved"}]},
@@ -42,7 +42,10 @@ Changes = dict[Path, Any]
             {("spec", "configFileRefs"): [{"name": "unread"}]},
             "warning: spec.configFileRefs[0].name: ConfigMap 'unread' holds readme.txt, which Slurm does not read and",
         ),
-        ({("spec", "prologScriptRefs"): [{"name": "none"}]}, "spec.prologScriptRefs[0].name: ConfigMap 'none' is not"),
+        (
+            {("spec", "prologScriptRefs"): [{"name": "none"}]},
+            "warning: spec.prologScriptRefs[0].name: ConfigMap 'none' is not in this namespace; the config",
+        ),
         ({("spec", "epilogScriptRefs"): [{"name": "bad"}]}, "spec.epilogScriptRefs[0].name: ConfigMap 'bad': "),
         ({("spec", "prologSlurmctldScriptRefs"): [{}]}, "spec.prologSlurmctldScriptRefs[0].name: ConfigMap '' is not"),
         ({("spec", "epilogSlurmctldScriptRefs"): [{"name": "bad"}]}, "spec.epilogSlurmctldScriptRefs[0].name: "),

@@ -13,7 +13,7 @@ from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller, Persistence
 from slurm_operator.api.meta import LocalObjectReference
-from slurm_operator.api.problem import FieldProblem, Path, did_you_mean
+from slurm_operator.api.problem import FieldProblem, Path, Severity, did_you_mean
 from slurm_operator.build import images
 from slurm_operator.build.controller import RESERVED_FILES
 from slurm_operator.build.refs import Refs
@@ -96,8 +96,7 @@ def _persistence(persistence: Persistence, namespace: str) -> Iterator[FieldProb
 def _config_files(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
     named: _Named | None = None
     for path, name in _named(new.spec.config_file_refs, "configFileRefs"):
-        if name not in refs.config_maps:
-            yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace")
+        yield from _missing(path, name, refs)
         for file in sorted(refs.config_maps.get(name, {})):
             if file in RESERVED_FILES:
                 yield FieldProblem(path, f"ConfigMap {name!r} holds {file}, which the operator writes")
@@ -130,6 +129,15 @@ class _Named:
         return any(fnmatchcase(file, pattern) for pattern in self.patterns[:MAX_GLOBS])
 
 
+def _missing(path: Path, name: str, refs: Refs) -> Iterator[FieldProblem]:
+    if name in refs.config_maps:
+        return
+    # Who applies a whole folder does not say in which order: it may come right after. Nothing has an empty name.
+    waits = "; the configuration waits for it" if name else ""
+    severity: Severity = "warning" if name else "error"
+    yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace{waits}", severity)
+
+
 def _scripts(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
     spec = new.spec
     for field, wanted in (
@@ -139,8 +147,7 @@ def _scripts(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
         ("epilogSlurmctldScriptRefs", spec.epilog_slurmctld_script_refs),
     ):
         for path, name in _named(wanted, field):
-            if name not in refs.config_maps:
-                yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace")
+            yield from _missing(path, name, refs)
             for file in sorted(refs.config_maps.get(name, {})):
                 problem = text.file_name(file)
                 if problem:

@@ -45,6 +45,9 @@ def check(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProble
         yield from fields.immutable(CLAIMS, old.spec.volume_claim_templates, new.spec.volume_claim_templates)
 
 
+_OR_HOSTNAME = "; with template.spec.hostname they are named after that"
+
+
 def _names(new: NodeSet) -> Iterator[FieldProblem]:
     highest = max(new.spec.replicas - 1, 0)
     yield from fields.name(new, f"-{names.ordinal(new, highest)}")
@@ -52,7 +55,9 @@ def _names(new: NodeSet) -> Iterator[FieldProblem]:
     if not hostname:
         # The name is then the prefix of host names, which have no dots.
         if "." in new.name:
-            yield FieldProblem(fields.NAME, f"{shown(new.name)} must not contain a dot: workers are named after it")
+            yield FieldProblem(
+                fields.NAME, f"{shown(new.name)} must not contain a dot: workers are named after it{_OR_HOSTNAME}"
+            )
         return
     problem = text.hostname_prefix(str(hostname))
     if problem:

@@ -93,8 +93,7 @@ def _has_command(handler: Any) -> bool:
 
 def _environment(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
     for index, entry in _items(container, "env"):
-        name = str(entry.get("name"))
-        if name in LOADER_NAMES or name.startswith(LOADER_PREFIXES):
+        if is_loader_name(str(entry.get("name"))):
             yield row_of("slurmd.env[*].name"), (*path, "env", index, "name"), entry.get("name")
     for index, source in _items(container, "envFrom"):
         prefix = str(source.get("prefix") or "")
@@ -104,12 +103,26 @@ def _environment(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
             yield row_of("slurmd.envFrom[*]"), (*path, "envFrom", index), None
 
 
+def is_loader_name(name: str) -> bool:
+    """Whether code or configuration is taken from an environment variable."""
+    return name in LOADER_NAMES or name.startswith(LOADER_PREFIXES)
+
+
+def is_system_folder(path: str) -> bool:
+    """Whether a path is where programs and their configuration are."""
+    folder = _folder(path)
+    return folder == "/" or (bool(SYSTEM_FOLDERS.fullmatch(folder)) and folder != SHARED_MEMORY)
+
+
+def _folder(path: str) -> str:
+    return normpath("/" + path.lstrip("/"))
+
+
 def _mounts(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
     for index, mount in _items(container, "volumeMounts"):
-        folder = normpath("/" + str(mount.get("mountPath")).lstrip("/"))
-        if folder == "/" or (SYSTEM_FOLDERS.fullmatch(folder) and folder != SHARED_MEMORY):
+        if is_system_folder(str(mount.get("mountPath"))):
             place = (*path, "volumeMounts", index, "mountPath")
-            yield row_of("slurmd.volumeMounts[*].mountPath"), place, folder
+            yield row_of("slurmd.volumeMounts[*].mountPath"), place, _folder(str(mount.get("mountPath")))
     for index, _ in _items(container, "volumeDevices"):
         yield row_of("slurmd.volumeDevices[*]"), (*path, "volumeDevices", index), None
 

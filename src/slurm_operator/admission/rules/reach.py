@@ -4,27 +4,29 @@ In: a resource, the one that it replaces, and its namespace with what the operat
 each reach. Called by `rules.check`, so that the webhook, the reconcilers and the command line give the same answer. The
 rules are the table in `reach_table.py`; what a privileged worker may run is in `privileged_worker.py`.
 
-What exists keeps running. A change that leaves all that its pods are made of as it is, is not held against the table;
-nor, in the operator, is a resource whose pods were made of exactly this before, and were privileged if they would be
-now: the object that they were made by has a note of it. What the Go operator made has none; there a ControllerRevision
-that means the same counts, and a reach that already stands in the pod template of a workload.
+What exists keeps running, and a warning names it. A change that leaves all that its pods are made of as it is, is not
+held against the table; nor, in the operator, is a resource whose pods were made of exactly this before, and were
+privileged if they would be now: the object that they were made by has a note of it. What the Go operator made has none;
+there a ControllerRevision that means the same counts, and a reach that already stands in the pod template of a
+workload. A NodeSet may also change, as long as it reaches no further and runs the same code (`reach_kept.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kube_runtime.text import shown
-from slurm_operator.admission.rules import privileged_worker
+from slurm_operator.admission.rules import privileged_worker, reach_kept
 from slurm_operator.admission.rules.reach_table import TABLE, Allowed, Row
 from slurm_operator.api.embedded import EMBEDDED
 from slurm_operator.api.kinds import WithPods
 from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.pod_features import SERVICE_ACCOUNT
-from slurm_operator.api.problem import FieldProblem, Path, Severity
-from slurm_operator.build import made_of, revision
+from slurm_operator.api.problem import FieldProblem, Path, Severity, format_path
+from slurm_operator.build import images, made_of, revision
 from slurm_operator.build.made_of import PodOrigin
 from slurm_operator.build.refs import Refs
 
@@ -38,16 +40,59 @@ Reach = tuple[Row, Path, Any]
 
 
 def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProblem]:
-    """Every reach that is not allowed; nothing is bounded where nobody has set a bound."""
+    """Every reach that is not allowed, and a warning for each that only stays; all is allowed where nobody set a bound.
+
+    Without an old resource, what pods were made of before counts: that is how the operator itself asks.
+    """
+    refused, stay = _judged(new, old, refs)
+    yield from (problem for _, problem in _problems(refused, "error"))
+    yield from _warnings(new, stay)
+
+
+def kept_fields(cr: Resource, refs: Refs) -> list[tuple[str, str]]:
+    """What a resource has and no flag allows, by feature and field: it stays because its pods had it before."""
+    return [(row.feature, format_path(path)) for row, path, _ in _judged(cr, None, refs)[1]]
+
+
+def _judged(new: Resource, old: Resource | None, refs: Refs) -> tuple[list[Reach], list[Reach]]:
+    """What is refused, and what stays."""
     allowed = refs.allowed_pod_features
-    if allowed is None or (old is not None and made_of.parts(old) == made_of.parts(new)):
-        return
-    found = [reach for reach in _reaches(new, refs) if reach[0].feature not in allowed]
-    if found:
-        mine = _Pods(new)
-        records = refs.pod_origins.get(new.metadata.uid, ())
-        refused = (reach for reach in found if not any(mine.had(reach, origin) for origin in records))
-        yield from (problem for _, problem in _problems(refused, "error"))
+    found = [] if allowed is None else [reach for reach in _reaches(new, refs) if reach[0].feature not in allowed]
+    if not found:
+        return [], []
+    if old is not None and (made_of.parts(old) == made_of.parts(new) or _is_change_of(new, old, found, refs)):
+        return [], found
+    mine, records = _Pods(new, found, refs), refs.pod_origins.get(new.metadata.uid, ())
+    judged = [(reach, any(mine.had(reach, origin) for origin in records)) for reach in found]
+    return [reach for reach, stays in judged if not stays], [reach for reach, stays in judged if stays]
+
+
+def _is_change_of(new: Resource, old: Resource, found: list[Reach], refs: Refs) -> bool:
+    """Whether a NodeSet reaches no further than another, and runs the same code."""
+    if not isinstance(new, NodeSet) or not isinstance(old, NodeSet):
+        return False
+    there = {_identity(reach, old) for reach in _reaches(old, refs)}
+    return {_identity(reach, new) for reach in found} <= there and reach_kept.runs_the_same(
+        new, old, refs.worker_images
+    )
+
+
+def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str]:
+    row, path, value = reach
+    if row.field == "slurmd.image":
+        value = images.repository(str(value))
+    if row.field == "ssh.extraSshdConfig":
+        value = cr.spec.ssh.extra_sshd_config
+    if row.field.startswith("annotations."):
+        value = [path[-1], value]
+    return row.field, json.dumps(revision.meaning(value), sort_keys=True, default=str)
+
+
+def _warnings(cr: Resource, stay: Iterable[Reach]) -> Iterator[FieldProblem]:
+    for row, path, value in stay:
+        reach, flag = _words(row, value)
+        text = f"{reach} stays, for this {type(cr).__name__} alone, since its pods had it before; {flag} would allow it"
+        yield FieldProblem(path, text, "warning")
 
 
 def reaches(new: Resource, refs: Refs, severity: Severity = "error") -> Iterator[tuple[Row, FieldProblem]]:
@@ -68,31 +113,41 @@ def _reaches(new: Resource, refs: Refs) -> Iterator[Reach]:
         yield from privileged_worker.reaches(new, refs)
 
 
-def _problems(found: Iterator[Reach], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
+def _problems(found: Iterable[Reach], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
     for row, path, value in found:
-        named = f" {shown(value)}" if isinstance(value, str) and value else ""
-        images = "--worker-images (workerImages in the chart) or " if row.field == "slurmd.image" else ""
-        where = " in a privileged worker" if row.allowed.form == "worker" else ""
-        reach, flag = f"{row.called}{named}{where}", f"the operator's flag {images}--allow-pod-features={row.feature}"
+        reach, flag = _words(row, value)
         refused = f"{reach} is not allowed here; {flag} would allow it"
         yield row, FieldProblem(path, refused if severity == "error" else f"{reach} needs {flag}", severity)
+
+
+def _words(row: Row, value: Any) -> tuple[str, str]:
+    """What a reach is called, and what would allow it."""
+    named = f" {shown(value)}" if isinstance(value, str) and value else ""
+    listed = "--worker-images (workerImages in the chart) or " if row.field == "slurmd.image" else ""
+    where = " in a privileged worker" if row.allowed.form == "worker" else ""
+    return f"{row.called}{named}{where}", f"the operator's flag {listed}--allow-pod-features={row.feature}"
 
 
 class _Pods:
     """What the pods of a resource are made of now, to be held against what they were made of before."""
 
-    def __init__(self, cr: Resource) -> None:
-        self.cr, self.hash = cr, made_of.hash_of(cr)
+    def __init__(self, cr: Resource, found: list[Reach], refs: Refs) -> None:
+        self.cr, self.found, self.refs, self.hash = cr, found, refs, made_of.hash_of(cr)
 
     def had(self, reach: Reach, origin: PodOrigin) -> bool:
         """Whether such pods had this very reach."""
         is_workers = reach[0].allowed.form == "worker"
-        if origin.pods:
-            return self.hash == origin.privileged or (self.hash == origin.pods and not is_workers)
+        if origin.pods and (self.hash == origin.privileged or (self.hash == origin.pods and not is_workers)):
+            return True
         if not isinstance(self.cr, NodeSet):
-            return _stands_in(origin.held, reach)
-        proven = _is_in_revisions(reach) and (origin.has_privileged_worker or not is_workers)
-        return proven and revision.meaning(revision.data(self.cr)) == revision.meaning(origin.held)
+            return not origin.pods and _stands_in(origin.held, reach)
+        were_privileged = origin.has_privileged_worker or bool(origin.privileged)
+        if not _is_in_revisions(reach) or (is_workers and not were_privileged):
+            return False
+        if not origin.pods and revision.meaning(revision.data(self.cr)) == revision.meaning(origin.held):
+            return True
+        before = reach_kept.held_by(self.cr, origin.held) if origin.held else None
+        return before is not None and _is_change_of(self.cr, before, self.found, self.refs)
 
 
 def _is_in_revisions(reach: Reach) -> bool:

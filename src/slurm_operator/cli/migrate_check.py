@@ -1,0 +1,141 @@
+"""`slurm-operator migrate-check`: reads a running installation of the Go operator and says what a switch would mean.
+
+In: a client, and files with values of its chart. Out: the text or data that the command prints. It only ever lists;
+of Secrets it reads none but the releases of Helm, and no value of theirs is printed. What it all means is worked out by
+`diagnose/migration.py`. Called by `cli/main.py`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from kube_runtime.client.errors import KubeError, NotFound
+from kube_runtime.client.objects import (
+    CLAIMS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    RawObject,
+    Resource,
+)
+from kube_runtime.text import printable, printable_lines
+from slurm_operator.diagnose.migration import Installation, Migration, Release
+from slurm_operator.reconcile.resources import OURS
+
+if TYPE_CHECKING:
+    from kube_runtime.client.client import Client
+
+ADMISSION = "admissionregistration.k8s.io"
+VALIDATING: Resource[RawObject] = Resource(
+    ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", RawObject, namespaced=False
+)
+MUTATING: Resource[RawObject] = Resource(
+    ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", RawObject, namespaced=False
+)
+READ: tuple[Resource[Any], ...] = (
+    *OURS.values(),
+    CONFIG_MAPS,
+    CLAIMS,
+    STATEFUL_SETS,
+    PODS,
+)
+# The programs and their webhooks stand anywhere.
+READ_EVERYWHERE: tuple[Resource[Any], ...] = (DEPLOYMENTS, VALIDATING, MUTATING)
+CHARTS = ("slurm-operator", "slurm")
+RELEASES = "owner=helm,status=deployed"
+# A release is at most a Secret; what it unpacks to must not fill the memory.
+MAX_RELEASE_BYTES = 32 * 1024 * 1024
+
+
+async def read(client: Client, namespace: str, values: tuple[Path, ...], known_flags: frozenset[str]) -> Installation:
+    """Everything that is looked at; of one namespace, or of all when it is empty."""
+    objects: dict[str, list[dict[str, Any]]] = {}
+    unread: dict[str, str] = {}
+    for resource, place in (
+        *((each, namespace) for each in READ),
+        *((each, "") for each in READ_EVERYWHERE),
+    ):
+        try:
+            listing = await client.list(resource.raw(), place)
+        except NotFound:
+            # Nobody serves the kind: there is none of it.
+            objects[resource.kind] = []
+        except KubeError as error:
+            unread[resource.plural] = printable(str(error))
+        else:
+            objects[resource.kind] = [item.content() for item in listing.items]
+    releases = [_given(path) for path in values] if values else await _releases(client, unread)
+    return Installation(objects, releases, known_flags, unread)
+
+
+def _given(path: Path) -> Release:
+    """Values of the Go operator's chart out of a file."""
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise click.ClickException(f"{path}: {error}") from error
+    if not isinstance(content, dict):
+        raise click.ClickException(f"{path}: must be a mapping, as values of a chart are")
+    return Release(str(path), "file", "slurm-operator", "", content)
+
+
+async def _releases(client: Client, unread: dict[str, str]) -> list[Release]:
+    try:
+        listing = await client.list(SECRETS.raw(), "", label_selector=RELEASES)
+    except KubeError as error:
+        unread["releases of Helm"] = f"{printable(str(error))}; --values takes them from a file"
+        return []
+    return [found for item in listing.items if (found := release(item.content())) is not None]
+
+
+def release(secret: Mapping[str, Any]) -> Release | None:
+    """What a Secret says of a release of one of the charts; None for any other."""
+    text = (secret.get("data") or {}).get("release")
+    try:
+        packed = b64decode(b64decode(str(text)))
+        with gzip.GzipFile(fileobj=BytesIO(packed)) as file:
+            content = json.loads(file.read(MAX_RELEASE_BYTES))
+        about, meta = content["chart"]["metadata"], secret["metadata"]
+        found = Release(
+            str(content["name"]), meta["namespace"], about["name"], str(about["version"]), content.get("config") or {}
+        )
+    except (Base64Error, ValueError, OSError, EOFError, zlib.error, LookupError, TypeError):
+        return None
+    return found if found.chart in CHARTS else None
+
+
+def text(found: Migration) -> str:
+    """The answer for people."""
+    return printable_lines("\n".join(_lines(found)) + "\n")
+
+
+def _lines(found: Migration) -> Iterator[str]:
+    yield f"Programs of the Go project: {', '.join(found.programs) or 'none found'}"
+    for title, level in (("Needs a decision", "decision"), ("Will change", "change")):
+        notes = [note for note in found.notes if note.level == level]
+        yield from ("", f"{title}: {len(notes) or 'nothing'}")
+        for note in notes:
+            first, *more = note.message.splitlines()
+            yield f"- {note.place}: {first}"
+            yield from (f"  {line}" for line in more)
+    yield from ("", "Values of the chart slurm-operator that say the same, and allow what your resources have:")
+    yield from (f"  {line}" for line in _values(found).splitlines())
+    yield from ("", "In this order:")
+    yield from (f"{number}. {step}" for number, step in enumerate(found.steps, 1))
+
+
+def _values(found: Migration) -> str:
+    return yaml.safe_dump(dict(found.values), sort_keys=True) if found.values else "{}  # nothing differs"
