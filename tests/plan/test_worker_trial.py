@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.build.resources import controller, nodeset
 
-from kube_runtime.client.objects import Pod
+from kube_runtime.client.objects import ObjectMeta, Pod
 from slurm_operator.build import worker_trial
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.actions import Create, Delete
@@ -23,7 +23,7 @@ from slurm_operator.plan.worker_trial import (
     is_needed,
     is_one_version,
     judge,
-    plan_pods,
+    plan_trial,
     remembered,
 )
 
@@ -43,6 +43,8 @@ def kinds_of(*nodesets: Any) -> tuple[worker_trial.WorkerKind, ...]:
 
 KINDS = kinds_of(nodeset("a"), nodeset("b", slurmd={"image": IMAGE}))
 NAMES = [str(worker_trial.pod(CR, kind, HASH)["metadata"]["name"]) for kind in KINDS]
+
+FILES = ObjectMeta(name=str(worker_trial.config_map(CR, {}, HASH)["metadata"]["name"]))
 
 
 def said(stage: str, reason: str = "") -> dict[str, Any]:
@@ -154,7 +156,7 @@ def test_workers_beyond_the_bound_are_said_to_be_untried() -> None:
     found = judged(kinds=many, pods=tuple(pod(name, YES) for name in names))
     assert found.stage is TrialStage.UNTRIED
     assert found.nodesets == many[-1].nodesets
-    assert len(found.pods) == MAX_KINDS
+    assert len(found.objects) == 1 + MAX_KINDS
 
 
 def test_a_complaint_about_a_folder_that_only_workers_have_refuses_nothing() -> None:
@@ -192,25 +194,35 @@ def test_one_version_is_known_by_the_tags_of_all_images() -> None:
     assert not is_one_version(controller(slurmctld={"image": "example.org/slurmctld:ours"}), [odd])
 
 
-def actions(trial: WorkerTrial, *present: Pod) -> tuple[list[str], list[str]]:
+def actions(trial: WorkerTrial, *present: Pod, files: tuple[ObjectMeta, ...] = ()) -> tuple[list[str], list[str]]:
     """The names that are created, and those that are deleted."""
-    found = plan_pods(trial, present).actions
+    found = plan_trial(trial, WorkersWorld(pods=present, files=files)).actions
     created = [str(each.desired["metadata"]["name"]) for each in found if isinstance(each, Create)]
     return created, [each.name for each in found if isinstance(each, Delete)]
 
 
-def test_pods_of_a_trial_are_made_once_and_stay_until_nothing_asks_for_them() -> None:
+def test_objects_of_a_trial_are_made_once_and_stay_until_nothing_asks_for_them() -> None:
     running = judged(None, None)
-    assert actions(running) == (sorted(NAMES), [])
-    assert actions(running, *(pod(name, PENDING) for name in NAMES)) == ([], [])
+    assert actions(running) == ([FILES.name, *NAMES], [])
+    assert actions(running, *(pod(name, PENDING) for name in NAMES), files=(FILES,)) == ([], [])
     there = [pod(name, YES) for name in NAMES]
     # Until the caches show that the candidate was handed over, the verdicts must be there.
-    assert actions(judged(YES, YES), *there) == ([], [])
-    assert actions(WorkerTrial(), *there) == ([], sorted(NAMES))
+    assert actions(judged(YES, YES), *there, files=(FILES,)) == ([], [])
+    assert actions(WorkerTrial(), *there, files=(FILES,)) == ([], [FILES.name, *sorted(NAMES)])
 
 
-def test_pods_that_tried_another_configuration_go() -> None:
-    assert actions(judged(None, None), pod("slurm-trial-older", NO)) == (sorted(NAMES), ["slurm-trial-older"])
+def test_the_files_of_a_trial_are_there_before_its_pods() -> None:
+    stages = plan_trial(judged(None, None), WorkersWorld()).stages
+    assert [[each.desired["kind"] for each in stage if isinstance(each, Create)] for stage in stages] == [
+        ["ConfigMap"],
+        ["Pod", "Pod"],
+    ]
+
+
+def test_what_tried_another_configuration_goes() -> None:
+    older = pod("slurm-trial-older", NO), ObjectMeta(name="slurm-config-trial-older")
+    found = actions(judged(None, None), older[0], files=(older[1],))
+    assert found == ([FILES.name, *NAMES], ["slurm-config-trial-older", "slurm-trial-older"])
 
 
 def test_a_pod_that_goes_is_not_deleted_again() -> None:
@@ -220,7 +232,7 @@ def test_a_pod_that_goes_is_not_deleted_again() -> None:
 def test_a_refusal_is_remembered_by_its_pods_alone() -> None:
     refused = judged(NO, None)
     assert remembered(refused, HASH, YOUNG, NOW) is None
-    assert actions(refused, pod(NAMES[0], NO)) == ([], [])
+    assert actions(refused, pod(NAMES[0], NO), files=(FILES,)) == ([], [])
 
 
 def test_the_time_of_a_trial_begins_when_it_is_wanted_and_not_again() -> None:

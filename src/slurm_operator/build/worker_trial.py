@@ -187,7 +187,7 @@ def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata.child(cr, names.worker_trial_config(cr, hash_), object_labels(cr)),
-        "immutable": False,
+        "immutable": True,
         "data": dict(files),
     }
 

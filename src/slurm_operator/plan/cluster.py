@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_operator.api.partition import Partition as PartitionResource
-from slurm_operator.build import controller, labels, worker_trial
+from slurm_operator.build import controller, labels
 from slurm_operator.build.config_revision import inputs
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.slurm_conf import FILE, SlurmConf
@@ -47,7 +47,7 @@ from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
-from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_pods, remembered
+from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial, remembered
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
 
@@ -60,7 +60,7 @@ class Release:
     # The objects as they shall be; and, once these are there, pods to nudge and revisions to keep.
     objects: Plan
     afterwards: Plan
-    # The pods in which slurmd tries it.
+    # The pods in which slurmd tries it, and their files.
     worker_trial: Plan
     memory: ClusterMemory
     # By partition that Slurm would not take, and by partition whose line the linter refuses: why.
@@ -237,9 +237,9 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     )
     return Release(
         config,
-        plan_owned(world.objects, list(_objects(world, config, files))),
+        plan_owned(world.objects, list(_objects(world, config))),
         Plan((tuple(_afterwards(world, config, files)),)),
-        plan_pods(config.workers, world.workers.pods),
+        plan_trial(config.workers, world.workers),
         ClusterMemory(
             partitions,
             _next_poll(world, config),
@@ -318,10 +318,8 @@ def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | Non
     return poll_of(config.hash, reporting(world.pods), before, world.now)
 
 
-def _objects(world: ClusterWorld, config: ConfigDecision, files: Files) -> Iterator[Object]:
+def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:
     cr = world.cr
-    if config.workers.pods:
-        yield worker_trial.config_map(cr, files, config.hash)
     for value in world.built.objects:
         if controller.is_config_map(value, cr):
             if config.good is not None:

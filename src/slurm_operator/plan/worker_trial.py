@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kube_runtime.client.objects import Pod
+from kube_runtime.client.objects import ObjectMeta, Pod
 from kube_runtime.text import printable
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import images, worker_trial
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, TrialLine, WorkerKind
-from slurm_operator.plan.actions import Create, Delete, Plan
+from slurm_operator.plan.actions import Action, Create, Delete, Plan
 from slurm_operator.slurm import conf
 from slurm_operator.slurm.conf_of_slurmd import FILE, part_of_slurmd
 
@@ -48,8 +48,9 @@ class WorkersWorld:
     """The workers of a cluster as a trial sees them; no kinds where none is needed."""
 
     kinds: tuple[WorkerKind, ...] = ()
-    # The trial pods that are there, whatever they try.
+    # The trial pods that are there, whatever they try, and the ConfigMaps with what is tried.
     pods: tuple[Pod, ...] = ()
+    files: tuple[ObjectMeta, ...] = ()
     is_one_version: bool = False
 
 
@@ -64,14 +65,14 @@ class TrialMemory:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTrial:
-    """What is known of a trial, and the pods that it takes."""
+    """What is known of a trial, and the objects that it takes: a ConfigMap, then Pods."""
 
     stage: TrialStage = TrialStage.NOT_NEEDED
     # slurmd's own line where it refuses; why it could not be tried where it could not.
     reason: str = ""
     # Who refuses, who could not be tried, or who is waited for.
     nodesets: tuple[str, ...] = ()
-    pods: tuple[Object, ...] = field(default=(), repr=False)
+    objects: tuple[Object, ...] = field(default=(), repr=False)
 
     @property
     def holds(self) -> bool:
@@ -111,9 +112,10 @@ def judge(
     kinds = world.kinds[:MAX_KINDS]
     if not kinds:
         return WorkerTrial()
-    made = tuple(worker_trial.pod(cr, kind, hash_) for kind in kinds)
+    pods = tuple(worker_trial.pod(cr, kind, hash_) for kind in kinds)
+    made = (worker_trial.config_map(cr, wanted, hash_), *pods)
     there = {pod.metadata.name: pod for pod in world.pods if not pod.metadata.deletion_timestamp}
-    found = [there.get(str(each["metadata"]["name"])) for each in made]
+    found = [there.get(str(each["metadata"]["name"])) for each in pods]
     lines = [_line(kind, pod, wanted) for kind, pod in zip(kinds, found, strict=True)]
     if any(line is not None and line.stage == REFUSED for line in lines):
         return _refused(kinds, lines, made)
@@ -124,7 +126,7 @@ def judge(
         return WorkerTrial(TrialStage.RUNNING, "", waited_for, made)
     whys = {**dict(_whys(tries, mine)), **dict(_beyond(world.kinds[MAX_KINDS:]))}
     if not whys:
-        return WorkerTrial(TrialStage.ACCEPTED, pods=made)
+        return WorkerTrial(TrialStage.ACCEPTED, objects=made)
     return WorkerTrial(TrialStage.UNTRIED, "; ".join(dict.fromkeys(whys.values())), tuple(whys), made)
 
 
@@ -196,15 +198,16 @@ def remembered(trial: WorkerTrial, hash_: str, before: TrialMemory | None, now: 
     return before if before is not None and before.hash == hash_ else TrialMemory(hash_, now)
 
 
-def plan_pods(trial: WorkerTrial, present: Iterable[Pod]) -> Plan:
-    """Make the pods of a trial that runs; take away those that nothing asks for any more."""
-    there = {pod.metadata.name: pod for pod in present}
-    wanted = {str(each["metadata"]["name"]): each for each in trial.pods}
-    missing = wanted.keys() - there.keys() if trial.stage is TrialStage.RUNNING else set()
-    leaving = tuple(
-        Delete("v1", "Pod", pod.metadata, "its trial is over")
-        for name, pod in sorted(there.items())
-        if name not in wanted and not pod.metadata.deletion_timestamp
+def plan_trial(trial: WorkerTrial, world: WorkersWorld) -> Plan:
+    """Make what a running trial lacks, the files first; take away what nothing asks for any more."""
+    there: dict[tuple[str, str], ObjectMeta] = {("Pod", pod.metadata.name): pod.metadata for pod in world.pods}
+    there |= {("ConfigMap", each.name): each for each in world.files}
+    wanted = {(str(each["kind"]), str(each["metadata"]["name"])): each for each in trial.objects}
+    leaving: tuple[Action, ...] = tuple(
+        Delete("v1", key[0], there[key], "its trial is over")
+        for key in sorted(there.keys() - wanted.keys())
+        if not there[key].deletion_timestamp
     )
-    stages = (leaving, tuple(Create(wanted[name]) for name in sorted(missing)))
-    return Plan(tuple(stage for stage in stages if stage))
+    missing = [each for key, each in wanted.items() if key not in there] if trial.stage is TrialStage.RUNNING else []
+    files, pods = (tuple(Create(each) for each in missing if each["kind"] == kind) for kind in ("ConfigMap", "Pod"))
+    return Plan(tuple(stage for stage in (leaving, files, pods) if stage))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kube_runtime.client.objects import Pod
+from kube_runtime.client.objects import ObjectMeta, Pod
 from kube_runtime.clock import Clock
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_seconds, time_text
@@ -128,22 +128,23 @@ class ClusterReader:
                 return cluster.supports_live_partitions
         return keeps_partitions(known.get(FILE, ""))
 
-    def trial_pods(self, cr: Controller) -> tuple[Pod, ...]:
-        """The pods in which slurmd tries, or has tried, a configuration of a Controller."""
-        mine = self.observer.controlled_pods(cr.metadata.uid)
-        return tuple(pod for pod in mine if pod.metadata.labels.get(labels.NAME) == labels.WORKER_TRIAL.daemon)
+    def trials(self, world: ResourceWorld[Controller]) -> WorkersWorld:
+        """What is there of trials by slurmd."""
+        pods = (pod for pod in self.observer.controlled_pods(world.cr.metadata.uid) if _is_of_a_trial(pod.metadata))
+        maps = (item.metadata for key, item in world.owned.items() if key[1] == "ConfigMap")
+        return WorkersWorld(pods=tuple(pods), files=tuple(each for each in maps if _is_of_a_trial(each)))
 
     def _workers(self, world: ResourceWorld[Controller], files: Files, maps: ConfigMaps) -> WorkersWorld:
-        """The trial pods; and, where slurmd would read something new, the kinds of workers that may be made."""
-        cr, refs, pods = world.cr, world.refs, self.trial_pods(world.cr)
-        one = is_one_version(cr, refs.nodesets_of(cr))
+        """The same; and, where slurmd would read something new, the kinds of workers that may be made."""
+        cr, refs = world.cr, world.refs
+        found = replace(self.trials(world), is_one_version=is_one_version(cr, refs.nodesets_of(cr)))
         has_trial = cr.spec.inplace_reconfigure and is_checked(cr)
-        if not has_trial or not is_needed(maps.good, maps.candidate_files, files, is_one_version=one):
-            return WorkersWorld((), pods, one)
+        if not has_trial or not is_needed(maps.good, maps.candidate_files, files, is_one_version=found.is_one_version):
+            return found
         # What no rule lets a worker be, no trial is either.
         made = (each for each in refs.nodesets_of(cr) if not each.metadata.deletion_timestamp)
         allowed = [each for each in made if not errors(rules.check(each, None, refs, standing=True))]
-        return WorkersWorld(worker_trial.kinds(cr, allowed, refs), pods, one)
+        return replace(found, kinds=worker_trial.kinds(cr, allowed, refs))
 
     def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
         for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
@@ -174,6 +175,10 @@ class ClusterReader:
             found = self.observer.get(kind, world.cr.namespace, name)
             if found is not None:
                 yield key, manager_of(found.content())
+
+
+def _is_of_a_trial(seen: ObjectMeta) -> bool:
+    return seen.labels.get(labels.NAME) == labels.WORKER_TRIAL.daemon
 
 
 def _caller(cr: Controller) -> tuple[str, Key]:

@@ -23,7 +23,7 @@ from slurm_operator.plan.owned import OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import NameTaken
 from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
-from slurm_operator.plan.worker_trial import WorkerTrial, plan_pods
+from slurm_operator.plan.worker_trial import WorkerTrial, plan_trial
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
 from slurm_operator.reconcile.owned import OwnedReconciler, Report, ResourceWorld
@@ -64,7 +64,7 @@ class Controllers(OwnedReconciler[Controller]):
         """Build, observe, plan, execute, release, report."""
         monitor_refusal = self.observer.refusal(SERVICE_MONITOR, world.cr.namespace)
         built = controller.built(world.cr, world.refs)
-        objects = self.owned_world(world, built.objects, _candidates(world))
+        objects = self.owned_world(world, built.objects, _candidates(world.cr))
         if world.cr.spec.external:
             return await self._reconcile_external(world, objects, monitor_refusal)
         memory = self._memories.get(world.cr.metadata.uid, ClusterMemory())
@@ -85,7 +85,7 @@ class Controllers(OwnedReconciler[Controller]):
     ) -> Result:
         self._put_outcome(world, ClusterOutcome(failure=status.external(world.cr)))
         published = await self._execute(world, plan_owned(objects, objects.built))
-        await self._execute(world, plan_pods(WorkerTrial(), self.reader.trial_pods(world.cr)))
+        await self._execute(world, plan_trial(WorkerTrial(), self.reader.trials(world)))
         name = self.reader.clusters.name_of(world.cr)
         # What is no name is not carried on, though nothing else is believed in its stead.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
@@ -153,15 +153,10 @@ def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Releas
         yield interval if released.config.stage is Stage.TRYING else max(interval, SLOW_POLL_SECONDS)
 
 
-def _candidates(world: ResourceWorld[Controller]) -> tuple[Identity, ...]:
-    """The ConfigMaps of a candidate, where there are some: a sidecar or slurmd reads them, and so do we."""
-    cr = world.cr
-    if cr.spec.external or not cr.spec.inplace_reconfigure:
-        return ()
-    tried = (
-        key for key in world.owned if key[1] == "ConfigMap" and key[3].startswith(names.worker_trial_config(cr, ""))
-    )
-    return (identity(controller.candidate_map(cr, {}, "")), *tried)
+def _candidates(cr: Controller) -> tuple[Identity, ...]:
+    """The candidate's ConfigMap, where there is one: a sidecar reads it, and so does the next reconcile."""
+    handed_over = cr.spec.inplace_reconfigure and not cr.spec.external
+    return (identity(controller.candidate_map(cr, {}, "")),) if handed_over else ()
 
 
 def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
