@@ -86,7 +86,10 @@ class Judge:
         if not any(owner["apiVersion"].startswith("slinky.slurm.net/") and owner.get("controller") for owner in owners):
             self.violation("I3", f"{kind} {write.name} is not ours to delete")
         if kind == "Pod" and live["metadata"]["uid"] == write.body["uid"]:
-            self._worker_goes(live)
+            if _is_trial(live):
+                self._trial_goes(live)
+            else:
+                self._worker_goes(live)
 
     def _live(self, write: Write) -> Any:
         plural = (
@@ -94,6 +97,11 @@ class Judge:
         )
         row = self.world.server.store.get(plural, write.namespace, write.name)
         return None if row is None else row.load()
+
+    def _trial_goes(self, pod: Any) -> None:
+        """I1: what tried a configuration was never a worker."""
+        if pod["spec"]["hostname"] in self.world.slurm.nodes:
+            self.violation("I1", f"trial {pod['metadata']['name']} was a node of Slurm")
 
     def _worker_goes(self, pod: Any) -> None:
         """I1 and I2: by Slurm's word of this very moment, and never below what must stay."""
@@ -232,3 +240,9 @@ def _uid(write: Write) -> str:
 def _is_ready(pod: Any) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _is_trial(pod: Any) -> bool:
+    """Whether a pod is a Controller's own, and so of a slurmd that only tried a configuration."""
+    owner = next(each for each in pod["metadata"]["ownerReferences"] if each.get("controller"))
+    return bool(owner["kind"] == "Controller")

@@ -2,7 +2,8 @@
 
 In: the embedded API server. Out: changes of status, some virtual seconds later; a worker pod that becomes ready has a
 slurmd that registers, one that stops takes its slurmd along. Daemons have the auth/slurm key that the Secret held when
-they started, and hear only those that have the same. It only looks at what is stored, never at events.
+they started, and hear only those that have the same. A trial pod ends with what its slurmd says of the files that it
+was given: `REFUSED_BY_SLURMD` in them is refused. It only looks at what is stored, never at events.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from tests.campaigns.slurm_model import SlurmModel
 
 from kube_local.apiserver import ApiServer
 from kube_runtime.clock import VirtualClock
-from slurm_operator.build import labels, nodeset
+from slurm_operator.build import labels, nodeset, worker_trial
 
 WORKER = {"app.kubernetes.io/name": "slurmd"}
 KEY_HASH = labels.SLURM_KEY_HASH
+TRIAL = {"app.kubernetes.io/name": "slurmd-trial"}
+# A value that the linter and slurmctld let pass.
+REFUSED_BY_SLURMD = "UnkillableStepTimeout=121"
+FATAL = "fatal: UnkillableStepTimeout=121 is not for this slurmd"
 START_SECONDS = 2.0
 STOP_SECONDS = 1.0
 WORKLOAD_SECONDS = 3.0
@@ -43,6 +48,8 @@ class Cluster:
     slurm_is_elsewhere: bool = False
     creates: dict[tuple[str, str], int] = field(default_factory=dict)
     deletes: dict[tuple[str, str], int] = field(default_factory=dict)
+    # What every trial ends with, where it is not what slurmd says.
+    trial_line: str = ""
     # The key of slurmctld, and of each slurmd.
     key: str = ""
     keys: dict[str, str] = field(default_factory=dict)
@@ -201,10 +208,29 @@ class Cluster:
             each for each in held["status"].get("conditions") or () if each["type"] not in ("Initialized", "Ready")
         ]
         status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [*others, *ready]}
+        if TRIAL.items() <= held["metadata"]["labels"].items():
+            status = {"phase": "Succeeded", "containerStatuses": [self._tried(held)]}
         await self._patch("pods", value, {"status": status}, "/api/v1", "/status")
         if held["metadata"]["labels"].get("app.kubernetes.io/name") == "slurmd":
             self.keys[held["spec"]["hostname"]] = self.secret()
             self._register(held)
+
+    def _tried(self, pod: Mapping[str, Any]) -> dict[str, Any]:
+        """How slurmd's container ends that has tried the files of its pod."""
+        name = next(each["configMap"]["name"] for each in pod["spec"]["volumes"] if each["name"] == "candidate")
+        row = self.server.store.get("configmaps", pod["metadata"]["namespace"], name)
+        conf = row.load()["data"]["slurm.conf"] if row is not None else ""
+        stage, why = (worker_trial.REFUSED, FATAL) if REFUSED_BY_SLURMD in conf else (worker_trial.ACCEPTED, "")
+        line = self.trial_line or f'worker-trial version=1 stage={stage} reason="{why}"'
+        ended = {"exitCode": 0, "reason": "Completed", "message": line if row is not None else ""}
+        return {
+            "name": "slurmd",
+            "image": "",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": ended},
+        }
 
     def _register(self, pod: Mapping[str, Any]) -> None:
         """A slurmd tries until slurmctld understands it."""

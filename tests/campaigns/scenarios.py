@@ -120,7 +120,9 @@ async def the_namespace_is_deleted(world: World) -> None:
 
 
 async def the_configuration_changes(world: World) -> None:
-    """S-conf: another slurm.conf, taken back while it is still tried, and then another one that stays."""
+    """S-conf: another slurm.conf, taken back while it is still tried, and then another one that stays; then one that
+    slurmd has to try, and that another one overtakes.
+    """
     await small(world, 1)
     world.slurm.submit(20.0)
     world.arm()
@@ -132,6 +134,14 @@ async def the_configuration_changes(world: World) -> None:
     await world.run()
     published = next(each["data"] for each in world.stored("configmaps") if "slurm.conf" in each.get("data", {}))
     expect(world, "MinJobAge=302" in published["slurm.conf"], "the last configuration")
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": "UnkillableStepTimeout=200\n"}})
+    await world.run_for(1.0)
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": "UnkillableStepTimeout=201\n"}})
+    await world.run()
+    published = next(each["data"] for each in world.stored("configmaps") if "slurm.conf" in each.get("data", {}))
+    expect(world, "UnkillableStepTimeout=201" in published["slurm.conf"], "the configuration that slurmd has tried")
+    there = [each["metadata"]["name"] for kind in ("pods", "configmaps") for each in world.stored(kind)]
+    expect(world, not [name for name in there if "-trial-" in name], "nothing of a trial is left over")
 
 
 async def the_key_changes(world: World) -> None:

@@ -86,6 +86,8 @@ ACCOUNTING = Component("slurmdbd", "accounting")
 RESTAPI = Component("slurmrestd", "restapi")
 LOGIN = Component("login", "login")
 WORKER = Component("slurmd", "worker")
+# A slurmd that only tries a configuration.
+WORKER_TRIAL = Component("slurmd-trial", "worker-trial")
 
 
 def selector(component: Component, instance: str) -> dict[str, str]:

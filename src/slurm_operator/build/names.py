@@ -49,6 +49,16 @@ def config_revision(cr: Controller, number: int) -> str:
     return f"{cr.name}-config-{number}"
 
 
+def worker_trial_config(cr: Controller, hash_: str) -> str:
+    """ConfigMap with the configuration that slurmd is trying."""
+    return f"{cr.name}-config-trial-{hash_[:8]}"
+
+
+def worker_trial(cr: Controller, key: str) -> str:
+    """Pod in which slurmd tries a configuration."""
+    return f"{cr.name}-trial-{key}"
+
+
 def accounting(cr: Accounting) -> str:
     """StatefulSet, Service and Secret of an Accounting."""
     return f"{cr.name}-accounting"

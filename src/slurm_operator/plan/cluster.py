@@ -24,6 +24,7 @@ from slurm_operator.plan.actions import (
     PatchMetadata,
     Plan,
     Reconfigure,
+    RecordEvent,
     SetPartition,
     partitions_of,
 )
@@ -46,6 +47,7 @@ from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
+from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial, remembered
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
 
@@ -58,6 +60,8 @@ class Release:
     # The objects as they shall be; and, once these are there, pods to nudge and revisions to keep.
     objects: Plan
     afterwards: Plan
+    # The pods in which slurmd tries it, and their files.
+    worker_trial: Plan
     memory: ClusterMemory
     # By partition that Slurm would not take, and by partition whose line the linter refuses: why.
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -236,11 +240,13 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
         config,
         plan_owned(world.objects, list(_objects(world, config))),
         Plan((tuple(_afterwards(world, config, files)),)),
+        plan_trial(config.workers, world.workers),
         ClusterMemory(
             partitions,
             _next_poll(world, config),
             (config.candidate or {}).get(FILE, ""),
             {**lint.judged, hash_: judged},
+            remembered(config.workers, hash_, world.memory.worker_trial, world.now),
         ),
         refused,
         lint.refused,
@@ -283,9 +289,18 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
         cr.spec.inplace_reconfigure,
         bool(world.objects.waits_for_key),
         poll.nudges(world.now) if poll is not None else 1,
+        _worker_trial(world, files, hash_),
     )
     live = world.slurm.supports_live_partitions
     return plan_config(files, note(files, live_partitions=live, check=is_checked(cr)), seen, findings)
+
+
+def _worker_trial(world: ClusterWorld, files: Files, hash_: str) -> WorkerTrial:
+    """What slurmd says of the files, where it would read something new in them."""
+    workers, maps = world.workers, world.maps
+    if not is_needed(maps.good, maps.candidate_files, files, is_one_version=workers.is_one_version):
+        return WorkerTrial()
+    return judge(world.cr, workers, files, hash_, world.memory.worker_trial, world.now)
 
 
 def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
@@ -294,6 +309,9 @@ def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
 
 
 def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | None:
+    if config.stage is Stage.ON_WORKERS:
+        # A sidecar may still be trying the one before.
+        return world.memory.poll
     if not config.is_open or config.stage is Stage.WAITING:
         return None
     # One that was made in this very reconcile is as good as one that was there.
@@ -321,6 +339,8 @@ def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:
 def _afterwards(world: ClusterWorld, config: ConfigDecision, files: Files) -> Iterator[Action]:
     if world.objects.waits_for_key:
         return
+    if config.workers.stage is TrialStage.UNTRIED and world.maps.candidate_files != files:
+        yield RecordEvent("WorkersNotTried", f"slurmd was not tried with it: {config.untried}", warning=True)
     yield from (_nudge(pod) for pod in config.nudge)
     status, history = world.cr.status.config, world.history
     if status is not None and status.hash == config.hash and config.stage is Stage.APPLIED and history.is_due:

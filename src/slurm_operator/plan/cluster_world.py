@@ -20,6 +20,7 @@ from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import Declared, declared, with_lines
 from slurm_operator.plan.partition_memory import PartitionMemory
 from slurm_operator.plan.verdict_poll import VerdictPoll
+from slurm_operator.plan.worker_trial import TrialMemory, WorkersWorld
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Job, Node, Partition, SlurmList, Unknown
 
@@ -54,6 +55,8 @@ class ClusterMemory:
     offered: str | None = None
     # By hash of the files that were last linted: what came of it.
     linted: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    # The trial by slurmd that is waited for; None where none is.
+    worker_trial: TrialMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ClusterWorld:
     # By daemon: its pods, and why nobody can say which configuration they have.
     daemon_pods: Sequence[tuple[str, Sequence[Pod], str]] = ()
     history: HistoryWorld = field(default_factory=HistoryWorld)
+    workers: WorkersWorld = field(default_factory=WorkersWorld)
 
     @property
     def files(self) -> Files:

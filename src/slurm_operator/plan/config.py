@@ -1,8 +1,9 @@
-"""The way of a configuration: rendered, checked, handed over, tried by the sidecar, in force, published.
+"""The way of a configuration: rendered, checked, tried by slurmd, handed over, tried by the sidecar, published.
 
-In: the files that are wanted, what both ConfigMaps hold, and what the sidecars of the controller pods said last. Out: a
-`ConfigDecision`: what both ConfigMaps shall hold, which pods to nudge, and how far it has come. Nothing is remembered
-between reconciles: the same world always gives the same decision. Pure; called by `plan/cluster.py`.
+In: the files that are wanted, what both ConfigMaps hold, what slurmd said of them (`plan/worker_trial.py`), and what
+the sidecars of the controller pods said last. Out: a `ConfigDecision`: what both ConfigMaps shall hold, which pods to
+nudge, and how far it has come. Nothing is remembered between reconciles: the same world always gives the same decision.
+Pure; called by `plan/cluster.py`.
 
 The last good ConfigMap is written when slurmctld runs with what it says, with two exceptions: the very first one, which
 nobody can try before there is a pod, and pods whose sidecar is of another make and reads that ConfigMap itself.
@@ -22,6 +23,7 @@ from kube_runtime.text import printable
 from slurm_operator.build import verdicts
 from slurm_operator.build.slurm_conf import FILE
 from slurm_operator.plan.partition import without_live_lines
+from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import MAX_EPOCH_SECONDS
 
@@ -39,12 +41,17 @@ _COMMON = frozenset(
 MIN_TERM_CHARACTERS = 3
 # A line that shares only words with many others is no place.
 MIN_SCORE = 0.5
+# In the note beside the files: whose slurmd was not tried, and why.
+UNTRIED = "workers="
+MAX_UNTRIED_CHARACTERS = 500
 
 
 class Stage(Enum):
     """How far a configuration has come."""
 
     INVALID = "the linter refuses it"
+    ON_WORKERS = "slurmd is trying it"
+    REFUSED_BY_SLURMD = "slurmd refuses it"
     FIRST = "published untried: there is no slurmctld yet"
     DIRECT = "published untried: the sidecar reports nothing"
     WAITING = "there is no sidecar to try it"
@@ -101,6 +108,8 @@ class ConfigWorld:
     frozen: bool = False
     # How often a pod whose sidecar has reported nothing should have been nudged by now.
     nudges: int = 1
+    # What slurmd says of what is wanted.
+    workers: WorkerTrial = field(default_factory=WorkerTrial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +129,18 @@ class ConfigDecision:
     behind: tuple[tuple[str, str], ...] = ()
     # Its place in the files, where the reason names something that stands there.
     place: str = ""
+    # What slurmd says of it, where it was asked in this reconcile.
+    workers: WorkerTrial = field(default_factory=WorkerTrial)
 
     @property
     def is_open(self) -> bool:
         """Whether a sidecar's word is waited for."""
         return self.stage in (Stage.TRYING, Stage.FIRST, Stage.WAITING, Stage.UNREADABLE)
+
+    @property
+    def untried(self) -> str:
+        """Whose slurmd was not tried before it was handed over, and why; empty where all were, or none had to be."""
+        return untried(self.note)
 
 
 def content_hash(files: Files) -> str:
@@ -145,6 +161,11 @@ def note(files: Files, *, live_partitions: bool, check: bool) -> str:
     """The note to the sidecar, beside the files."""
     written = reconfigure_hash(files, live_partitions=live_partitions)
     return f"reconfigure={written}\ncheck={'on' if check else 'off'}\n"
+
+
+def untried(note: str) -> str:
+    """What a note says of workers that were not tried."""
+    return next((line.removeprefix(UNTRIED) for line in note.splitlines() if line.startswith(UNTRIED)), "")
 
 
 def last_verdict(lines: Iterable[str]) -> Verdict | None:
@@ -189,7 +210,35 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
     if world.good is None or not world.in_place or any(not pod.reports_verdicts for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
         return ConfigDecision(stage, hash_, wanted, wanted, note, good_hash=hash_)
-    return _tried(wanted, note, world, hash_, before)
+    if world.workers.holds:
+        return _on_workers(wanted, world, hash_, before)
+    return _tried(wanted, _with_untried(note, wanted, world), world, hash_, before)
+
+
+def _on_workers(wanted: Files, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
+    """Nothing is handed over before slurmd has said that it starts with it."""
+    reason = world.workers.reason
+    is_refused = world.workers.stage is TrialStage.REFUSED
+    return ConfigDecision(
+        Stage.REFUSED_BY_SLURMD if is_refused else Stage.ON_WORKERS,
+        hash_,
+        world.good,
+        world.candidate,
+        world.note,
+        verdict=Verdict(hash_, verdicts.REFUSED, reason=reason) if is_refused else None,
+        good_hash=before,
+        place=locate(wanted, reason) if reason else "",
+        workers=world.workers,
+    )
+
+
+def _with_untried(note: str, wanted: Files, world: ConfigWorld) -> str:
+    """The note, with whom it was handed over untried: as long as the candidate is there, that is known."""
+    why = untried(world.note) if world.candidate == wanted else ""
+    if world.workers.stage is TrialStage.UNTRIED:
+        said = f"{', '.join(world.workers.nodesets)}: {world.workers.reason}"
+        why = printable(said, MAX_UNTRIED_CHARACTERS)
+    return f"{note}{UNTRIED}{why}\n" if why else note
 
 
 def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
@@ -212,6 +261,7 @@ def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str
             if pod.verdict is not None and pod.verdict.stage == _NAMES[Stage.APPLIED] and pod.verdict.hash != hash_
         ),
         place=locate(wanted, verdict.reason) if verdict is not None and verdict.reason else "",
+        workers=world.workers,
     )
 
 

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kube_runtime.client.objects import Pod
+from kube_runtime.client.objects import ObjectMeta, Pod
 from kube_runtime.clock import Clock
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_seconds, time_text
+from slurm_operator.admission import rules
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.loginset import LoginSet
+from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.build import labels, names
+from slurm_operator.build import labels, names, worker_trial
 from slurm_operator.build.config_revision import inputs
 from slurm_operator.build.controller import Built
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions
@@ -36,8 +38,10 @@ from slurm_operator.plan.cluster_world import (
 from slurm_operator.plan.config import Files
 from slurm_operator.plan.config_history import KEPT_AFTER_SECONDS, KEY, is_kept, is_revision, manager_of, number_of
 from slurm_operator.plan.daemons import AT_START, SENT
+from slurm_operator.plan.lint import is_checked
 from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import Declared, declared
+from slurm_operator.plan.worker_trial import WorkersWorld, is_needed, is_one_version
 from slurm_operator.plan.workers import NOT_ASKED
 from slurm_operator.reconcile.clusters import PARTITIONS_MAX_AGE_SECONDS, Cluster, Clusters
 from slurm_operator.reconcile.config import Logs, controller_pod, is_running, open_poll, sidecar_verdicts
@@ -107,6 +111,7 @@ class ClusterReader:
                 poll,
                 tuple(self._daemon_pods(cr)),
                 self._history(world),
+                self._workers(world, {**config_files(built, cr), FILE: text}, maps),
             ),
             cluster,
         )
@@ -122,6 +127,24 @@ class ClusterReader:
             if not isinstance(found, Unknown):
                 return cluster.supports_live_partitions
         return keeps_partitions(known.get(FILE, ""))
+
+    def trials(self, world: ResourceWorld[Controller]) -> WorkersWorld:
+        """What is there of trials by slurmd."""
+        pods = (pod for pod in self.observer.controlled_pods(world.cr.metadata.uid) if _is_of_a_trial(pod.metadata))
+        maps = (item.metadata for key, item in world.owned.items() if key[1] == "ConfigMap")
+        return WorkersWorld(pods=tuple(pods), files=tuple(each for each in maps if _is_of_a_trial(each)))
+
+    def _workers(self, world: ResourceWorld[Controller], files: Files, maps: ConfigMaps) -> WorkersWorld:
+        """The same; and, where slurmd would read something new, the kinds of workers that may be made."""
+        cr, refs = world.cr, world.refs
+        found = replace(self.trials(world), is_one_version=is_one_version(cr, refs.nodesets_of(cr)))
+        has_trial = cr.spec.inplace_reconfigure and is_checked(cr)
+        if not has_trial or not is_needed(maps.good, maps.candidate_files, files, is_one_version=found.is_one_version):
+            return found
+        # What no rule lets a worker be, no trial is either.
+        made = (each for each in refs.nodesets_of(cr) if not each.metadata.deletion_timestamp)
+        allowed = [each for each in made if not errors(rules.check(each, None, refs, standing=True))]
+        return replace(found, kinds=worker_trial.kinds(cr, allowed, refs))
 
     def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
         for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
@@ -152,6 +175,10 @@ class ClusterReader:
             found = self.observer.get(kind, world.cr.namespace, name)
             if found is not None:
                 yield key, manager_of(found.content())
+
+
+def _is_of_a_trial(seen: ObjectMeta) -> bool:
+    return seen.labels.get(labels.NAME) == labels.WORKER_TRIAL.daemon
 
 
 def _caller(cr: Controller) -> tuple[str, Key]:

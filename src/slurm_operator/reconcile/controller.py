@@ -7,9 +7,9 @@ All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kube_runtime.client.errors import Forbidden
+from kube_runtime.client.errors import BadRequest, Forbidden
 from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
@@ -20,8 +20,10 @@ from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
 from slurm_operator.plan.config import Stage
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.owned import OwnedWorld, plan_owned
+from slurm_operator.plan.ownership import NameTaken
 from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
+from slurm_operator.plan.worker_trial import WorkerTrial, plan_trial
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
 from slurm_operator.reconcile.owned import OwnedReconciler, Report, ResourceWorld
@@ -73,6 +75,7 @@ class Controllers(OwnedReconciler[Controller]):
         self._memories[world.cr.metadata.uid] = released.memory
         self._put_outcome(world, ClusterOutcome(released.partitions))
         published = await self._publish(world, released)
+        await self._try_on_workers(world, released)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
         return await self.report(world, report, requeue_after(cluster_world, plan, outcomes, released))
@@ -82,6 +85,7 @@ class Controllers(OwnedReconciler[Controller]):
     ) -> Result:
         self._put_outcome(world, ClusterOutcome(failure=status.external(world.cr)))
         published = await self._execute(world, plan_owned(objects, objects.built))
+        await self._execute(world, plan_trial(WorkerTrial(), self.reader.trials(world)))
         name = self.reader.clusters.name_of(world.cr)
         # What is no name is not carried on, though nothing else is believed in its stead.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
@@ -93,6 +97,17 @@ class Controllers(OwnedReconciler[Controller]):
         workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
         await self.executor.execute(released.afterwards, world.raw, self.kind.__name__, stand_ins=workloads)
         return published
+
+    async def _try_on_workers(self, world: ResourceWorld[Controller], released: Release) -> None:
+        """Make and take away trial pods; that none may be made stops nothing, and is remembered as why none was."""
+        try:
+            await self._execute(world, released.worker_trial)
+        except (BadRequest, Forbidden, NameTaken) as error:
+            trial = released.memory.worker_trial
+            if trial is None:
+                raise
+            memory = replace(released.memory, worker_trial=replace(trial, denied=str(error)))
+            self._memories[world.cr.metadata.uid] = memory
 
     async def _execute(
         self, world: ResourceWorld[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM

@@ -51,7 +51,7 @@ from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_
 from slurm_operator.settings import Settings
 
 # Those that are judged or told of a configuration, and those whose configuration is reported.
-WITH_PODS = (labels.CONTROLLER, labels.WORKER, labels.RESTAPI, labels.LOGIN)
+WITH_PODS = (labels.CONTROLLER, labels.WORKER, labels.WORKER_TRIAL, labels.RESTAPI, labels.LOGIN)
 PODS_OF_INTEREST = f"{labels.NAME} in ({','.join(each.daemon for each in WITH_PODS)})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
 
@@ -303,6 +303,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     for pods in observer.pods:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
         Watch(pods, controllers["Controller"], triggers.controller_of_slurmctld, slurmctld_changed).connect()
+        Watch(pods, controllers["Controller"], to_owner(GROUP, "Controller")).connect()
     if observer.nodes is not None:
         Watch(observer.nodes, controllers["NodeSet"], triggers.every_key("NodeSet"), node_changed).connect()
 

@@ -23,7 +23,7 @@ from slurm_operator.status import config, workload
 from slurm_operator.status.conditions import DEGRADED, PROGRESSING, READY, ConditionDraft, no, yes
 
 MAX_NAMED_JOBS = 10
-NOT_VALID = (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK)
+NOT_VALID = (Stage.INVALID, Stage.REFUSED_BY_SLURMD, Stage.REFUSED, Stage.ROLLED_BACK)
 
 
 def drafts(world: ClusterWorld, plan: Plan, release: Release) -> list[ConditionDraft]:

@@ -29,6 +29,7 @@ from slurm_operator.status.conditions import (
 
 MAX_FINDINGS = 5
 MAX_NAMED_DAEMONS = 5
+MAX_NAMED_NODESETS = 5
 # Seconds within which every slurmd that got a new configuration has restarted and registered.
 SLURMD = "slurmd"
 DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
@@ -45,6 +46,8 @@ def drafts(decision: ConfigDecision, before: ConfigStatus | None, *, checked: bo
 def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDraft:
     if decision.stage is Stage.INVALID:
         return no(CONFIG_VALID, "LinterRefused", "; ".join(shown(each) for each in decision.findings[:MAX_FINDINGS]))
+    if decision.stage is Stage.REFUSED_BY_SLURMD and decision.verdict is not None:
+        return no(CONFIG_VALID, "SlurmdRefused", _reason(decision, decision.verdict))
     if decision.stage is Stage.REFUSED and decision.verdict is not None:
         return no(CONFIG_VALID, "SlurmRefused", _reason(decision, decision.verdict))
     if decision.stage is Stage.ROLLED_BACK and decision.verdict is not None:
@@ -53,6 +56,9 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
         return unknown(CONFIG_VALID, "VerdictNotUnderstood", _not_understood(decision, decision.verdict))
     # One that was in force and is wanted again was tried then.
     if checked and (decision.stage is Stage.APPLIED or (decision.stage is Stage.FIRST and known)):
+        if decision.untried:
+            message = f"slurmctld accepts configuration {short_hash(decision.hash)}; slurmd was not tried with it: "
+            return yes(CONFIG_VALID, "WorkersNotTried", message + decision.untried)
         return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {short_hash(decision.hash)}")
     if decision.stage is Stage.APPLIED:
         return yes(
@@ -68,7 +74,21 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
         )
     if decision.stage is Stage.HELD:
         return unknown(CONFIG_VALID, "KeyRotation", f"configuration {short_hash(decision.hash)} {_HELD}")
-    return unknown(CONFIG_VALID, "Trying", f"configuration {short_hash(decision.hash)} is being tried by slurmctld")
+    return unknown(
+        CONFIG_VALID, "Trying", f"configuration {short_hash(decision.hash)} is being tried by {_trier(decision)}"
+    )
+
+
+def _trier(decision: ConfigDecision) -> str:
+    """Who is trying it."""
+    return _slurmd(decision) if decision.stage is Stage.ON_WORKERS else "slurmctld"
+
+
+def _slurmd(decision: ConfigDecision) -> str:
+    named = decision.workers.nodesets
+    shown = ", ".join(named[:MAX_NAMED_NODESETS])
+    more = f" and {len(named) - MAX_NAMED_NODESETS} more" if len(named) > MAX_NAMED_NODESETS else ""
+    return f"slurmd of {'NodeSet' if len(named) == 1 else 'NodeSets'} {shown}{more}"
 
 
 def shown(finding: Finding) -> str:
@@ -78,7 +98,8 @@ def shown(finding: Finding) -> str:
 
 def _reason(decision: ConfigDecision, verdict: Verdict) -> str:
     place = f"{decision.place}: " if decision.place else ""
-    return f"{place}{verdict.reason} (configuration {short_hash(decision.hash)}; {_stays(decision)})"
+    who = f"{_slurmd(decision)}; " if decision.stage is Stage.REFUSED_BY_SLURMD else ""
+    return f"{place}{verdict.reason} ({who}configuration {short_hash(decision.hash)}; {_stays(decision)})"
 
 
 def _not_understood(decision: ConfigDecision, verdict: Verdict) -> str:
@@ -96,7 +117,7 @@ def _stays(decision: ConfigDecision) -> str:
 def _published(decision: ConfigDecision) -> ConditionDraft:
     if decision.good_hash == decision.hash:
         return yes(CONFIG_PUBLISHED, "Published", f"the ConfigMap holds configuration {short_hash(decision.hash)}")
-    if decision.stage in (Stage.INVALID, Stage.REFUSED, Stage.ROLLED_BACK):
+    if decision.stage in (Stage.INVALID, Stage.REFUSED_BY_SLURMD, Stage.REFUSED, Stage.ROLLED_BACK):
         return no(
             CONFIG_PUBLISHED,
             "HeldBack",
@@ -124,7 +145,7 @@ def _applied(decision: ConfigDecision, before: ConfigStatus | None) -> Condition
             return yes(CONFIG_APPLIED, "InForce", f"slurmctld runs with configuration {short}{within}")
         case Stage.ROLLED_BACK:
             return no(CONFIG_APPLIED, "RolledBack", f"slurmctld failed with {short}; {_stays(decision)}")
-        case Stage.INVALID | Stage.REFUSED:
+        case Stage.INVALID | Stage.REFUSED_BY_SLURMD | Stage.REFUSED:
             return no(CONFIG_APPLIED, "NotValid", f"configuration {short} is not valid; {_stays(decision)}")
         case Stage.DIRECT:
             return unknown(
@@ -137,6 +158,8 @@ def _applied(decision: ConfigDecision, before: ConfigStatus | None) -> Condition
         case Stage.UNREADABLE:
             message = _not_understood(decision, decision.verdict) if decision.verdict else "a verdict is not understood"
             return unknown(CONFIG_APPLIED, "VerdictNotUnderstood", message)
+        case Stage.ON_WORKERS:
+            return no(CONFIG_APPLIED, "Trying", f"{_slurmd(decision)} is trying configuration {short}")
         case Stage.TRYING:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
 

@@ -161,6 +161,34 @@ def test_what_slurm_refuses_stays_outside_even_when_the_pod_is_made_anew(cluster
     cluster.until("all is well again", lambda: cluster.said("ConfigApplied")[0] == "True")
 
 
+def test_what_only_slurmd_refuses_reaches_nobody_and_a_job_runs_on(cluster: Configured) -> None:
+    cluster.until("the worker takes jobs", lambda: "idle" in cluster.admin("sinfo -h -o %t"))
+    good, candidate = cluster.published(), cluster.get("configmap", "slurm-config-candidate")["data"]
+    job = cluster.admin("sbatch --parsable -D / -o /dev/null --wrap 'sleep 900'")
+    cluster.until("the job runs", lambda: cluster.admin(f"squeue -h -j {job} -o %t") == "R")
+    began = cluster.admin(f"squeue -h -j {job} -o %S")
+    # slurmctld has no use for it, and this image lacks it.
+    cluster.set_extra("MinJobAge=302\nAcctGatherProfileType=acct_gather_profile/hdf5\n")
+    took = cluster.until("slurmd refuses it", lambda: cluster.said("ConfigValid")[1] == "SlurmdRefused", 120)
+    message = cluster.said("ConfigValid")[2]
+    print(f"Slurm {cluster.version}: refused by slurmd after {took:.1f} s: {message}")
+    assert "fatal: can not open the acct_gather_profile/hdf5 plugin" in message
+    assert "slurmd of NodeSet compute" in message
+    assert cluster.published() == good
+    assert cluster.get("configmap", "slurm-config-candidate")["data"] == candidate
+    cluster.set_extra("MinJobAge=302\nUnkillableStepTimeout=200\n")
+    took = cluster.until("the next one is in force", lambda: cluster.running("UnkillableStepTimeout") == "200 sec", 120)
+    print(f"Slurm {cluster.version}: tried by slurmd, and in force after {took:.1f} s")
+    cluster.until("all is well again", lambda: cluster.said("ConfigValid")[:2] == ("True", "Tried"))
+    cluster.until("no trial is left", lambda: not [name for name in cluster.pods() if "-trial-" in name])
+    assert not [one for one in cluster.objects("configmaps") if "-trial-" in one["metadata"]["name"]]
+    assert cluster.admin("sinfo -h -N -o %N") == "compute-0"
+    assert (cluster.admin(f"squeue -h -j {job} -o %t"), cluster.admin(f"squeue -h -j {job} -o %S")) == ("R", began)
+    cluster.admin(f"scancel {job}")
+    cluster.set_extra("MinJobAge=301\n")
+    cluster.until("what went before is back", lambda: cluster.said("ConfigApplied")[0] == "True")
+
+
 def test_what_the_linter_refuses_names_its_line_and_is_not_even_tried(cluster: Configured) -> None:
     cluster.set_extra("MinJobAge=301\nBogus=1\n")
     cluster.until("it is refused", lambda: cluster.said("ConfigValid")[1] == "LinterRefused")

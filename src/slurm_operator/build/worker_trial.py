@@ -1,0 +1,243 @@
+"""The trial of a configuration by slurmd: a short-lived pod of the worker's own image, and the line that it ends with.
+
+In: a Controller, its NodeSets, and the files of a candidate. Out: `kinds`, the kinds of workers there are; for each a
+Pod, and for all one ConfigMap; and `read`, which understands a pod's termination message. Called by
+`plan/worker_trial.py`.
+
+The pod has what decides whether slurmd starts: image, rights, place, literal environment. It has nothing by which it
+could reach or be a worker: no Secret and so no key of the cluster, no token, no claim, no folder of its node, no
+device, no name in DNS, and no label of a worker.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+from kube_runtime import quantity
+from kube_runtime.text import printable
+from slurm_operator.api.controller import Controller
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels, metadata, names, nodeset, pods
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.metadata import Object
+from slurm_operator.build.refs import Refs
+
+# The line that a trial ends with; another version is not understood.
+VERSION = 1
+ACCEPTED, REFUSED, UNCLEAR = "accepted", "refused", "unclear"
+_LINE = re.compile(r'worker-trial version=(?P<version>\d{1,9}) stage=(?P<stage>[a-z]{1,16}) reason="(?P<reason>.*)"')
+MAX_REASON_CHARACTERS = 1500
+
+SCRIPT = "worker_trial.sh"
+CONTAINER = nodeset.SLURMD
+CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
+GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
+# Seconds: for slurmd to get ready, with the candidate and then with the last good one; and for the whole pod.
+READY_LIMIT_SECONDS = 10
+POD_LIMIT_SECONDS = 45
+# Enough to start slurmd, and never more than the worker has.
+REQUESTS: Mapping[str, str] = {"cpu": "20m", "memory": "48Mi"}
+LIMITS: Mapping[str, str] = {"cpu": "1", "memory": "256Mi"}
+
+# What is taken over as it is: where the pod may run, with which rights, and how its image is had.
+POD_FIELDS = (
+    "hostUsers",
+    "imagePullSecrets",
+    "nodeSelector",
+    "os",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+)
+CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "workingDir")
+# Volumes that anybody may have as often as they like; the others are empty folders here.
+KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
+SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
+OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerKind:
+    """Workers whose slurmd is tried once for all: of one image, with the same rights, in the same surroundings."""
+
+    nodesets: tuple[str, ...]
+    spec: Mapping[str, Any]
+    # Folders that its workers have and its trial has not: a complaint that names one of them says nothing.
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """What a trial ended with: its stage, or why it is not understood."""
+
+    stage: str
+    reason: str = ""
+
+
+def kinds(cr: Controller, nodesets: Iterable[NodeSet], refs: Refs) -> tuple[WorkerKind, ...]:
+    """The kinds of workers of some NodeSets; one that cannot be built has no workers to try."""
+    found: dict[str, WorkerKind] = {}
+    for each in nodesets:
+        try:
+            kind = _kind(cr, each, refs)
+        except BuildError:
+            continue
+        key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
+        before = found[key].nodesets if key in found else ()
+        found[key] = WorkerKind((*before, each.name), kind.spec, kind.left_out)
+    return tuple(found.values())
+
+
+def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
+    worker = nodeset.pod_template(each, cr, refs)["spec"]
+    slurmd = next(container for container in worker["containers"] if container["name"] == CONTAINER)
+    mounts, volumes, left_out = _volumes(slurmd, worker)
+    container: Object = {
+        "name": CONTAINER,
+        **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
+        "command": ["sh", "-c", pods.script(SCRIPT)],
+        "env": [*_environment(slurmd), *_own_environment(each, slurmd)],
+        "resources": _resources(slurmd),
+        "volumeMounts": mounts,
+    }
+    affinity = (worker.get("affinity") or {}).get("nodeAffinity")
+    spec: Object = {
+        **{name: worker[name] for name in POD_FIELDS if name in worker},
+        **({"affinity": {"nodeAffinity": affinity}} if affinity else {}),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": POD_LIMIT_SECONDS,
+        "terminationGracePeriodSeconds": 2,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    return WorkerKind((each.name,), spec, left_out)
+
+
+def _volumes(
+    slurmd: Mapping[str, Any], worker: Mapping[str, Any]
+) -> tuple[list[Object], list[Object], tuple[str, ...]]:
+    """Mounts and volumes of the trial, and the folders whose content it lacks."""
+    sources = {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
+    mounts = [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
+    used = {str(each["name"]): sources.get(str(each["name"]), {}) for each in mounts}
+    lacking = {name for name, volume in used.items() if not KEPT_SOURCES & volume.keys()}
+    volumes = [{"name": name, "emptyDir": {}} if name in lacking else volume for name, volume in used.items()]
+    # An empty folder has no part that could be mounted.
+    kept = [each for each in mounts if each["name"] not in lacking or not each.keys() & {"subPath", "subPathExpr"}]
+    volumes = [each for each in volumes if any(mount["name"] == each["name"] for mount in kept)]
+    left_out = sorted(str(each["mountPath"]).rstrip("/") for each in mounts if each["name"] in lacking)
+    return kept, volumes, tuple(left_out)
+
+
+def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
+    """What is literal, since a reference may lead to a Secret; and not what only the image's entry point reads."""
+    for entry in slurmd.get("env") or ():
+        if "valueFrom" not in entry and entry["name"] not in SIZES:
+            yield entry
+
+
+def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:
+    values = {
+        "TRIAL_CANDIDATE": CANDIDATE_DIR,
+        "TRIAL_GOOD": GOOD_DIR,
+        "TRIAL_NODE_CONF": _node_conf(each),
+        "TRIAL_DEVICES": "given" if _asks_for_devices(slurmd) else "here",
+        "TRIAL_READY_LIMIT": str(READY_LIMIT_SECONDS),
+    }
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _node_conf(each: NodeSet) -> str:
+    """What slurmd is told of its node, but for features: they differ between NodeSets, and stop no slurmd."""
+    words = nodeset.node_conf(each).split()
+    return " ".join(word for word in words if not word.startswith(f"{nodeset.FEATURES}="))
+
+
+def _asks_for_devices(slurmd: Mapping[str, Any]) -> bool:
+    """Whether Kubernetes hands devices to the worker, by an extended resource or a claim: the trial takes none away."""
+    resources = slurmd.get("resources") or {}
+    wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return bool(resources.get("claims")) or any("/" in name for name in wanted)
+
+
+def _resources(slurmd: Mapping[str, Any]) -> Object:
+    limits = (slurmd.get("resources") or {}).get("limits") or {}
+    bounded = {name: _smaller(value, limits.get(name)) for name, value in LIMITS.items()}
+    return {"limits": bounded, "requests": {name: _smaller(value, bounded[name]) for name, value in REQUESTS.items()}}
+
+
+def _smaller(ours: str, theirs: object) -> str:
+    found = quantity.parse(str(theirs)) if theirs is not None else None
+    return str(theirs) if found is not None and found < (quantity.parse(ours) or Fraction(0)) else ours
+
+
+def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
+    """The files that are tried. Their hash is in the name: nothing else is ever tried under it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata.child(cr, names.worker_trial_config(cr, hash_), object_labels(cr)),
+        "immutable": True,
+        "data": dict(files),
+    }
+
+
+def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
+    """The pod that tries these files with workers of a kind; its name says which files and which kind."""
+    own = [
+        {"name": CANDIDATE_VOLUME, "configMap": {"name": names.worker_trial_config(cr, hash_)}},
+        {"name": GOOD_VOLUME, "configMap": {"name": names.config(cr)}},
+    ]
+    mounts = [
+        pods.mount(CANDIDATE_VOLUME, CANDIDATE_DIR, read_only=True),
+        pods.mount(GOOD_VOLUME, GOOD_DIR, read_only=True),
+    ]
+    container = kind.spec["containers"][0]
+    key = _key(kind, hash_)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.worker_trial(cr, key),
+            "namespace": cr.namespace,
+            "labels": object_labels(cr),
+            "ownerReferences": [metadata.owner(cr)],
+        },
+        "spec": {
+            **kind.spec,
+            "hostname": f"trial-{key}",
+            "containers": [{**container, "volumeMounts": [*container["volumeMounts"], *mounts]}],
+            "volumes": [*kind.spec["volumes"], *own],
+        },
+    }
+
+
+def object_labels(cr: Controller) -> dict[str, str]:
+    """Labels by which the pods of a trial are found, and no worker is."""
+    return {**labels.of(labels.WORKER_TRIAL, cr.name), labels.CLUSTER: cr.name}
+
+
+def _key(kind: WorkerKind, hash_: str) -> str:
+    return sha256(json.dumps([hash_, kind.spec, kind.left_out], sort_keys=True).encode()).hexdigest()[:8]
+
+
+def read(message: str) -> TrialLine:
+    """What a termination message says: text of an image that anybody may have made, so it is bounded."""
+    lines = [found for found in map(_LINE.fullmatch, message.splitlines()) if found is not None]
+    if not lines:
+        said = printable(message, MAX_REASON_CHARACTERS)
+        return TrialLine(UNCLEAR, f"it ended without a verdict: {said}" if said else "it ended without a verdict")
+    last = lines[-1]
+    if int(last["version"]) != VERSION or last["stage"] not in (ACCEPTED, REFUSED, UNCLEAR):
+        return TrialLine(UNCLEAR, "its verdict is one that this operator does not know")
+    return TrialLine(last["stage"], printable(last["reason"], MAX_REASON_CHARACTERS))

@@ -1,0 +1,181 @@
+"""The pod in which slurmd tries a configuration: what it has of a worker, and what it never has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.build.resources import KEYS, controller, nodeset
+
+from slurm_operator.build import labels, pods, worker_trial
+from slurm_operator.build.refs import Refs
+from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, read
+
+GOLDEN = Path(__file__).with_name("worker_trial.yaml")
+HASH = "0123456789abcdef" * 4
+GPU_SPEC: dict[str, Any] = {
+    "extraConf": "Gres=gpu:2 Feature=fast",
+    "slurmd": {
+        "image": "ghcr.io/slinkyproject/slurmd:26.05",
+        "resources": {"limits": {"cpu": "500m", "memory": "64Gi", "nvidia.com/gpu": 2}},
+        "env": [
+            {"name": "UCX_TLS", "value": "rc"},
+            {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+        ],
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": "/scratch"},
+            {"name": "modules", "mountPath": "/opt/modules"},
+            {"name": "plugins", "mountPath": "/opt/plugins", "readOnly": True},
+        ],
+    },
+    "template": {
+        "metadata": {"labels": {"team": "physics"}},
+        "spec": {
+            "nodeSelector": {"kind": "gpu"},
+            "hostNetwork": True,
+            "priorityClassName": "high",
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "initContainers": [{"name": "setup", "image": "busybox"}],
+            "volumes": [
+                {"name": "scratch", "hostPath": {"path": "/scratch"}},
+                {"name": "modules", "persistentVolumeClaim": {"claimName": "modules"}},
+                {"name": "plugins", "configMap": {"name": "plugins"}},
+            ],
+        },
+    },
+}
+
+
+def refs(*nodesets: Any, cgroup: str = "") -> Refs:
+    cr = controller(configFileRefs=[{"name": "files"}] if cgroup else [])
+    files = {"files": {"cgroup.conf": cgroup}} if cgroup else {}
+    return Refs(controllers={"slurm": cr}, nodesets=tuple(nodesets), config_maps=files)
+
+
+def tried(*nodesets: Any, cgroup: str = "") -> list[dict[str, Any]]:
+    world = refs(*nodesets, cgroup=cgroup)
+    cr = world.controllers["slurm"]
+    return [worker_trial.pod(cr, kind, HASH) for kind in worker_trial.kinds(cr, nodesets, world)]
+
+
+def test_the_pod_of_a_worker_with_devices_and_volumes_is_what_its_golden_file_says() -> None:
+    found = tried(nodeset("gpu", **GPU_SPEC))[0]
+    # The program is its own file, and the name changes with it.
+    found["spec"]["containers"][0]["command"][-1] = worker_trial.SCRIPT
+    key = found["metadata"]["name"].removeprefix("slurm-trial-")
+    assert found["spec"]["hostname"] == f"trial-{key}"
+    found["metadata"]["name"], found["spec"]["hostname"] = "slurm-trial-KEY", "trial-KEY"
+    assert found == yaml.safe_load(GOLDEN.read_text())
+
+
+def test_no_secret_no_token_no_claim_no_folder_and_no_device_gets_into_a_trial() -> None:
+    found = tried(nodeset("gpu", **GPU_SPEC))[0]["spec"]
+    container = found["containers"][0]
+    assert found["automountServiceAccountToken"] is False
+    assert "hostNetwork" not in found
+    assert "initContainers" not in found
+    sources = {key for volume in found["volumes"] for key in volume if key != "name"}
+    assert sources == {"configMap", "emptyDir"}
+    assert not any("valueFrom" in entry for entry in container["env"])
+    assert "nvidia.com/gpu" not in str(container["resources"])
+    assert KEYS["slurmKeyRef"]["name"] not in str(found)
+
+
+def test_a_trial_is_nowhere_taken_for_a_worker() -> None:
+    found = tried(nodeset())[0]
+    assert found["metadata"]["labels"][labels.NAME] != labels.WORKER.daemon
+    assert "subdomain" not in found["spec"]
+    assert [(owner["kind"], owner["controller"]) for owner in found["metadata"]["ownerReferences"]] == [
+        ("Controller", True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "is_privileged"), [("", True), ("CgroupPlugin=disabled\n", False)], ids=["cgroups", "no cgroups"]
+)
+def test_a_trial_has_the_rights_of_its_worker_and_no_more(cgroup: str, is_privileged: bool) -> None:
+    container = tried(nodeset(), cgroup=cgroup)[0]["spec"]["containers"][0]
+    assert bool(container.get("securityContext", {}).get("privileged")) is is_privileged
+
+
+def test_a_restricted_worker_has_a_restricted_trial() -> None:
+    security = pods.restricted(1000)
+    each = nodeset(slurmd={"securityContext": security}, template={"spec": {"securityContext": {"runAsNonRoot": True}}})
+    found = tried(each, cgroup="CgroupPlugin=disabled\n")[0]["spec"]
+    assert found["containers"][0]["securityContext"] == security
+    assert found["securityContext"] == {"runAsNonRoot": True}
+
+
+def test_a_trial_takes_no_more_than_its_worker_may() -> None:
+    small = nodeset(slurmd={"resources": {"limits": {"cpu": "10m", "memory": "100Mi"}}})
+    assert tried(small)[0]["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "10m", "memory": "100Mi"},
+        "requests": {"cpu": "10m", "memory": "48Mi"},
+    }
+
+
+KINDS = {
+    "workers that differ in name, number and features are one kind": (
+        nodeset("a", replicas=0),
+        nodeset("b", replicas=9, extraConf="Feature=x"),
+        1,
+    ),
+    "another image is another kind": (
+        nodeset("a"),
+        nodeset("b", slurmd={"image": "ghcr.io/slinkyproject/slurmd:24.11"}),
+        2,
+    ),
+    "other devices are another kind": (nodeset("a"), nodeset("b", extraConf="Gres=gpu:1"), 2),
+    "other nodes are another kind": (nodeset("a"), nodeset("b", template={"spec": {"nodeSelector": {"a": "b"}}}), 2),
+    "what cannot be built has no workers": (nodeset("a"), nodeset("b", ssh={"enabled": True}), 1),
+    "DaemonSet mode changes where a worker may run": (nodeset("a"), nodeset("b", scalingMode="DaemonSet"), 2),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "count"), KINDS.values(), ids=KINDS)
+def test_each_kind_of_worker_is_tried_once(one: Any, other: Any, count: int) -> None:
+    found = tried(one, other)
+    assert len(found) == count
+    assert len({each["metadata"]["name"] for each in found}) == count
+
+
+def test_a_pod_is_named_for_what_it_tries() -> None:
+    cr, kind = controller(), worker_trial.kinds(controller(), [nodeset()], refs(nodeset()))[0]
+    one, other = (worker_trial.pod(cr, kind, hash_) for hash_ in (HASH, HASH[1:]))
+    assert one["metadata"]["name"] != other["metadata"]["name"]
+    volumes = {each["name"]: each.get("configMap", {}).get("name") for each in one["spec"]["volumes"]}
+    assert volumes["candidate"] == worker_trial.config_map(cr, {}, HASH)["metadata"]["name"]
+
+
+MESSAGES = {
+    "accepted": ('worker-trial version=1 stage=accepted reason=""\n', (ACCEPTED, "")),
+    "refused": ('worker-trial version=1 stage=refused reason="fatal: no"', (REFUSED, "fatal: no")),
+    "the last line counts": (
+        'worker-trial version=1 stage=accepted reason=""\nworker-trial version=1 stage=refused reason="no"\n',
+        (REFUSED, "no"),
+    ),
+    "control characters do nothing": ('worker-trial version=1 stage=refused reason="a\x1b[2J"', (REFUSED, "a [2J")),
+    "nothing": ("", (UNCLEAR, "it ended without a verdict")),
+    "something else": ("boom", (UNCLEAR, "it ended without a verdict: boom")),
+    "a newer version": (
+        'worker-trial version=2 stage=accepted reason=""',
+        (UNCLEAR, "its verdict is one that this operator does not know"),
+    ),
+    "another stage": (
+        'worker-trial version=1 stage=fine reason=""',
+        (UNCLEAR, "its verdict is one that this operator does not know"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "expected"), MESSAGES.values(), ids=MESSAGES)
+def test_what_a_trial_ends_with(message: str, expected: tuple[str, str]) -> None:
+    found = read(message)
+    assert (found.stage, found.reason) == expected
+
+
+def test_a_long_reason_is_bounded() -> None:
+    found = read(f'worker-trial version=1 stage=refused reason="{"x" * 9000}"')
+    assert len(found.reason) == worker_trial.MAX_REASON_CHARACTERS
