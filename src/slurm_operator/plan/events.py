@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from slurm_operator.api.plural import counted
-from slurm_operator.plan.actions import Action, Delete, DeleteNode, RecordEvent
+from slurm_operator.plan.actions import Action, Delete, DeleteNodes, RecordEvent
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
@@ -24,7 +24,7 @@ def events(world: NodeSetWorld, unregistered: Iterable[Action], leftovers: Itera
     if lost:
         message = f"deleting {_named('worker', lost)}: ready, but Slurm has no record of the node"
         yield RecordEvent("SlurmNodeNotRegistered", message, warning=True)
-    pruned = [each.node for each in leftovers if isinstance(each, DeleteNode)]
+    pruned = [name for each in leftovers if isinstance(each, DeleteNodes) for name in each.nodes]
     if pruned:
         yield RecordEvent(
             "DefunctSlurmNodePruned", f"deleting {_named('node record', pruned)} of workers that are gone"
