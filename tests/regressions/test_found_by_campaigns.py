@@ -13,9 +13,11 @@ async def test_one_empty_list_of_jobs_does_not_end_a_partition_that_a_record_nam
     """R6/S-del/089-empty-list: the NodeSet was let go, and slurmctld would not have started again."""
     await small(world, 1)
     world.slurm.submit(5.0)
+    waits = world.slurm.submit(5.0)
     await world.delete("NodeSet", "compute")
     await world.run_for(30.0)
     assert world.pods() == {}
+    assert world.slurm.jobs[waits].state == "PENDING"
     whole = world.slurm._get_jobs
 
     def empty_once(sending: Sending) -> Reply:

@@ -22,6 +22,7 @@ from tests.real.slurm.cluster import Cluster
 from kube_local.apiserver import ApiServer
 from kube_runtime.client.client import Client
 from kube_runtime.clock import Clock, SystemClock
+from slurm_operator.build.nodeset import PRE_STOP
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.reconcile.operator import Outside, assemble
@@ -34,6 +35,7 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 OURS = f"/apis/{GROUP}/namespaces/{NAMESPACE}"
 FIRST_PORT = 17100
 LOOK_SECONDS = 0.05
+MERGE = "application/merge-patch+json"
 PATIENCE = 90.0
 KEYS = {"slurmKeyRef": {"name": "keys", "key": "slurm.key"}, "jwtKeyRef": {"name": "keys", "key": "jwt.key"}}
 REF = {"controllerRef": {"name": "slurm"}}
@@ -100,7 +102,11 @@ class Operated:
     async def scale(self, name: str, replicas: int) -> None:
         """`kubectl scale nodeset`."""
         patch = {"spec": {"replicas": replicas}}
-        await self.ask("PATCH", f"{OURS}/nodesets/{name}", patch, "application/merge-patch+json")
+        await self.ask("PATCH", f"{OURS}/nodesets/{name}", patch, MERGE)
+
+    async def delete(self, kind: str, name: str) -> None:
+        """`kubectl delete`."""
+        await self.ask("DELETE", f"{OURS}/{kind.lower()}s/{name}")
 
     def nodeset(self, name: str) -> Any:
         """A NodeSet's status."""
@@ -150,7 +156,7 @@ class Operated:
         meta, path = pod["metadata"], f"{CORE}/pods/{pod['metadata']['name']}"
         if meta.get("deletionTimestamp"):
             if meta["uid"] in self.running:
-                await asyncio.to_thread(self.slurm.kill_node, self.running.pop(meta["uid"]))
+                await asyncio.to_thread(self._end, self.running.pop(meta["uid"]))
             await self.ask("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}})
         elif meta["uid"] not in self.running:
             self.running[meta["uid"]] = node = pod["spec"]["hostname"]
@@ -159,7 +165,20 @@ class Operated:
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             ready = [{"type": each, "status": "True", "lastTransitionTime": now} for each in ("Initialized", "Ready")]
             status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": ready}
-            await self.ask("PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json")
+            await self.ask("PATCH", f"{path}/status", {"status": status}, MERGE)
+            await self.tell_start(meta["name"])
+
+    def _end(self, node: str) -> None:
+        """As a kubelet does: first what the pod wants to run before its end."""
+        hook = PRE_STOP.replace("$(hostname)", node)
+        self.slurm.shell(hook, check=False)
+        self.slurm.kill_node(node)
+
+    async def tell_start(self, pod: str) -> None:
+        """A worker's container has started now."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        containers = [{"name": "slurmd", "ready": True, "state": {"running": {"startedAt": now}}}]
+        await self.ask("PATCH", f"{CORE}/pods/{pod}/status", {"status": {"containerStatuses": containers}}, MERGE)
 
     async def _bind(self, name: str) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": "k0"}

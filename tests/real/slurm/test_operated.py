@@ -7,13 +7,14 @@ on its disk some seconds before.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from statistics import median
 
 import pytest
 from tests.real.slurm import rootfs
 from tests.real.slurm.cluster import Cluster, require_namespaces
-from tests.real.slurm.operated import REF, Operated
+from tests.real.slurm.operated import FIRST_PORT, REF, Operated
 
 pytestmark = [pytest.mark.real_slurm, pytest.mark.timeout(400)]
 
@@ -23,6 +24,7 @@ QUIET_SECONDS, DRAIN_SECONDS = 6.0, 1.5
 # What a machine that has other things to do may add.
 SLACK = 1.0
 ROUNDS = 4
+GHOST_ROUNDS = int(os.environ.get("ROUNDS", "2"))
 
 
 @pytest.fixture(params=sorted(rootfs.SUITES))
@@ -114,6 +116,54 @@ async def test_a_worker_that_was_forgotten_with_its_job_is_made_anew_after_its_g
     assert operated.pod("compute-1")["metadata"]["uid"] != before
     slurm.run("scancel", str(job), check=False)
     await operated.until("it takes jobs", lambda: submit(slurm, "compute-1", 1))
+
+
+async def test_a_job_that_lost_its_processes_is_requeued_and_one_that_lives_is_not(operated: Operated) -> None:
+    slurm = operated.slurm
+    await operated.scale("compute", 2)
+    await operated.until("both are registered", lambda: operated.is_reserved("compute", 2))
+    for number in range(GHOST_ROUNDS):
+        gone, lives = submit(slurm, "compute-0", 300), submit(slurm, "compute-1", 300)
+        # All of it at once, as when a machine is restarted: slurmctld is too young to miss a job when slurmd is back.
+        await asyncio.to_thread(restart_everything, slurm, gone)
+        for pod in ("compute-0", "compute-1"):
+            # The clock of the second one's node is ahead of slurmctld's.
+            await operated.tell_start(pod)
+        assert job_is(slurm, gone, "RUNNING")
+        took = await operated.until("it is requeued", lambda gone=gone: job_is(slurm, gone, "PENDING"))  # type: ignore[misc]
+        assert job_is(slurm, lives, "RUNNING")
+        print(f"Slurm {slurm.version}: round {number}: a job without processes is requeued after {took:.1f} s")
+        slurm.run("scancel", str(gone), str(lives))
+        await operated.until("both are free", lambda: not slurm.run("squeue", "-h").strip())
+
+
+def restart_everything(slurm: Cluster, job: int) -> None:
+    """slurmctld, and the worker of a job with everything that runs on it."""
+    slurm.kill_node("compute-0")
+    slurm.shell(f"pkill -9 -f 'slurmstepd: .{job}[.]'")
+    slurm.stop_controller()
+    slurm.start_controller()
+    slurm.start_node("compute-0", FIRST_PORT)
+
+
+async def test_records_go_with_a_scale_in_and_with_their_nodeset(operated: Operated) -> None:
+    slurm = operated.slurm
+    await operated.scale("compute", 6)
+    await operated.until("all are registered", lambda: operated.is_reserved("compute", 6))
+    await operated.scale("compute", 2)
+    took = await operated.until("their records are gone", lambda: _compute(slurm) == {"compute-0", "compute-1"})
+    print(f"Slurm {slurm.version}: four workers and their records are gone after {took:.1f} s")
+    job = submit(slurm, "compute-0", 1)
+    await operated.until("the job is over", lambda: job_is(slurm, job, "COMPLETED"))
+    await operated.delete("NodeSet", "compute")
+    took = await operated.until("the NodeSet is gone", lambda: operated.nodeset("compute") == {})
+    print(f"Slurm {slurm.version}: the NodeSet is gone after {took:.1f} s, though job {job} is remembered")
+    assert job_is(slurm, job, "COMPLETED")
+    assert _compute(slurm) == set()
+
+
+def _compute(slurm: Cluster) -> set[str]:
+    return {name for name in nodes(slurm) if name.startswith("compute-")}
 
 
 async def test_a_job_that_slurmctld_forgot_costs_no_worker(operated: Operated) -> None:
