@@ -66,7 +66,7 @@ def test_progress_alone_is_no_news() -> None:
 
 def test_while_nobody_knows_the_reason_only_a_long_wait_is_told() -> None:
     text = shown(io.StringIO(), (20.0, UNKNOWN))
-    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: nobody has said why yet"]
+    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: there is no answer yet"]
 
 
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])

@@ -63,7 +63,7 @@ def reason_of(answer: Diagnosis) -> Reason:
     return Reason(answer.sentence, "" if isinstance(answer, Fine) else answer.command)
 
 
-UNKNOWN = Reason("nobody has said why yet")
+UNKNOWN = Reason("there is no answer yet")
 
 
 @dataclass(frozen=True, slots=True)
