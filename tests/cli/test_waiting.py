@@ -66,7 +66,7 @@ def test_progress_alone_is_no_news() -> None:
 
 def test_while_nobody_knows_the_reason_only_a_long_wait_is_told() -> None:
     text = shown(io.StringIO(), (20.0, UNKNOWN))
-    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: nobody has said why yet"]
+    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: there is no answer yet"]
 
 
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])
@@ -164,3 +164,31 @@ async def test_a_slow_reason_delays_no_answer_and_is_not_waited_for() -> None:
 
     waited = await waits([False] * 20 + [True], why)
     assert waited.is_so
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_question_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a busy machine one look at Slurm took half a minute, and nothing was said meanwhile."""
+    answers, told = [True], asyncio.Event()
+
+    async def is_so() -> bool:
+        await told.wait()
+        return answers.pop()
+
+    async def why() -> Reason:
+        asyncio.get_running_loop().call_later(0.2, told.set)
+        return BUSY
+
+    waited = await until("it is so", is_so, why, 60.0, look_seconds=0.01)
+    assert waited.is_so
+    assert "waiting until it is so: job 4 of bob" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_question_that_never_ends_ends_with_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "ANSWER_SECONDS", 0.1)
+
+    async def never() -> Any:
+        await asyncio.sleep(3600)
+
+    assert not (await until("it is so", never, never, 0.1, look_seconds=0.01)).is_so

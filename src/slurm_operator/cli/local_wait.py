@@ -72,7 +72,7 @@ def until_gone(home: Home, objects: Sequence[dict[str, Any]], typed: Typed, seco
 
 
 def _with_reason(text: str, reason: Reason) -> str:
-    return text if reason == UNKNOWN else f"{text}\n  {reason.text}"
+    return text if reason == UNKNOWN or reason.sentence in text else f"{text}\n  {reason.text}"
 
 
 def typed_reason(reason: Reason, typed: Typed) -> Reason:

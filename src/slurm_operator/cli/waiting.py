@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from kube_runtime.errors import OperatorError
 from kube_runtime.text import printable
@@ -30,8 +30,11 @@ STILL_SECONDS = 30.0
 # A reason that lasts as long is worth more than a line that is redrawn.
 LASTING_SECONDS = 6.0
 LOOK_SECONDS = 0.25
+# How long the very first answer is waited for beyond the time of the wait itself.
+ANSWER_SECONDS = 10.0
 MAX_REASON_CHARACTERS = 600
 _ERASE = "\r\x1b[K"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def reason_of(answer: Diagnosis) -> Reason:
     return Reason(answer.sentence, "" if isinstance(answer, Fine) else answer.command)
 
 
-UNKNOWN = Reason("nobody has said why yet")
+UNKNOWN = Reason("there is no answer yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,30 +162,56 @@ async def until(
     look_seconds: float = LOOK_SECONDS,
 ) -> Waited:
     """Ask until it is so, or `seconds` have passed; `why` is asked meanwhile, and may take its time or fail."""
-    asking: asyncio.Task[Reason] | None = None
-    asked_at = float("-inf")
     with waiting(what) as told:
+        asking, check = _Asking(why, told), asyncio.ensure_future(is_so())
+        # One that was asked at the last moment may still answer.
+        deadline = seconds + ANSWER_SECONDS
         try:
-            while not await is_so():
-                if told.seconds >= seconds:
-                    return Waited(False, told.seconds, told.reason)
-                if asking is not None and asking.done():
-                    told.because(_answer(asking, told.reason))
-                    asking = None
-                due = told.seconds >= QUIET_SECONDS / 2 and told.seconds - asked_at >= REASON_SECONDS
-                if asking is None and due:
-                    asking, asked_at = asyncio.ensure_future(why()), told.seconds
-                told.show()
+            while told.seconds < deadline:
+                await asyncio.wait({check}, timeout=look_seconds)
+                asking.look()
+                if not check.done():
+                    continue
+                if check.result() or told.seconds >= seconds:
+                    return Waited(check.result(), told.seconds, told.reason)
                 await asyncio.sleep(look_seconds)
-            return Waited(True, told.seconds, told.reason)
+                check, deadline = asyncio.ensure_future(is_so()), seconds
+            return Waited(False, told.seconds, told.reason)
         finally:
-            if asking is not None:
-                asking.cancel()
-                with suppress(asyncio.CancelledError, OperatorError, OSError):
-                    await asking
+            await _end(check)
+            await _end(asking.task)
 
 
-def _answer(asked: asyncio.Task[Reason], before: Reason) -> Reason:
+@dataclass(slots=True)
+class _Asking:
+    """Asks for the reason now and then, one question at a time, and shows what is known."""
+
+    why: Callable[[], Awaitable[Reason]]
+    told: Waiting
+    task: asyncio.Future[Reason] | None = None
+    _asked_at: float = float("-inf")
+
+    def look(self) -> None:
+        """Take an answer that has come, ask again when it is time, and show."""
+        told = self.told
+        if self.task is not None and self.task.done():
+            told.because(_answer(self.task, told.reason))
+            self.task = None
+        is_due = told.seconds >= QUIET_SECONDS / 2 and told.seconds - self._asked_at >= REASON_SECONDS
+        if self.task is None and is_due:
+            self.task, self._asked_at = asyncio.ensure_future(self.why()), told.seconds
+        told.show()
+
+
+async def _end(task: asyncio.Future[T] | None) -> None:
+    """Nobody waits for it any more."""
+    if task is not None and not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError, OperatorError, OSError):
+            await task
+
+
+def _answer(asked: asyncio.Future[Reason], before: Reason) -> Reason:
     """What was found; whoever cannot say why keeps nobody from waiting."""
     try:
         return asked.result()

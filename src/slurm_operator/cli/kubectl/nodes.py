@@ -35,7 +35,7 @@ async def undrain(where: Where, node: str, seconds: float) -> None:
 
 async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float) -> None:
     from slurm_operator.cli.kubectl.gather import gather
-    from slurm_operator.cli.waiting import until
+    from slurm_operator.cli.waiting import UNKNOWN, until
     from slurm_operator.diagnose.facts import host_of
 
     async with changing(where) as changes:
@@ -55,12 +55,12 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
             return is_drained(seen[0], host) if on else not has_state(seen[0], host, "DRAIN")
 
         async def why() -> Reason:
-            return reason_on(seen[0], host, on)
+            return reason_on(seen[0], host, on) if seen else UNKNOWN
 
         goal = f"{host} has no jobs" if on else f"{host} takes jobs"
         waited = await until(goal, is_so, why, seconds)
         if not waited.is_so:
-            raise click.ClickException(f"not yet after {seconds:g} s: {reason_on(seen[0], host, on).text}")
+            raise click.ClickException(f"not yet after {seconds:g} s: {(await why()).text}")
         click.echo(f"Slurm confirms: {goal}")
 
 
