@@ -5,6 +5,8 @@ The tables stand beside the tests that break or build them; every row of them is
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 from tests.diagnose.test_database import CASES as DATABASES
 from tests.diagnose.test_job import CASES as JOBS
 from tests.diagnose.test_node import CASES as NODES
@@ -18,8 +20,8 @@ from tests.real.local.test_why import AFTER_EACH_OTHER
 from tests.real.local.waiting import WAITING
 
 LEAST_REAL, LEAST_RECORDED = 90, 90
-REAL = {"standing": STANDING, "after each other": AFTER_EACH_OTHER, "waiting": WAITING}
-RECORDED = {
+REAL: dict[str, Sized] = {"standing": STANDING, "after each other": AFTER_EACH_OTHER, "waiting": WAITING}
+RECORDED: dict[str, Sized] = {
     "jobs that wait": ROWS,
     "jobs": JOBS,
     "nodes": NODES,

@@ -6,16 +6,19 @@ import pytest
 from tests.diagnose.broken import (
     CORDONED,
     OURS,
+    PARTITIONS,
     cluster,
     condition,
     resource,
     with_node,
 )
+from tests.diagnose.said import said
 
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.cli.kubectl.view import partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
 from slurm_operator.diagnose.cluster import examine
+from slurm_operator.diagnose.facts import Silence
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,25 @@ def test_doctor_finds_nothing_in_a_good_cluster() -> None:
 def test_doctor_names_one_cause_once() -> None:
     facts = cluster(CORDONED, slurm=with_node("IDLE+DRAIN", OURS))
     assert [cause.code for cause in examine(facts)] == ["KubernetesNodeCordoned"]
+
+
+def test_doctor_names_a_silent_slurmctld_once_whoever_needs_it() -> None:
+    lost = condition("Ready", "Unknown", "SlurmUnreachable", "nobody answers")
+    nodesets = [resource("NodeSet", name, {"replicas": 2}, lost) for name in ("compute", "gpu")]
+    (found,) = examine(cluster(*nodesets, slurm=Silence("connection refused")))
+    assert found.code == "SlurmSilent"
+
+
+def test_doctor_names_an_absent_operator_once() -> None:
+    changed = {**resource("NodeSet", "compute"), "status": {"observedGeneration": 0}}
+    never = {**resource("NodeSet", "gpu"), "status": {}}
+    assert [cause.code for cause in examine(cluster(changed, never))] == ["OperatorAbsent"]
+
+
+def test_doctor_names_a_drain_of_many_nodes_once() -> None:
+    nodes = "\n".join(f"NodeName=compute-{n} State=IDLE+DRAIN Reason=new switch" for n in (0, 1))
+    (found,) = examine(cluster(slurm=said(nodes, "", PARTITIONS)))
+    assert found.sentence == "somebody drained compute-0: new switch (and 1 more like it)"
 
 
 @pytest.mark.parametrize("target", ["node/nobody", "pod/nobody", "job/99", "partition/none", "nodeset/none"])

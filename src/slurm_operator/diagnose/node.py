@@ -91,6 +91,7 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
         "SlurmSilent",
         f"slurmctld of {cluster!r} does not answer: {slurm.why}",
         f"kubectl slurm -n {facts.namespace} logs controller/{cluster}",
+        root=f"slurmctld of {cluster}",
     )
 
 

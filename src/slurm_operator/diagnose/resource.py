@@ -115,6 +115,7 @@ def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | No
         f"the operator {state}: it does not run, or does not watch namespace {facts.namespace}",
         "kubectl get pods -A -l app.kubernetes.io/name=slurm-operator",
         (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen or 'none'}",),
+        root="operator",
     )
 
 
@@ -306,6 +307,7 @@ def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:
         "SlurmSilent",
         f"Slurm cannot be asked: {condition.get('message') or slurm.why}",
         f"kubectl slurm -n {facts.namespace} logs controller/{controller_of(resource)}",
+        root=f"slurmctld of {controller_of(resource)}",
     )
 
 

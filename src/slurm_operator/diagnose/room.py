@@ -65,8 +65,14 @@ def partitions_of(job: SlurmJob) -> list[str]:
 
 def jobs_on(slurm: Slurm, hosts: Collection[str]) -> list[SlurmJob]:
     """The jobs that hold one of these nodes, the one that ends last at the end; one without an end is the last."""
-    found = [job for job in slurm.jobs.values() if job.state in ON_NODES and any(host in job.nodes for host in hosts)]
+    wanted = frozenset(hosts)
+    found = [job for job in slurm.jobs.values() if job.state in ON_NODES and _meet(wanted, job.nodes)]
     return sorted(found, key=lambda job: (not job.end, job.end))
+
+
+def _meet(hosts: frozenset[str], held: Collection[str]) -> bool:
+    # Whichever is shorter is gone through: there may be thousands of either.
+    return any(host in held for host in hosts) if len(hosts) < len(held) else any(host in hosts for host in held)
 
 
 def _may_use(job: SlurmJob, slurm: Slurm, name: str) -> bool:

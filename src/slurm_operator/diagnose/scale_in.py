@@ -39,7 +39,7 @@ def why(facts: Facts, resource: Object) -> Cause | None:
         return None
     becomes = "is being deleted" if deleting else f"goes from {counted(len(pods), 'worker')} to {wanted}"
     jobs = jobs_on(slurm, leaving)
-    text = f"NodeSet {name_of(resource)} {becomes}: {_waits(facts, slurm, leaving, jobs)}"
+    text = f"NodeSet {name_of(resource)} {becomes}: {_waits(facts, leaving, jobs)}"
     return Cause("Deleting" if deleting else "ScalingIn", text, _command(facts, resource, jobs), waits=True)
 
 
@@ -48,13 +48,13 @@ def _is_leaving(slurm: Slurm, host: str) -> bool:
     return node is not None and "DRAIN" in node.states and policy.drain_is_ours(node.reason)
 
 
-def _waits(facts: Facts, slurm: Slurm, leaving: list[str], jobs: list[SlurmJob]) -> str:
+def _waits(facts: Facts, leaving: list[str], jobs: list[SlurmJob]) -> str:
     if not jobs:
         one = len(leaving) == 1
         return f"{', '.join(leaving[:MAX_NAMED])} {'runs' if one else 'run'} no job, and {'goes' if one else 'go'} next"
     shown = []
     for host in leaving:
-        mine = jobs_on(slurm, (host,))
+        mine = [job for job in jobs if host in job.nodes]
         shown += [f"{host} waits for {', '.join(_job(facts, job) for job in mine[:MAX_NAMED])}"] if mine else []
     more = (
         f"; {counted(len(shown) - MAX_NAMED, 'more worker waits', 'more workers wait')}"

@@ -146,10 +146,10 @@ def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> lis
     """Who sits on the nodes that are free the soonest."""
     last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
     soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end))[: min(missing, MAX_NAMED)]
-    found: dict[str, list[str]] = {}
+    nodes_of: dict[str, list[str]] = {}
     for name in soonest:
-        found.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)
-    return [f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} {job}" for job, names in found.items()]
+        nodes_of.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)
+    return [f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} {job}" for job, names in nodes_of.items()]
 
 
 def _until(facts: Facts, job: SlurmJob) -> str:
