@@ -404,7 +404,15 @@ def _reasons(tree: ast.Module) -> Iterator[str]:
 
 _CAMEL = re.compile(r"[A-Z][a-z]+([A-Z][a-z]*)*")
 # Where the code stands among the arguments of each function that makes a finding.
-_POSITIONS = {"_finding": (1,), "_report": (1, 2), "_at": (1,), "_add": (2,), "Complaint": (4,)}
+_POSITIONS = {
+    "_finding": (1,),
+    "finding": (1,),
+    "finding_at": (1,),
+    "_report": (1, 2),
+    "_at": (1,),
+    "_add": (2,),
+    "Complaint": (4,),
+}
 
 
 def _codes_in(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:

@@ -117,7 +117,8 @@ def test_a_partition_that_is_left_out_says_why(write: Write, changed: str, code:
 
 def test_a_file_in_a_config_map_is_led_back_to_its_line(write: Write) -> None:
     files = FILES + "  gres.conf: |\n    AutoDetect=nvml\n    Rubbish\n"
-    line, _, message = one(write, files, CONTROLLER + "  configFileRefs: [{name: files}]\n", KEYS)
+    refs = "  configFileRefs: [{name: files}]\n  extraConf: GresTypes=gpu\n"
+    line, _, message = one(write, files, CONTROLLER + refs, KEYS)
     assert line == 7
     assert message.startswith('data["gres.conf"]: ')
 

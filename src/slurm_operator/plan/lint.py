@@ -97,7 +97,7 @@ def linted(files: Files, extra_conf: str, version: str | None) -> Findings:
 
 def lint_all(files: Files, extra_conf: str, version: str | None) -> list[Finding]:
     """Everything that the linter finds in a cluster's files; `extra_conf` is the user's part of slurm.conf."""
-    whole = conf_lint.lint(files, version=version, known_nodes=())
+    whole = conf_lint.lint(files, version=version, known_nodes=(), complete=True)
     found = [each for each in whole if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file)]
     included = {name: text for name, text in files.items() if not _stands_alone(name)}
     theirs = conf_lint.lint({**included, FILE: extra_conf}, version=version, owned=OWNED_KEYS)

@@ -19,6 +19,9 @@ from slurm_operator.slurm.conf_values import (
     Choices,
     Decimal,
     Duration,
+    FastSchedule,
+    Files,
+    GresNames,
     Hosts,
     Number,
     Pattern,
@@ -117,9 +120,9 @@ SLURM_CONF: Final = _table(
             " BurstBufferParameters"
             " ControlAddr ControlMachine CoreSpecPlugin"
             " CpuFreqDef CpuFreqGovernors CryptoType DataParserParameters Epilog"
-            " EpilogSlurmctld ExtSensorsType GpuFreqDef GresTypes HealthCheckProgram"
+            " EpilogSlurmctld ExtSensorsType GpuFreqDef HealthCheckProgram"
             " InteractiveStepOptions JobAcctGatherFrequency JobCompHost JobCompLoc"
-            " JobCompPass JobCompPassScript>=25.11 JobCompUser JobContainerType"
+            " JobCompPass JobCompPassScript>=25.11 JobCompUser"
             " JobCredentialPrivateKey JobCredentialPublicCertificate LaunchType"
             " Licenses MailDomain MailProg MCSParameters MetricsAuthUsers>=26.05"
             " MpiParams PluginDir PlugStackConfig PowerParameters PowerPlugin"
@@ -146,7 +149,7 @@ SLURM_CONF: Final = _table(
         _U16,
         (
             "AcctGatherNodeFreq BatchStartTimeout CompleteWait EioTimeout EpilogTimeout>=25.05 ExtSensorsFreq"
-            " FairShareDampeningFactor FastSchedule GetEnvTimeout GroupUpdateTime HealthCheckInterval"
+            " FairShareDampeningFactor GetEnvTimeout GroupUpdateTime HealthCheckInterval"
             " HealthCheckTimeout>=26.05 InactiveLimit KillWait MessageTimeout OverTimeLimit PrologEpilogTimeout"
             " PrologTimeout>=25.05 ResumeRate ResumeTimeout ResvOverRun SlurmctldTimeout SlurmdTimeout SuspendRate"
             " SuspendTimeout TCPTimeout UnkillableStepTimeout VSizeFactor WaitTime"
@@ -240,7 +243,10 @@ SLURM_CONF: Final = _table(
     (Plugin("hash", "k12 sha3", bare=True), "HashPlugin"),
     (Plugin("http_parser", "libhttp_parser llhttp_parser>=26.05"), "HttpParserType>=25.11"),
     (Plugin("url_parser", "libhttp_parser internal>=26.05"), "UrlParserType>=25.11"),
+    (FastSchedule(), "FastSchedule"),
+    (GresNames(), "GresTypes"),
     (Plugin("jobacct_gather", "none cgroup linux"), "JobAcctGatherType"),
+    (Plugin("job_container", "none tmpfs"), "JobContainerType"),
     (Plugin("jobcomp", "none elasticsearch filetxt kafka lua mysql script", is_open=True), "JobCompType"),
     (
         Plugin(
@@ -273,7 +279,10 @@ SLURM_CONF: Final = _table(
     (Plugin("switch", "none hpe_slingshot nvidia_imex", is_open=True), "SwitchType"),
     (Plugin("task", "none affinity cgroup", many=True, bare=True), "TaskPlugin"),
     (Plugin("tls", "none s2n"), "TLSType"),
-    (Plugin("topology", "3d_torus<=25.11 block default flat>=25.05 ring>=26.05 torus3d>=26.05 tree"), "TopologyPlugin"),
+    (
+        Plugin("topology", "none 3d_torus<=25.11 block default flat>=25.05 ring>=26.05 torus3d>=26.05 tree"),
+        "TopologyPlugin",
+    ),
     (_HOSTS, "DownNodes FrontendName<=24.11 NodeName"),
     (TEXT, "NodeSet PartitionName PowerAction>=26.05"),
     repeats="Epilog EpilogSlurmctld Prolog PrologSlurmctld SlurmctldHost DownNodes FrontendName NodeName NodeSet"
@@ -397,7 +406,7 @@ CGROUP_CONF: Final = _table(
     ),
     (Decimal(), "AllowedRAMSpace AllowedSwapSpace MaxRAMPercent MaxSwapPercent"),
     (_U64, "MemorySwappiness MinRAMSpace SystemdTimeout"),
-    (Choices("autodetect disabled cgroup/v1 cgroup/v2", many=False), "CgroupPlugin"),
+    (Choices("autodetect disabled cgroup/v1 cgroup/v2", many=False, exact=True), "CgroupPlugin"),
     (Choices("io hugetlb misc pids rdma all", severity="warning"), "EnableExtraControllers>=25.05"),
 )
 
@@ -406,9 +415,15 @@ _DETECT: Final = Choices("nrt nvidia nvml off oneapi rsmi full>=26.05")
 _GRES_RECORD: Final = _table(
     (_DETECT, "AutoDetect"),
     (Pattern(r"[0-9]{1,15}[kmgtp]?", "a number, with K, M, G, T or P if large"), "Count"),
-    (TEXT, "CPUs Cores Flags Link Links MultipleFiles Name Type"),
-    (_PATH, "File Files"),
+    (TEXT, "CPUs Cores Flags Link Links Name Type"),
+    (Files(), "File Files MultipleFiles"),
 )
+_JOB_CONTAINER: Final = (
+    (TEXT, "CloneNSEpilog CloneNSScript Dirs"),
+    (_U32, "CloneNSEpilog_Wait CloneNSScript_Wait"),
+    (_YES_NO, "AutoBasePath EntireStepInNS Shared"),
+)
+_JOB_CONTAINER_RECORD: Final = _table(*_JOB_CONTAINER, (TEXT, "BasePath InitScript"))
 
 FILES: Final[Mapping[str, FileRules]] = {
     "slurm.conf": FileRules(SLURM_CONF, _SLURM_RECORDS),
@@ -417,6 +432,10 @@ FILES: Final[Mapping[str, FileRules]] = {
     "gres.conf": FileRules(
         _table((_DETECT, "AutoDetect"), (TEXT, "Name"), (_HOSTS, "NodeName"), repeats="Name NodeName"),
         {"name": _GRES_RECORD, "nodename": _GRES_RECORD},
+    ),
+    "job_container.conf": FileRules(
+        _table(*_JOB_CONTAINER, (TEXT, "BasePath"), (_HOSTS, "NodeName"), repeats="BasePath NodeName"),
+        {"basepath": _JOB_CONTAINER_RECORD, "nodename": _JOB_CONTAINER_RECORD},
     ),
     "topology.conf": FileRules(
         _table((TEXT, "BlockName BlockSizes SwitchName"), repeats="BlockName SwitchName"),
@@ -448,6 +467,38 @@ IGNORED: Final[Mapping[str, tuple[Version, str | None]]] = {
     "jobcredentialpubliccertificate": ((24, 11), None),
     "powerparameters": ((24, 11), None),
     "powerplugin": ((24, 11), None),
+}
+# Still read, and said to go: since when Slurm says so, and the successor.
+DEPRECATED: Final[Mapping[str, tuple[Version, str]]] = {
+    "jobcontainertype": ((25, 11), "NamespaceType"),
+}
+# What no release here knows any more, by key of slurm.conf or cgroup.conf: the successor, where there is one.
+GONE: Final[Mapping[str, str | None]] = {
+    "allowedkmemspace": None,
+    "cachegroups": "GroupUpdateForce",
+    "checkpointtype": None,
+    "constrainkmemspace": None,
+    "defaultstoragehost": "AccountingStorageHost",
+    "defaultstorageloc": None,
+    "defaultstoragepass": "AccountingStoragePass",
+    "defaultstorageport": "AccountingStoragePort",
+    "defaultstoragetype": "AccountingStorageType",
+    "defaultstorageuser": None,
+    "forcedrequeueonfail": "PrologFlags=ForceRequeueOnFail",
+    "jobacctgathertimeout": None,
+    "jobacctfrequency": "JobAcctGatherFrequency",
+    "jobaccttype": "JobAcctGatherType",
+    "jobcheckpointdir": None,
+    "layouts": None,
+    "maxkmempercent": None,
+    "memlimitenforce": "JobAcctGatherParams=OverMemoryKill",
+    "minkmemspace": None,
+    "msgaggregationparams": None,
+    "schedulerauth": None,
+    "schedulerport": None,
+    "schedulerrootfilter": None,
+    "slurmctldplugstack": None,
+    "taskaffinity": "TaskPlugin=task/affinity in slurm.conf",
 }
 EXCLUSIVE: Final = (
     ("AllowAccounts", "DenyAccounts"),

@@ -11,11 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from slurm_operator.slurm import conf_ascii, conf_topology
+from slurm_operator.slurm import conf_ascii, conf_together, conf_topology
 from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, parse, shorten, unsafe_characters
 from slurm_operator.slurm.conf_keys import (
+    DEPRECATED,
     EXCLUSIVE,
     FILES,
+    GONE,
     IGNORED,
     NEWEST,
     REMOVED,
@@ -25,6 +27,7 @@ from slurm_operator.slurm.conf_keys import (
     Key,
     Table,
 )
+from slurm_operator.slurm.conf_together import finding as finding_at
 from slurm_operator.slurm.conf_values import Complaint, Version, closest, parse_version, to_int
 from slurm_operator.slurm.hostlist import MAX_NAMES, HostListError, count, expand
 
@@ -52,11 +55,13 @@ def lint(
     known_nodesets: Collection[str] | None = None,
     live_node_count: int | None = None,
     owned: Collection[str] = (),
+    complete: bool = False,
 ) -> list[Finding]:
     """Everything wrong with `files` (name -> text).
 
     known_nodes, known_nodesets: names that exist beside those in the files; with either, an unknown name in a
     partition is an error. live_node_count: nodes that MaxNodeCount must hold. owned: keys that the files may not set.
+    complete: whether these are all files that the daemons will find, so that one that is named and missing is an error.
     """
     cluster = Cluster(
         version=parse_version(version) if version else None,
@@ -65,10 +70,22 @@ def lint(
         live_node_count=live_node_count,
         owned=frozenset(key.lower() for key in owned),
     )
-    found = {finding for name in files for finding in _file(name, files, cluster)}
+    documents: dict[str, Document] = {}
+    found = {finding for name in files for finding in _file(name, files, cluster, documents)}
+    names = (name.rpartition("/")[2] for name in files)
+    found |= set(conf_together.findings(conf_together.Set.of(documents, names, cluster.version), complete=complete))
     return sorted(
         found, key=lambda finding: (finding.file, finding.line, finding.column, finding.code, finding.message)
     )
+
+
+def lint_node_options(options: str, version: Version | None) -> list[Finding]:
+    """What is wrong with the options of a node, as `slurmd --conf` gets them."""
+    if not options.strip():
+        return []
+    cluster = Cluster(version, None, None, None, frozenset())
+    lines = _Lines("slurm.conf", {"slurm.conf": f"NodeName=node {options}"}, FILES["slurm.conf"], cluster)
+    return sorted(lines.findings(), key=lambda finding: finding.column)
 
 
 def is_judged(name: str) -> bool:
@@ -77,10 +94,13 @@ def is_judged(name: str) -> bool:
     return base in FILES or base in ("topology.yaml", "plugstack.conf")
 
 
-def _file(name: str, files: Mapping[str, str], cluster: Cluster) -> Iterator[Finding]:
+def _file(name: str, files: Mapping[str, str], cluster: Cluster, documents: dict[str, Document]) -> Iterator[Finding]:
+    """What is wrong with one file; its document is kept for what files say of each other."""
     base = name.rpartition("/")[2]
     if base in FILES:
-        yield from _Lines(name, files, FILES[base], cluster).findings()
+        lines = _Lines(name, files, FILES[base], cluster)
+        documents[base] = lines.document
+        yield from lines.findings()
     elif base == "topology.yaml":
         yield from conf_topology.lint(files[name], file=name, version=cluster.version)
     elif base == "plugstack.conf":
@@ -114,7 +134,6 @@ class _Lines:
         yield from self.found
         if self.is_slurm_conf:
             yield from _Names(self.document, self.cluster).findings()
-            yield from _together(self.document)
 
     def _entry(self, entry: Entry) -> None:
         folded = entry.key.lower()
@@ -177,6 +196,10 @@ class _Lines:
         )
 
     def _unknown(self, pair: Entry, table: Table) -> None:
+        if pair.key.lower() in GONE and not pair.attributes:
+            message = f"{pair.key} was removed long ago, and Slurm does not start with it"
+            self._report(pair, "RemovedKey", message, suggestion=GONE[pair.key.lower()])
+            return
         newer = self.cluster.version is not None and self.cluster.version > NEWEST
         self._report(
             pair,
@@ -200,6 +223,10 @@ class _Lines:
         if since is not None and (self.cluster.version or NEWEST) >= since:
             message = f"Slurm ignores {entry.key}"
             self._report(entry, "IgnoredKey", message, suggestion=replacement, severity="warning")
+        soon, successor = DEPRECATED.get(folded, (None, None))
+        if soon is not None and self.cluster.version is not None and self.cluster.version >= soon:
+            message = f"{entry.key} will be removed in a later release of Slurm"
+            self._report(entry, "DeprecatedKey", message, suggestion=successor, severity="warning")
 
     def _repeated(self, entry: Entry, first: Entry) -> None:
         if first is not entry:
@@ -216,7 +243,7 @@ class _Lines:
         severity: Severity = "error",
         other: Entry | None = None,
     ) -> None:
-        self.found.append(_finding(entry, code, message, suggestion=suggestion, severity=severity, other=other))
+        self.found.append(finding_at(entry, code, message, suggestion=suggestion, severity=severity, other=other))
 
 
 def _lookalike(pair: Entry, complaint: Complaint | None) -> Complaint | None:
@@ -264,12 +291,12 @@ class _Names:
         if entry.value.upper() == "DEFAULT":
             return
         if entry.value.upper() == "ALL":
-            yield _finding(entry, "ReservedName", "ALL is a reserved word and cannot name a node")
+            yield finding_at(entry, "ReservedName", "ALL is a reserved word and cannot name a node")
         for name in self._expand(entry.value):
             if name in self.nodes:
                 first = self.nodes[name]
                 message = f"node {name} is already defined at {first.file}:{first.line}"
-                yield _finding(entry, "DuplicateNode", message, other=first)
+                yield finding_at(entry, "DuplicateNode", message, other=first)
                 return
             self.nodes[name] = entry
 
@@ -277,12 +304,12 @@ class _Names:
         first = self.nodesets.setdefault(entry.value, entry)
         if first is not entry:
             message = f"NodeSet {entry.value} is already defined at {first.file}:{first.line}"
-            yield _finding(entry, "DuplicateNodeSet", message, other=first)
+            yield finding_at(entry, "DuplicateNodeSet", message, other=first)
         if entry.value in self.nodes:
-            yield _finding(entry, "NodeSetIsNode", f"{entry.value} is already the name of a node")
+            yield finding_at(entry, "NodeSetIsNode", f"{entry.value} is already the name of a node")
         if not any(pair.value for pair in entry.attributes):
             message = f"NodeSet {entry.value} has neither Feature nor Nodes, so it holds no node"
-            yield _finding(entry, "EmptyNodeSet", message)
+            yield finding_at(entry, "EmptyNodeSet", message)
 
     def _partitions(self) -> Iterator[Finding]:
         names: dict[str, Entry] = {}
@@ -296,27 +323,27 @@ class _Names:
             first = names.setdefault(entry.value, entry)
             if first is not entry:
                 message = f"partition {entry.value} is already defined at {first.file}:{first.line}"
-                yield _finding(entry, "DuplicatePartition", message, other=first)
+                yield finding_at(entry, "DuplicatePartition", message, other=first)
             marked = entry.attribute("Default")
             if marked and marked.value.lower() in _YES:
                 if default and default.value != entry.value:
                     where = f"{default.file}:{default.line}"
                     message = f"partition {default.value} is the default already, by {where}; Slurm takes the last one"
-                    yield _finding(marked, "SecondDefault", message, other=default)
+                    yield finding_at(marked, "SecondDefault", message, other=default)
                 default = entry
             yield from self._partition_nodes(entry, nodes, nodes_by_default)
 
     def _partition_nodes(self, entry: Entry, nodes: Entry | None, by_default: bool) -> Iterator[Finding]:
         if nodes is None:
             if not by_default:
-                yield _finding(entry, "NoNodes", f"partition {entry.value} names no nodes", severity="warning")
+                yield finding_at(entry, "NoNodes", f"partition {entry.value} names no nodes", severity="warning")
         elif not nodes.value.strip(", "):
-            yield _finding(nodes, "EmptyNodes", f"Nodes of partition {entry.value} is empty")
+            yield finding_at(nodes, "EmptyNodes", f"Nodes of partition {entry.value} is empty")
         elif unknown := self._unknown(nodes.value):
             shown = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             message = f"partition {entry.value} names {shown}, which is neither a node nor a NodeSet here"
             certain = self.cluster.nodes is not None or self.cluster.nodesets is not None
-            yield _finding(
+            yield finding_at(
                 nodes,
                 "UnknownNode",
                 message,
@@ -364,41 +391,7 @@ class _Names:
         room = None if self.max_node_count is None else to_int(self.max_node_count.value)
         if self.max_node_count and room is not None and max(room, len(self.nodes)) < live:
             message = f"MaxNodeCount={room} is below the {live} nodes that exist: Slurm would forget some of them"
-            yield _finding(self.max_node_count, "MaxNodeCountTooLow", message, at_value=True)
-
-
-def _together(document: Document) -> Iterator[Finding]:
-    """Keys that Slurm refuses beside each other; only a whole slurm.conf can be judged."""
-    last = {entry.key.lower(): entry for entry in document.entries}
-    for entry in document.all("PowerAction"):
-        if entry.attribute("Location") is None:
-            message = f"PowerAction {entry.value} needs Location=slurmctld or Location=slurmd"
-            yield _finding(entry, "MissingKey", message)
-    if "clustername" not in last:
-        return
-    yield from _preemption(last)
-    first_id, max_id = (to_int(last[key].value) if key in last else None for key in ("firstjobid", "maxjobid"))
-    if first_id is not None and max_id is not None and first_id > max_id:
-        yield _finding(last["firstjobid"], "Contradiction", "FirstJobId is above MaxJobId")
-    level = last.get("slurmschedloglevel")
-    if level and to_int(level.value) and "slurmschedlogfile" not in last:
-        yield _finding(level, "Contradiction", "SlurmSchedLogLevel needs SlurmSchedLogFile")
-    if "mcsparameters" in last and "mcsplugin" not in last:
-        yield _finding(last["mcsparameters"], "Contradiction", "MCSParameters needs MCSPlugin")
-
-
-def _preemption(last: Mapping[str, Entry]) -> Iterator[Finding]:
-    plugin, mode = last.get("preempttype"), last.get("preemptmode")
-    modes = set(mode.value.lower().split(",")) if mode else set()
-    preempts = bool(modes - {"", "off", "gang", "within", "priority"})
-    has_plugin = plugin is not None and not plugin.value.endswith("none")
-    if mode and preempts and not has_plugin:
-        yield _finding(mode, "Contradiction", f"PreemptMode={mode.value} needs PreemptType")
-    if plugin and has_plugin and not preempts:
-        message = f"PreemptType={plugin.value} needs PreemptMode=CANCEL, REQUEUE or SUSPEND,GANG"
-        yield _finding(plugin, "Contradiction", message)
-    if mode and "suspend" in modes and "gang" not in modes:
-        yield _finding(mode, "Contradiction", "PreemptMode=SUSPEND needs GANG too", suggestion="SUSPEND,GANG")
+            yield finding_at(self.max_node_count, "MaxNodeCountTooLow", message, at_value=True)
 
 
 def _plugstack(text: str, file: str) -> Iterator[Finding]:
@@ -413,28 +406,6 @@ def _plugstack(text: str, file: str) -> Iterator[Finding]:
         if keyword not in {"required", "optional", "include"}:
             guess = closest(keyword[:64], ("required", "optional", "include"))
             message = f"a line starts with required, optional or include, not with {fields[0][:64]}"
-            yield _finding(place, "UnknownKeyword", message, suggestion=guess)
+            yield finding_at(place, "UnknownKeyword", message, suggestion=guess)
         elif len(fields) == 1:
-            yield _finding(place, "EmptyValue", f"{keyword} names no {'file' if keyword == 'include' else 'plugin'}")
-
-
-def _finding(
-    entry: Entry,
-    code: str,
-    message: str,
-    *,
-    suggestion: str | None = None,
-    severity: Severity = "error",
-    at_value: bool = False,
-    other: Entry | None = None,
-) -> Finding:
-    return Finding(
-        file=entry.file,
-        line=entry.line,
-        column=entry.value_column if at_value else entry.column,
-        severity=severity,
-        code=code,
-        message=shorten(message),
-        suggestion=suggestion,
-        other=(other.file, other.line) if other else None,
-    )
+            yield finding_at(place, "EmptyValue", f"{keyword} names no {'file' if keyword == 'include' else 'plugin'}")

@@ -25,6 +25,9 @@ _DURATION = re.compile(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}\Z|[0-9]{1,6}-([0-9]{1,9}(:
 _SECONDS = re.compile(r"[0-9]{1,9}\Z")
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z")
 _DECIMAL = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)\Z")
+_GRES_NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
+_GRES_SPLIT = re.compile(r"[^A-Za-z0-9_-]+")
+_GRES_NAMES = ("gpu", "mps", "shard", "nic")
 _WITHOUT_END = frozenset({"unlimited", "infinite"})
 _VERSION = re.compile(r"(?:v|slurm-)?([0-9]{2})[.-]([0-9]{2})(?![0-9])")
 
@@ -177,12 +180,13 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """One of some words, or a list of them; case does not matter."""
+    """One of some words, or a list of them; case does not matter, unless they are exact."""
 
     known: str
     many: bool = True
     severity: Severity = "error"
     separator: str = ","
+    exact: bool = False
     _by_name: dict[str, Span] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -198,7 +202,7 @@ class Choices:
         if not given and self.many:
             return None
         span = self._by_name.get(given.lower())
-        if span is None:
+        if span is None or (self.exact and span.name != given):
             names = [known.name for known in self._by_name.values() if not known.objection(version)]
             return Complaint(f"{given!r} is not known", ", ".join(names), closest(given, names), self.severity)
         objection = span.objection(version)
@@ -248,6 +252,34 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
+class FastSchedule:
+    """A key that was removed: Slurm ignores it with 1, and stops with any other value."""
+
+    def check(self, value: str, _version: Version | None, /) -> Complaint | None:
+        if value == "1":
+            return Complaint("Slurm ignores FastSchedule=1; remove the line", severity="warning", code="IgnoredKey")
+        message = "FastSchedule was removed, Slurm refuses to start with it"
+        successor = "SlurmdParameters=config_overrides" if value == "2" else None
+        return Complaint(message, suggestion=successor, code="RemovedKey")
+
+
+@dataclass(frozen=True, slots=True)
+class GresNames:
+    """Kinds of generic resources. A site may have its own, so a name near one of Slurm's is only warned of."""
+
+    def check(self, value: str, _version: Version | None, /) -> Complaint | None:
+        for given in filter(None, (each.strip() for each in value.split(","))):
+            if not _GRES_NAME.match(given):
+                expected = "names with commas between, such as gpu,mps"
+                return Complaint(f"{given!r} is not a name of a resource", expected, _GRES_SPLIT.sub(",", given))
+            guess = closest(given, _GRES_NAMES) if given not in _GRES_NAMES else None
+            if guess:
+                message = f"{given!r} is a resource of its own to Slurm, other than {guess}"
+                return Complaint(message, suggestion=guess, severity="warning")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """Text of a certain shape."""
 
@@ -280,6 +312,18 @@ class AbsolutePath:
         if value.startswith("/") or not value:
             return None
         return Complaint(f"{value!r} is not an absolute path", "/...", None, "warning", "RelativePath")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Paths of devices, as a host list is written: /dev/nvidia[0-7]."""
+
+    def check(self, value: str, version: Version | None, /) -> Complaint | None:
+        """The list must expand, and its paths should be absolute."""
+        complaint = Hosts().check(value, version)
+        if complaint:
+            return Complaint(complaint.message, "paths like /dev/nvidia0 or /dev/nvidia[0-7]", code="BadHostList")
+        return AbsolutePath().check(value, version)
 
 
 @dataclass(frozen=True, slots=True)

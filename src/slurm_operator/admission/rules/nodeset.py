@@ -13,13 +13,14 @@ from slurm_operator.admission.rules import fields
 from slurm_operator.api import text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem, Path
-from slurm_operator.build import hostnames, names
+from slurm_operator.build import hostnames, images, names
 from slurm_operator.build.nodeset import OWN_IDENTITY
 from slurm_operator.build.partition import config_problem, name_problem
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.build.slurm_conf import MAX_NODES
 from slurm_operator.build.token import duration
+from slurm_operator.slurm import conf_lint
 
 HOSTNAME: Path = ("spec", "template", "spec", "hostname")
 CLAIMS: Path = ("spec", "volumeClaimTemplates")
@@ -38,7 +39,7 @@ def check(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProble
     yield from fields.controller_ref(new, old)
     yield from _update_strategy(new)
     yield from _ssh(new)
-    yield from _extra_conf(new)
+    yield from _extra_conf(new, old)
     yield from _partition(new)
     yield from _claims(new)
     if old is not None:
@@ -146,11 +147,20 @@ def _ssh(new: NodeSet) -> Iterator[FieldProblem]:
     yield from fields.checked(text.config_text, ssh.extra_sshd_config, ("spec", "ssh", "extraSshdConfig"))
 
 
-def _extra_conf(new: NodeSet) -> Iterator[FieldProblem]:
-    for option in text.options(new.spec.extra_conf or ""):
+def _extra_conf(new: NodeSet, old: NodeSet | None) -> Iterator[FieldProblem]:
+    """What would break out of the command line, and what slurmd does not start with."""
+    options, path = new.spec.extra_conf or "", ("spec", "extraConf")
+    # One that is there already stops no other change of its NodeSet.
+    is_new = old is None or old.spec.extra_conf != new.spec.extra_conf
+    broken = False
+    for option in text.options(options):
         problem = option if isinstance(option, str) else text.shell_quoted(option[1])
         if problem:
-            yield FieldProblem(("spec", "extraConf"), problem)
+            broken = True
+            yield FieldProblem(path, problem)
+    version = images.slurm_version(images.of(new.spec.slurmd, "slurmd"))
+    for finding in () if broken else conf_lint.lint_node_options(options, version):
+        yield FieldProblem(path, finding.without_place, finding.severity if is_new else "warning")
 
 
 def _partition(new: NodeSet) -> Iterator[FieldProblem]:
