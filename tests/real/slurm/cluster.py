@@ -126,8 +126,7 @@ class Cluster:
 
     def start(self) -> None:
         """Everything up, all nodes idle."""
-        self._prepare()
-        self._enter_namespaces()
+        self.start_empty()
         if self.accounting:
             self.start_database()
         self.start_controller()
@@ -140,6 +139,11 @@ class Cluster:
         self.stop_controller()
         self.start_controller()
         wait_for(lambda: self._idle() >= set(NODES), 30, f"nodes {NODES} idle again")
+
+    def start_empty(self) -> None:
+        """Namespaces and files, without a daemon."""
+        self._prepare()
+        self._enter_namespaces()
 
     def stop(self) -> None:
         """End every process and give back the folder; safe to call twice."""
