@@ -13,6 +13,7 @@ from typing import Any
 
 from slurm_operator.build import labels
 from slurm_operator.slurm.hostlist import EMPTY, HostList
+from slurm_operator.slurm.model import Partition
 
 Object = Mapping[str, Any]
 
@@ -51,6 +52,8 @@ class SlurmPartition:
     name: str
     state: str
     nodes: Collection[str] = EMPTY
+    # All of its options.
+    record: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,16 @@ def slurm_facts(nodes: bytes, jobs: bytes, partitions: bytes) -> Slurm:
     )
 
 
+def node_names(body: bytes) -> frozenset[str]:
+    """The names of a list of nodes."""
+    return frozenset(each.name for each in _nodes(body))
+
+
+def partitions(body: bytes) -> dict[str, model.Partition]:
+    """A list of partitions, by name, with all of their options."""
+    return {each.name: each for each in _partitions(body)}
+
+
 def _nodes(body: bytes) -> tuple[model.Node, ...]:
     return _whole(wire.nodes(_reply("nodes", body), _call("nodes")), "nodes").items
 
@@ -170,7 +180,7 @@ def _limit(number: shapes.Number) -> str:
 
 
 def _partition(found: model.Partition) -> SlurmPartition:
-    return SlurmPartition(found.name, "+".join(sorted(found.states)), _hosts(found.nodes))
+    return SlurmPartition(found.name, "+".join(sorted(found.states)), _hosts(found.nodes), found)
 
 
 def _hosts(text: str) -> Collection[str]:

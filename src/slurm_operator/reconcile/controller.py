@@ -6,7 +6,7 @@ All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kube_runtime.client.errors import Forbidden
@@ -20,6 +20,7 @@ from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
 from slurm_operator.plan.config import Stage
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.owned import OwnedWorld, plan_owned
+from slurm_operator.plan.partition_events import OwnerEvent
 from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.reconcile.cluster_world import ClusterReader
@@ -72,6 +73,7 @@ class Controllers(OwnedReconciler[Controller]):
         released = release(cluster_world, plan, outcomes)
         self._memories[world.cr.metadata.uid] = released.memory
         self._put_outcome(world, ClusterOutcome(released.partitions))
+        await self._record(world, released.events)
         published = await self._publish(world, released)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
@@ -93,6 +95,13 @@ class Controllers(OwnedReconciler[Controller]):
         workloads = frozenset(item.metadata.uid for key, item in world.owned.items() if key[1] in WORKLOADS)
         await self.executor.execute(released.afterwards, world.raw, self.kind.__name__, stand_ins=workloads)
         return published
+
+    async def _record(self, world: ResourceWorld[Controller], events: Sequence[OwnerEvent]) -> None:
+        """Tell on the resources that have them which partitions were changed back."""
+        for each in events:
+            owner = self.observer.get(each.kind, world.cr.namespace, each.name)
+            if owner is not None:
+                await self.executor.execute(Plan(((each.event,),)), owner, each.kind)
 
     async def _execute(
         self, world: ResourceWorld[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM
@@ -166,4 +175,4 @@ def _of_daemon(world: ResourceWorld[Controller], published: Outcomes) -> Report:
     stateful_set = world.content(published, ("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
     found = (stateful_set or {}).get("status") or {}
     counts = {"replicas": int(found.get("replicas") or 0), "readyReplicas": int(found.get("readyReplicas") or 0)}
-    return Report(workload.rollout("slurmctld", stateful_set), {**fields, **counts})
+    return Report(workload.rollout("slurmctld", stateful_set, world.refs.secrets), {**fields, **counts})
