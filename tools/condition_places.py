@@ -40,6 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "rollout": OWNED,
+    "_rollout": OWNED,
     "elsewhere": ("Controller", "Accounting"),
     "refused": ALL,
     "kept_features": (*OWNED, "NodeSet"),

@@ -187,10 +187,15 @@ def test_a_partition_that_is_deleted_has_no_line_and_gives_its_name_free() -> No
         pytest.param("AllowAccounts", "ALL", {"allowAccounts": None}, id="no restriction"),
         pytest.param("DefMemPerCPU", "100", {"defMemPerCPU": 100}, id="memory"),
         pytest.param("AllocNodes", "n0", {}, id="an option without a field"),
+        pytest.param("QOS", "123", {"qos": "123"}, id="a name that looks like a number"),
+        pytest.param("MaxTime", "", {"maxTime": None}, id="the default of a time"),
+        pytest.param("State", "", {"state": "UP"}, id="the default state"),
+        pytest.param("Default", "", {"default": False}, id="no default partition"),
+        pytest.param("Hidden", "", {"hidden": None}, id="the default of a flag"),
     ],
 )
 def test_drift_becomes_fields(option: str, found: str, expected: dict[str, object]) -> None:
-    assert build.adoption([(option, found)]) == expected
+    assert dict(build.field_of(option, found)) == expected
 
 
 # What one tenant writes takes neither the memory nor the time of others

@@ -101,6 +101,27 @@ def test_a_name_that_is_taken_is_told_with_its_owner_and_what_to_do() -> None:
         demand(NODESET, "Pod", "w-0", found)
 
 
+@pytest.mark.parametrize(
+    ("owners", "said"),
+    [
+        pytest.param(
+            (), "already exists and has no owner: somebody else made it, not Token w; it is left", id="no owner"
+        ),
+        pytest.param(
+            (owner("Deployment", "d", controller=False, version="apps/v1"),),
+            "already exists and belongs to Deployment x, not to Token w; it is left",
+            id="an owner that does not control it",
+        ),
+    ],
+)
+def test_an_object_that_nobody_controls_is_told_as_it_is(owners: tuple[dict[str, Any], ...], said: str) -> None:
+    """It said "an owner that this operator does not know" of a Secret that had none."""
+    token = Claimant("Token", "ns", "w", "uid-t")
+    with pytest.raises(NameTaken) as taken:
+        demand(token, "Secret", "s", judge(token, "Secret", meta(*owners, name="s")))
+    assert said in str(taken.value)
+
+
 JWT = {"SLURM_JWT": b64encode(b"eyJh.eyJz.c2ln").decode()}
 
 

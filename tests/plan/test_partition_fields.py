@@ -13,6 +13,7 @@ from slurm_operator.plan.partition_fields import (
     differences,
     options,
     unsettable,
+    with_options,
 )
 from slurm_operator.slurm import hostlist, requests
 from slurm_operator.slurm.model import UNLIMITED, Partition
@@ -280,3 +281,31 @@ def test_slurms_own_list_is_not_expanded_where_it_decides_nothing(monkeypatch: p
     monkeypatch.setattr(hostlist, "expand", lambda *_, **__: pytest.fail("the list is expanded"))
     for each, sets in wanted:
         differences(each, live(nodes=",".join(f"r{rack}n[0-9999]" for rack in range(10)), node_sets=sets))
+
+
+@pytest.mark.parametrize(
+    ("written", "changes", "expected"),
+    [
+        pytest.param("", {"State": "DRAIN"}, "State=DRAIN", id="nothing before"),
+        pytest.param("Default=YES", {"State": "DRAIN"}, "Default=YES State=DRAIN", id="a new one comes last"),
+        pytest.param("State=UP Default=YES", {"State": "DRAIN"}, "State=DRAIN Default=YES", id="it stays in its place"),
+        pytest.param(
+            "state=UP  Default=YES", {"State": "DOWN"}, "state=DOWN  Default=YES", id="spelling and spaces stay"
+        ),
+        pytest.param("Shared=YES", {"OverSubscribe": "NO"}, "Shared=NO", id="under another name"),
+        pytest.param("State=UP State=DOWN", {"State": "DRAIN"}, "State=DRAIN", id="twice"),
+        pytest.param("MaxTime=60 QOS=a", {"QOS": ""}, "MaxTime=60", id="taken away"),
+        pytest.param("QOS=a MaxTime=60", {"qos": ""}, "MaxTime=60", id="taken away from the beginning"),
+        pytest.param("QOS=a", {"QOS": ""}, "", id="the only one taken away"),
+        pytest.param("MaxTime=60", {"QOS": ""}, "MaxTime=60", id="taken away though it is not there"),
+        pytest.param(
+            "TRESBillingWeights=CPU=1,Mem=2",
+            {"TRESBillingWeights": "CPU=3"},
+            "TRESBillingWeights=CPU=3",
+            id="with = in it",
+        ),
+        pytest.param("Future=1 MaxTime=60", {"MaxTime": "30"}, "Future=1 MaxTime=30", id="one that nobody knows stays"),
+    ],
+)
+def test_options_are_changed_where_they_stand(written: str, changes: dict[str, str], expected: str) -> None:
+    assert with_options(written, changes) == expected

@@ -248,3 +248,114 @@ async def test_no_wait_is_shorter_than_the_loop_keeps(old_slurm: World, monkeypa
     await world.run_for(20.0)
     assert MIN_REQUEUE_SECONDS in asked
     assert min(asked) >= MIN_REQUEUE_SECONDS
+
+
+# What is told of a revert
+
+
+def told(world: World, *reasons: str) -> list[tuple[str, str, str]]:
+    found = [each for each in world.stored("events") if each["reason"] in (reasons or ("DriftReverted",))]
+    return [(each["involvedObject"]["kind"], each["involvedObject"]["name"], each["message"]) for each in found]
+
+
+def drain_by_hand(world: World, name: str) -> None:
+    """What `scontrol update partitionname=compute state=drain` does."""
+    world.slurm.live_partitions.set({"name": name, "partition": {"state": ["DRAIN"]}})
+    world.slurm.touch("partitions")
+
+
+@pytest.mark.parametrize(
+    ("partition", "kind", "owner"),
+    [
+        pytest.param("compute", "NodeSet", "compute", id="NodeSet"),
+        pytest.param("short", "Partition", "short", id="own"),
+    ],
+)
+async def test_a_revert_is_one_event_on_the_resource_that_has_the_partition(
+    world: World, partition: str, kind: str, owner: str
+) -> None:
+    """U4: it was changed back within five seconds, and nobody was told."""
+    await with_partition(world)
+    await world.run_for(60.0)
+    assert told(world) == []
+    drain_by_hand(world, partition)
+    await world.run_for(60.0)
+    assert shape(world, partition)["partition"]["state"] == ["UP"]
+    ((about, name, note),) = told(world)
+    assert (about, name) == (kind, owner)
+    assert note.startswith(f"partition {partition}: somebody with scontrol or REST changed State from UP to DRAIN; ")
+
+
+async def test_the_partition_of_extra_conf_is_told_on_its_controller(world: World) -> None:
+    await with_partition(world)
+    await world.patch("Controller", "slurm", {"spec": {"extraConf": "PartitionName=legacy Nodes=ALL"}})
+    await world.run()
+    drain_by_hand(world, "legacy")
+    await world.run_for(30.0)
+    ((about, name, note),) = told(world)
+    assert (about, name) == ("Controller", "slurm")
+    assert note.endswith("To change it for good: change its line in extraConf of Controller slurm")
+
+
+async def test_before_live_partitions_the_reconfigure_that_reverts_is_told(old_slurm: World) -> None:
+    world = old_slurm
+    await with_partition(world)
+    world.line.on_call = rereading(world)
+    drain_by_hand(world, "compute")
+    await world.run_for(PATIENCE_SECONDS / 2)
+    assert told(world) == []
+    await world.run_for(PATIENCE_SECONDS)
+    assert shape(world, "compute")["partition"]["state"] == ["UP"]
+    assert [each[:2] for each in told(world)] == [("NodeSet", "compute")]
+
+
+async def test_whoever_insists_is_told_five_times_and_never_again(world: World) -> None:
+    await with_partition(world)
+    for turn in range(3 * MAX_REVERTS):
+        change_by_hand(world, 7 + turn, "compute")
+        await world.run_for(12.0)
+    assert len(told(world)) == MAX_REVERTS - 1
+    ((about, _, note),) = told(world, "DriftComesBack")
+    assert about == "NodeSet"
+    assert note.endswith("the next change is left as it is")
+    world.arm()
+    await world.run_for(600.0)
+    assert world.trace == []
+
+
+async def test_a_drain_in_the_nodeset_is_live_and_no_drift(world: World) -> None:
+    await with_partition(world)
+    await world.patch("NodeSet", "compute", {"spec": {"partition": {"config": "Default=YES State=DRAIN"}}})
+    await world.run_for(1.0)
+    assert shape(world, "compute")["partition"]["state"] == ["DRAIN"]
+    await world.run_for(30.0)
+    assert shape(world, "compute")["partition"]["state"] == ["DRAIN"]
+    assert told(world) == []
+
+
+async def test_applied_and_insync_say_the_same_of_reported_drift(world: World) -> None:
+    await with_partition(world, driftPolicy="Report")
+    change_by_hand(world, 7)
+    await world.run_for(12.0)
+    assert condition(world, "Applied") == ("True", "ChangedSince")
+    assert condition(world, "InSync") == ("False", "Drifted")
+    assert told(world) == []
+
+
+async def test_the_state_of_a_partition_is_slurms_own(world: World) -> None:
+    """`kubectl get partitions` showed UP for one that Slurm did not have."""
+    await with_partition(world)
+    assert world.custom("Partition", "short")["status"]["state"] == "UP"
+    await world.patch("Partition", "short", {"spec": {"state": "DRAIN"}})
+    await world.run()
+    assert world.custom("Partition", "short")["status"]["state"] == "DRAIN"
+    await world.create("Partition", "lost", {**SHORT, "nodeSets": ["nosuch"]})
+    await world.run()
+    assert "state" not in world.custom("Partition", "lost")["status"]
+
+
+async def test_a_comment_in_the_options_is_not_accepted(world: World) -> None:
+    await with_partition(world, config="SuspendTime=60 # a minute")
+    assert condition(world, "Accepted") == ("False", "InvalidSpec")
+    assert condition(world, "Ready") == ("False", "InvalidSpec")
+    assert "must not contain '#'" in message(world, "Partition", "short", "Accepted")

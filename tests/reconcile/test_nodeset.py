@@ -617,3 +617,48 @@ async def test_a_nodeset_without_its_controller_says_so(world: World) -> None:
     await world.create("RestApi", "slurm", REF)
     await world.run()
     assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+
+
+# How soon it is said that Slurm is silent
+
+
+@pytest.mark.parametrize("blindness", [blind_by_hanging, blind_by_hanging_lists], ids=["slurmrestd", "slurmctld"])
+async def test_a_slurm_that_hangs_is_called_unreachable_within_seconds(world: World, blindness: Any) -> None:
+    """It took until the list of nodes timed out: 30 s and more."""
+    await small(world, 2)
+    assert condition(world, "NodeSet", "compute", "SlurmReachable") == ("True", "Answering")
+    await blindness(world)
+    # The next look, and the patience with it.
+    await world.run_for(8.5)
+    assert condition(world, "NodeSet", "compute", "SlurmReachable") == ("False", "SlurmUnreachable")
+    world.line.hangs = lambda _: False
+    # The lists that hang have their 30 s, and the pause after them.
+    await world.run_for(60.0)
+    assert condition(world, "NodeSet", "compute", "SlurmReachable") == ("True", "Answering")
+
+
+async def test_a_slurm_that_hangs_for_long_is_said_once(world: World) -> None:
+    await small(world, 2)
+    await blind_by_hanging(world)
+    await world.run_for(120.0)
+    world.arm()
+    await world.run_for(600.0)
+    assert len([each for each in world.trace if "NodeSet" in each or "nodesets" in each]) <= 2
+
+
+async def test_a_slurm_that_is_always_slow_is_not_said_at_every_look(world: World) -> None:
+    """Its lists take four seconds, and come: after the first time it has the patience that it needs."""
+    await small(world, 2)
+    heard = world.line.send
+
+    async def slow(sending: Sending, token: str) -> Reply:
+        if sending.label == "GET nodes":
+            await world.clock.sleep(4.0)
+        return await heard(sending, token)
+
+    world.line.send = slow  # type: ignore[method-assign]  # the model's own seam
+    await world.run_for(60.0)
+    world.arm()
+    await world.run_for(600.0)
+    assert condition(world, "NodeSet", "compute", "SlurmReachable") == ("True", "Answering")
+    assert world.trace == []

@@ -178,7 +178,7 @@ async def test_a_hand_that_is_faster_than_the_file_is_left_alone_too(world: Worl
     await world.run_for(20.0)
     assert "PartitionName=short" in conf(world)
     assert shape(world)["partition"]["state"] == ["DRAIN"]
-    assert condition(world, "Applied") == ("True", "InSlurm")
+    assert condition(world, "Applied") == ("True", "ChangedSince")
 
 
 def deaf(sending: Sending, _: Any) -> Reply:

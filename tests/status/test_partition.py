@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.api.partition import Drift
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Acceptance
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
@@ -15,6 +16,7 @@ LINE = "PartitionName=p Nodes=compute"
 GOOD = Acceptance("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE)
 TAKEN = Acceptance("Partition", "p", "p", NAME_TAKEN, "the name is taken")
 EDITED = Acceptance("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE, removed_nodes=("n1",))
+ADDED = Acceptance("Partition", "p", "p", ACCEPTED, IN_FORCE, LINE, live_nodes=("n1",))
 UP = Partition(name="p", states=frozenset({"UP"}), total_nodes=3)
 DOWN = Partition(name="p", states=frozenset({"DOWN"}), total_nodes=3)
 EMPTY = Partition(name="p", states=frozenset({"UP"}))
@@ -44,17 +46,23 @@ LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
             "Accepted -NeedsNewPartition InSync Up",
             id="not for this one",
         ),
-        pytest.param(PartitionOutcome(GOOD, UP, drift=LATE), "Accepted InSlurm -Reverting Up", id="drift is reverted"),
         pytest.param(
-            PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"), "Accepted InSlurm -Drifted Up", id="reported"
+            PartitionOutcome(GOOD, UP, drift=LATE), "Accepted ChangedSince -Reverting Up", id="drift is reverted"
         ),
-        pytest.param(PartitionOutcome(GOOD, UP, drift=LATE, policy="Keep"), "Accepted InSlurm DriftKept Up", id="kept"),
         pytest.param(
-            PartitionOutcome(GOOD, UP, drift=LATE, given_up=True), "Accepted InSlurm -DriftComesBack Up", id="given up"
+            PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"), "Accepted ChangedSince -Drifted Up", id="reported"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, drift=LATE, policy="Keep"), "Accepted ChangedSince DriftKept Up", id="kept"
+        ),
+        pytest.param(
+            PartitionOutcome(GOOD, UP, drift=LATE, given_up=True),
+            "Accepted ChangedSince -DriftComesBack Up",
+            id="given up",
         ),
         pytest.param(
             PartitionOutcome(GOOD, UP, drift=LATE, policy="Report", given_up=True),
-            "Accepted InSlurm -Drifted Up",
+            "Accepted ChangedSince -Drifted Up",
             id="reported, whatever was reverted under another policy",
         ),
         pytest.param(
@@ -77,6 +85,14 @@ LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
         pytest.param(
             PartitionOutcome(EDITED, UP, supports_live_partitions=True), "Accepted InSlurm InSync Up", id="and it did"
         ),
+        pytest.param(
+            PartitionOutcome(ADDED, UP), "NodesNotAdded InSlurm InSync Up", id="hosts that only a live change adds"
+        ),
+        pytest.param(
+            PartitionOutcome(EDITED, Unknown("no answer")),
+            "Accepted ?SlurmUnreachable ?SlurmUnreachable",
+            id="hosts to take out of a Slurm that nobody can ask",
+        ),
     ],
 )
 def test_conditions(outcome: PartitionOutcome, expected: str) -> None:
@@ -87,6 +103,34 @@ def test_conditions(outcome: PartitionOutcome, expected: str) -> None:
 def test_drift_is_told_with_both_values() -> None:
     said = status.drafts(PartitionOutcome(GOOD, UP, drift=LATE, policy="Report"))
     assert "MaxTime is UNLIMITED, not 01:00:00" in next(each.message for each in said if each.type == "InSync")
+
+
+@pytest.mark.parametrize("policy", ["Revert", "Report", "Keep"])
+def test_applied_does_not_call_it_as_requested_while_slurm_differs(policy: str) -> None:
+    said = {each.type: each for each in status.drafts(PartitionOutcome(GOOD, UP, drift=LATE, policy=policy))}
+    assert said["Applied"].message == (
+        "it took effect as requested, and was changed in Slurm since: MaxTime is UNLIMITED, not 01:00:00"
+    )
+
+
+def test_a_partition_that_a_rule_refuses_is_not_accepted() -> None:
+    said = {each.type: each for each in status.refused([FieldProblem(("spec", "config"), "must not contain '#'")])}
+    assert (said["Accepted"].truth.value, said["Accepted"].reason) == ("False", "InvalidSpec")
+    assert said["Accepted"].message == said["Ready"].message == "spec.config: must not contain '#'"
+    assert said["Applied"].truth.value == "False"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(UP, {"state": "UP"}, id="up"),
+        pytest.param(DOWN, {"state": "DOWN"}, id="down"),
+        pytest.param(None, {}, id="Slurm lacks it"),
+        pytest.param(Unknown("no answer"), {}, id="nobody can say"),
+    ],
+)
+def test_the_state_is_slurms_own_word(found: Partition | Unknown | None, expected: dict[str, str]) -> None:
+    assert status.state(PartitionOutcome(GOOD, found)) == expected
 
 
 def test_a_row_of_drift_keeps_its_time_while_it_is_the_same() -> None:

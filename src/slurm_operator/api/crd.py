@@ -10,6 +10,7 @@ from typing import Any
 from slurm_operator.api.bounds import bounded
 from slurm_operator.api.kinds import KINDS, Column, Kind
 from slurm_operator.api.meta import GROUP, VERSION
+from slurm_operator.api.patterns import with_rules
 from slurm_operator.api.schema import Schema, struct_schema
 
 READY = Column("READY", "string", '.status.conditions[?(@.type=="Ready")].status')
@@ -84,7 +85,7 @@ def _version(kind: Kind) -> dict[str, Any]:
         "name": VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": object_schema(kind)},
+        "schema": {"openAPIV3Schema": with_rules(object_schema(kind))},
         "subresources": subresources,
         "additionalPrinterColumns": [_column(column) for column in (*kind.columns, *_state(kind), AGE)],
     }

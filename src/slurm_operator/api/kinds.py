@@ -87,7 +87,7 @@ KINDS: tuple[Kind, ...] = (
         "partitions",
         ("slurmpart",),
         (
-            Column("STATE", "string", ".spec.state"),
+            Column("STATE", "string", ".status.state"),
             Column("NODES", "integer", ".status.nodes"),
             Column("RUNNING", "integer", ".status.runningJobs"),
             Column("PENDING", "integer", ".status.pendingJobs"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from kube_runtime.text import shown
 from slurm_operator.api.bounds import MAX_DEPTH_LEVELS
+from slurm_operator.api.patterns import mismatch
 from slurm_operator.api.problem import MAX_PROBLEMS, FieldProblem, Path, did_you_mean
 from slurm_operator.api.schema import Schema
 
@@ -72,7 +73,7 @@ def _int_or_string(value: object, schema: Schema, path: Path) -> Iterator[FieldP
     elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
         yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
     elif "pattern" in schema and not _matches(schema["pattern"], str(value)):
-        yield FieldProblem(path, f"{shown(value)} does not match {schema['pattern']}")
+        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'])}")
 
 
 def _object(
@@ -163,7 +164,7 @@ def _string(value: str, schema: Schema, path: Path) -> Iterator[FieldProblem]:
     if len(value) > schema.get("maxLength", len(value)):
         yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
     elif "pattern" in schema and not _matches(schema["pattern"], value):
-        yield FieldProblem(path, f"{shown(value)} does not match {schema['pattern']}")
+        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'])}")
     if schema.get("format") == "date-time" and not _RFC3339.match(value):
         yield FieldProblem(path, f"{shown(value)} is not a time such as 2026-01-31T22:00:00Z")
 

@@ -66,7 +66,17 @@ _VALUES = (
     ("max_mem_per_node", "MaxMemPerNode"),
 )
 
+_NUMBERS = frozenset(
+    {
+        *("max_nodes", "min_nodes", "priority_tier", "priority_job_factor", "grace_time"),
+        *("def_mem_per_cpu", "max_mem_per_cpu", "def_mem_per_node", "max_mem_per_node"),
+    }
+)
+_FLAG_ATTRIBUTES = frozenset(attribute for attribute, _ in _FLAGS)
+# By option of the line: the attribute of a Partition's spec; by attribute: the field as it is written.
 _ATTRIBUTES = {key: attribute for attribute, key in (*_VALUES, *_FLAGS, ("state", "State"), ("default", "Default"))}
+_FIELD_NAMES = {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
+YES = frozenset({"yes", "true", "up", "1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,39 +252,36 @@ def _options(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> It
         yield without_default(spec.config)
 
 
-def adoption(drift: Iterable[tuple[str, str]]) -> dict[str, object]:
-    """The spec fields that make a Partition say what Slurm has: (option, found) pairs of its drift.
+def field_of(option: str, value: str) -> Iterator[tuple[str, object]]:
+    """The field of a Partition's spec that stands for an option of the line, with its value; nothing where none does.
 
-    Options without a field of their own, and nodes, are left to people.
+    An empty value stands for Slurm's default.
     """
-    return {
-        field_names()[_ATTRIBUTES[option]]: _adopted(_ATTRIBUTES[option], found)
-        for option, found in drift
-        if option in _ATTRIBUTES
-    }
+    attribute = _ATTRIBUTES.get(option)
+    if attribute is not None:
+        yield _FIELD_NAMES[attribute], _field_value(attribute, value)
 
 
 def field_of_option(option: str) -> str:
     """The field of a Partition that an option of its line comes from."""
     if option in ("PartitionName", "Nodes", "TRESBillingWeights"):
         return {"PartitionName": "partitionName", "Nodes": "nodeSets"}.get(option, "tresBillingWeights")
-    return field_names()[_ATTRIBUTES[option]] if option in _ATTRIBUTES else "config"
+    return _FIELD_NAMES[_ATTRIBUTES[option]] if option in _ATTRIBUTES else "config"
 
 
-def field_names() -> dict[str, str]:
-    """The name of each field of a Partition's spec, by attribute."""
-    return {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
-
-
-def _adopted(attribute: str, found: str) -> object:
-    if attribute == "default" or any(attribute == flag for flag, _ in _FLAGS):
-        return found == "YES"
-    if attribute.startswith(("allow_", "deny_")):
-        return None if found in ("", ALL) else found.split(",")
-    if found in ("", "NONE"):
+def _field_value(attribute: str, value: str) -> object:
+    if attribute == "state":
+        return value.upper() or "UP"
+    if attribute == "default":
+        return value.lower() in YES
+    if value in ("", "NONE"):
         return None
-    number = whole_number(found)
-    return found if number is None else number
+    if attribute in _FLAG_ATTRIBUTES:
+        return value.lower() in YES
+    if attribute.startswith(("allow_", "deny_")):
+        return None if value == ALL else value.split(",")
+    number = whole_number(value) if attribute in _NUMBERS else None
+    return value if number is None else number
 
 
 def config_problem(config: str, reserved: frozenset[str] = frozenset({"partitionname"})) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from kube_runtime.times import parse_time
 from slurm_operator.build import labels
 from slurm_operator.slurm.hostlist import EMPTY, HostList
-from slurm_operator.slurm.model import Limit
+from slurm_operator.slurm.model import Limit, Partition
 
 Object = Mapping[str, Any]
 
@@ -90,6 +90,8 @@ class SlurmPartition:
     max_nodes: Limit = None
     min_nodes: int = 0
     qos: str = ""
+    # All of its options.
+    record: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
+from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
 from slurm_operator.diagnose import leftovers, room
 from slurm_operator.diagnose import pod as pods
@@ -98,7 +99,8 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
 def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     if pod is None:
         return Unseen(
-            f"neither Kubernetes nor Slurm knows a node {host!r} in namespace {facts.namespace}",
+            f"neither Kubernetes nor Slurm knows a node {host!r} in namespace {facts.namespace}"
+            f"{did_you_mean(host, _names(facts))}",
             f"kubectl slurm -n {facts.namespace} status",
         )
     lines = facts.logs.get((name_of(pod), WORKER), ())
@@ -110,6 +112,12 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     return Cause(
         "NotRegistered", f"pod {name_of(pod)} is ready, but its slurmd has not registered as {host!r}", command
     )
+
+
+def _names(facts: Facts) -> frozenset[str]:
+    """The nodes that Kubernetes or Slurm knows."""
+    pods = (host_of(pod) for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == WORKER)
+    return frozenset(pods).union(*(each.nodes for each in facts.slurm.values() if isinstance(each, Slurm)))
 
 
 def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:

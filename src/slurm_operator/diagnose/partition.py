@@ -1,6 +1,7 @@
 """Why a partition runs no jobs: its resource, its line in Slurm, its state, its nodes.
 
-In: facts and the name of a Partition, or of a partition in Slurm. Out: an answer.
+In: facts and the name of a partition in Slurm, or of the Partition or NodeSet that makes it. Out: an answer, whose
+command changes the resource: what is only changed in Slurm, the operator changes back.
 """
 
 from __future__ import annotations
@@ -9,76 +10,80 @@ from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
-from slurm_operator.diagnose.facts import (
-    Facts,
-    Object,
-    Slurm,
-    SlurmPartition,
-    controller_of,
-    name_of,
-    spec_of,
-)
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmPartition, condition_of, spec_of
+from slurm_operator.diagnose.partition_owner import Owner, owner_of, partition_config, unknown_partition
+from slurm_operator.plan.partition import declared
+from slurm_operator.plan.partition_events import BY_HAND
 
 ALL = "ALL"
+UP = "UP"
 
 
 def why(facts: Facts, name: str) -> Diagnosis:
     """Why a partition runs no jobs."""
-    mine = _resource(facts, name)
-    if mine is not None:
-        fault = resources.why(facts, "Partition", name_of(mine))
-        if isinstance(fault, Cause) and fault.code in resources.FAULTS | {"OperatorAbsent"}:
-            return fault
-    cluster = _cluster(facts, name, mine)
+    asked, owner = _asked(facts, name), owner_of(facts, name)
+    for mine in (asked, owner):
+        if mine is not None and mine.kind == "Partition":
+            fault = resources.why(facts, "Partition", mine.name)
+            if isinstance(fault, Cause) and fault.code in resources.FAULTS | {"OperatorAbsent"}:
+                return fault
+    cluster = _cluster(facts, name, owner)
     slurm = facts.slurm_of(cluster)
     if not isinstance(slurm, Slurm):
         return nodes.silent(facts, cluster, slurm)
-    title = _title(mine, name)
+    title = owner.partition if owner is not None else name
     found = slurm.partitions.get(title)
+    if owner is not None and owner.is_leaving:
+        return _leaving(facts, owner)
     if found is None:
-        return _missing(facts, title, mine, cluster)
-    return _state(facts, found, mine, slurm)
+        return _missing(facts, title, owner, cluster)
+    return _state(facts, found, owner, slurm)
 
 
-def _title(mine: Object | None, name: str) -> str:
-    return str(spec_of(mine).get("partitionName") or name_of(mine)) if mine is not None else name
+def _asked(facts: Facts, name: str) -> Owner | None:
+    """The Partition of this very name, whoever has its partition."""
+    found = facts.get("Partition", name)
+    return Owner("Partition", found, name, "") if found is not None else None
 
 
-def _resource(facts: Facts, name: str) -> Object | None:
-    found = (each for each in facts.every("Partition") if name in (name_of(each), spec_of(each).get("partitionName")))
-    return next(found, None)
-
-
-def _cluster(facts: Facts, name: str, mine: Object | None) -> str:
-    if mine is not None:
-        return controller_of(mine)
+def _cluster(facts: Facts, name: str, owner: Owner | None) -> str:
+    if owner is not None:
+        return owner.cluster
     for cluster, slurm in facts.slurm.items():
         if isinstance(slurm, Slurm) and name in slurm.partitions:
             return cluster
     return next(iter(facts.slurm), "")
 
 
-def _missing(facts: Facts, title: str, mine: Object | None, cluster: str) -> Diagnosis:
-    if mine is None:
-        return Unseen(
-            f"there is no partition {title!r} in namespace {facts.namespace}",
-            f"kubectl slurm -n {facts.namespace} partition list",
-        )
+def _leaving(facts: Facts, owner: Owner) -> Cause:
+    """A partition on its way out: it was the operator that drained it."""
+    said = str((condition_of(owner.resource, "Ready") or {}).get("message") or "its jobs are waited for")
+    return Cause(
+        "PartitionLeaving",
+        f"partition {owner.partition} accepts no new jobs, because {owner.place} is being deleted: {said}",
+        f"kubectl slurm -n {facts.namespace} shell -- squeue -p {owner.partition}",
+        chosen=True,
+    )
+
+
+def _missing(facts: Facts, title: str, owner: Owner | None, cluster: str) -> Diagnosis:
+    if owner is None:
+        return Unseen(unknown_partition(facts, title), f"kubectl slurm -n {facts.namespace} partition list")
     upper = resources.why(facts, "Controller", cluster)
     if isinstance(upper, Cause):
         return upper.under(f"Slurm does not have partition {title!r}")
     return Cause(
         "NotInSlurm",
-        f"Slurm does not have partition {title!r} yet",
-        f"kubectl -n {facts.namespace} describe partition {name_of(mine)}",
+        f"Slurm does not have partition {title!r} of {owner.place} yet",
+        f"kubectl -n {facts.namespace} describe {owner.kind.lower()} {owner.name}",
     )
 
 
-def _state(facts: Facts, found: SlurmPartition, mine: Object | None, slurm: Slurm) -> Diagnosis:
-    if found.state != "UP":
-        return _not_up(facts, found, mine)
+def _state(facts: Facts, found: SlurmPartition, owner: Owner | None, slurm: Slurm) -> Diagnosis:
+    if found.state != UP:
+        return _not_up(facts, found, owner)
     if not found.nodes:
-        return _empty(facts, found, mine)
+        return _empty(facts, found, owner)
     usable = [name for name in slurm.nodes if name in found.nodes and _takes_jobs(slurm, name)]
     if not usable:
         first = next(iter(found.nodes))
@@ -93,25 +98,56 @@ def _takes_jobs(slurm: Slurm, name: str) -> bool:
     return not slurm.nodes[name].states & {"DRAIN", "DOWN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "FUTURE"}
 
 
-def _not_up(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
-    if mine is not None and spec_of(mine).get("state", "UP") == found.state:
+def _not_up(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
+    """Who wants it so; nobody is sent to scontrol for what the operator would change back."""
+    step = f"partition {found.name} is {found.state}"
+    by_hand = f"kubectl slurm -n {facts.namespace} shell -- scontrol update partitionname={found.name} state=up"
+    if owner is None and _is_in_file(facts, found.name):
         return Cause(
-            "PartitionNotUp",
-            f"partition {found.name} is {found.state}, as its Partition says",
-            f"kubectl slurm -n {facts.namespace} partition up {name_of(mine)}",
+            "PartitionLeaving",
+            f"{step}, because no resource declares it any more: the operator removes it when its jobs have ended",
+            f"kubectl slurm -n {facts.namespace} shell -- squeue -p {found.name}",
             chosen=True,
         )
-    by_hand = (
-        "somebody set it with scontrol" if mine is not None else "its line in slurm.conf says so, or somebody set it"
-    )
-    command = f"kubectl slurm -n {facts.namespace} " + (
-        "drift" if mine is not None else f"shell -- scontrol update partitionname={found.name} state=up"
-    )
-    return Cause("PartitionNotUp", f"partition {found.name} is {found.state}: {by_hand}", command)
+    if owner is None:
+        return Cause("PartitionNotUp", f"{step}, and no resource declares it: whoever made it set that", by_hand)
+    wanted = wanted_state(owner)
+    if wanted == found.state:
+        return Cause("PartitionNotUp", f"{step}, as {owner.place} says", _change_state(facts, owner), chosen=True)
+    sentence = f"{step}, though {owner.place} asks for {wanted}: {BY_HAND} set it"
+    policy = str(spec_of(owner.resource).get("driftPolicy") or "Revert") if owner.kind == "Partition" else "Revert"
+    if policy != "Revert" and wanted == UP:
+        # Slurm is brought to what the resource says: nobody changes that back.
+        return Cause("PartitionNotUp", f"{sentence}, and its driftPolicy is {policy}", by_hand)
+    return Cause("PartitionNotUp", sentence, f"kubectl slurm -n {facts.namespace} drift")
 
 
-def _empty(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
-    names = [str(each) for each in spec_of(mine).get("nodeSets") or ()] if mine is not None else []
+def _is_in_file(facts: Facts, name: str) -> bool:
+    """Whether a slurm.conf of the operator's holds a partition."""
+    texts = (str((each.get("data") or {}).get("slurm.conf") or "") for each in facts.every("ConfigMap"))
+    return any(name in declared(text).lines for text in texts if text)
+
+
+def wanted_state(owner: Owner) -> str:
+    """The state that a partition has by its resource."""
+    if owner.kind == "Partition":
+        return str(spec_of(owner.resource).get("state") or UP)
+    if owner.kind == "NodeSet":
+        text = f"PartitionName={owner.partition} {partition_config(owner.resource)}"
+    else:
+        text = str(spec_of(owner.resource).get("extraConf") or "")
+    line = declared(text).lines.get(owner.partition)
+    return (line.values.get("State", UP) if line is not None else UP).upper()
+
+
+def _change_state(facts: Facts, owner: Owner) -> str:
+    if owner.kind == "Controller":
+        return f"kubectl -n {facts.namespace} edit controller {owner.name}"
+    return f"kubectl slurm -n {facts.namespace} partition up {owner.partition}"
+
+
+def _empty(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
+    names = _nodesets(owner)
     for name in names:
         answer = resources.why(facts, "NodeSet", name) if name != ALL else None
         if isinstance(answer, Cause):
@@ -121,3 +157,11 @@ def _empty(facts: Facts, found: SlurmPartition, mine: Object | None) -> Cause:
         f"partition {found.name} has no nodes: no worker of {', '.join(names) or 'its NodeSet'} has registered",
         f"kubectl slurm -n {facts.namespace} status",
     )
+
+
+def _nodesets(owner: Owner | None) -> list[str]:
+    if owner is None or owner.kind == "Controller":
+        return []
+    if owner.kind == "NodeSet":
+        return [owner.name]
+    return [str(each) for each in spec_of(owner.resource).get("nodeSets") or ()]

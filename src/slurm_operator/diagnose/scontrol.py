@@ -99,6 +99,16 @@ def slurm_facts(nodes: bytes, jobs: bytes, partitions: bytes) -> Slurm:
     )
 
 
+def node_names(body: bytes) -> frozenset[str]:
+    """The names of a list of nodes."""
+    return frozenset(each.name for each in _nodes(body))
+
+
+def partitions(body: bytes) -> dict[str, model.Partition]:
+    """A list of partitions, by name, with all of their options."""
+    return {each.name: each for each in _partitions(body)}
+
+
 def _nodes(body: bytes) -> tuple[model.Node, ...]:
     return _whole(wire.nodes(_reply("nodes", body), _call("nodes")), "nodes").items
 
@@ -275,6 +285,7 @@ def _partition(found: model.Partition) -> SlurmPartition:
         max_nodes=found.max_nodes,
         min_nodes=found.min_nodes,
         qos=printable(found.qos),
+        record=found,
     )
 
 

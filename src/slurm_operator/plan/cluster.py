@@ -43,6 +43,7 @@ from slurm_operator.plan.config_history import InForce, plan_history
 from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files, placed, placed_decision
 from slurm_operator.plan.owned import plan_owned
 from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
+from slurm_operator.plan.partition_events import OwnerEvent, revert_events
 from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
@@ -68,6 +69,8 @@ class Release:
     refused_by_linter: Mapping[str, str] = field(default_factory=dict)
     # By the name of the Partition.
     partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
+    # What was changed back in Slurm, told where it is asked for.
+    events: tuple[OwnerEvent, ...] = ()
 
 
 def plan_cluster(world: ClusterWorld) -> Plan:
@@ -251,7 +254,13 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
         refused,
         lint.refused,
         partition_outcomes(outcome_world, world.refs.partitions_of(world.cr)),
+        _events(world, plan, outcomes, partitions),
     )
+
+
+def _events(world: ClusterWorld, plan: Plan, outcomes: Outcomes, after: PartitionMemory) -> tuple[OwnerEvent, ...]:
+    given_up = after.given_up.keys() - world.memory.partitions.given_up.keys()
+    return revert_events(world.cr.name, world.built.conf.partitions, plan, outcomes, given_up)
 
 
 def _partitions_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> PartitionMemory:

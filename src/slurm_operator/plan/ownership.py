@@ -67,7 +67,7 @@ class WriteRight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Somebody else's object; `owner` says whose, for people."""
+    """Somebody else's object; `owner` says whose, for people, and is empty where the object names no owner."""
 
     owner: str
 
@@ -116,7 +116,8 @@ def _uncontrolled(claimant: Claimant, kind: str, seen: Metadata) -> WriteRight |
             return WriteRight.CLAIM
         if is_orphan(claimant.name, kind, seen):
             return WriteRight.ORPHAN
-    return Foreign("an owner that this operator does not know")
+    owners = ", ".join(f"{owner.kind} {owner.name}" for owner in seen.owner_references)
+    return Foreign(owners)
 
 
 def judge_live(claimant: Claimant, kind: str, live: RawObject | None) -> WriteRight | Foreign:
@@ -139,9 +140,10 @@ def demand(claimant: Claimant, kind: str, name: str, found: WriteRight | Foreign
 
 def taken(claimant: Claimant, kind: str, name: str, found: Foreign) -> str:
     """The message for a name that is taken."""
+    owner = f"belongs to {found.owner}" if found.owner else "has no owner: somebody else made it"
     return (
-        f"{kind} {claimant.namespace}/{name} already exists and belongs to {found.owner}, not to {claimant.kind} "
-        f"{claimant.name}; it is left as it is. Give one of the two another name, or delete the object"
+        f"{kind} {claimant.namespace}/{name} already exists and {owner}, not {'to ' if found.owner else ''}"
+        f"{claimant.kind} {claimant.name}; it is left as it is. Give one of the two another name, or delete the object"
     )
 
 

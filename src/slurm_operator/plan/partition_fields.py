@@ -36,6 +36,7 @@ _TWINS = {
     "MaxMemPerCPU": "MaxMemPerNode",
     "MaxMemPerNode": "MaxMemPerCPU",
 }
+_WORDS = re.compile(r"(\s*)(\S+)")
 # What FORCE and YES mean without a number.
 _DEFAULT_SHARING_JOBS = 4
 
@@ -166,7 +167,30 @@ def is_unseen(line: Line, key: str) -> bool:
 
 def canonical(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Options under their own spelling, the last one of a kind."""
-    return {_SPELLING.get(key.lower(), key): value for key, value in options}
+    return {spelling(key): value for key, value in options}
+
+
+def spelling(option: str) -> str:
+    """An option as Slurm's manual spells it; one that nobody knows stays as it is."""
+    return _SPELLING.get(option.lower(), option)
+
+
+def with_options(written: str, changes: Mapping[str, str]) -> str:
+    """Options as somebody wrote them, with these set to something else, or taken away where the value is empty.
+
+    Whatever else was written stays as it is: spelling, order and spaces. What is new comes last.
+    """
+    changed, kept = canonical(changes.items()), ""
+    left = dict(changed)
+    for space, word in _WORDS.findall(written):
+        key = word.partition("=")[0]
+        if spelling(key) not in changed:
+            kept += f"{space}{word}"
+        elif value := left.pop(spelling(key), ""):
+            # Another one of the same kind further on would win over it, and goes.
+            kept += f"{space}{key}={value}"
+    added = [f"{key}={value}" for key, value in left.items() if value]
+    return " ".join([*([kept.strip()] if kept.strip() else []), *added])
 
 
 def split_nodes(

@@ -40,6 +40,11 @@ FULL_LIST_SECONDS = 60.0
 PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
 ONE_BY_ONE_SECONDS = 10.0
+# How long a list of nodes may take before Slurm counts as silent; longer where its lists have taken long before: a
+# status that changes with every look would tell nobody anything. What was slow counts for less with each look.
+MIN_PATIENCE_SECONDS = 3.0
+PATIENCE_FACTOR = 2.0
+FADING_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
@@ -96,10 +101,16 @@ class Cluster:
     _looks: Shared[NodeSnapshot] = field(init=False)
     _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
     _last: NodeSnapshot | None = None
+    _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
 
     def __post_init__(self) -> None:
         self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long its lists may take before it counts as silent."""
+        return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(
         self,
@@ -148,6 +159,8 @@ class Cluster:
             self._whole_at = now + FULL_LIST_SECONDS
         nodes = await self._nodes(whole=whole)
         earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
+        if not isinstance(nodes, Unknown):
+            self._slowest_seconds = max(self.monotonic() - now, FADING_FACTOR * self._slowest_seconds)
         before, self._last = self._last, NodeSnapshot(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), caller)

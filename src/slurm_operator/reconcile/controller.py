@@ -6,7 +6,7 @@ All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.errors import BadRequest, Forbidden
@@ -21,6 +21,7 @@ from slurm_operator.plan.config import Stage
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.owned import OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import NameTaken
+from slurm_operator.plan.partition_events import OwnerEvent
 from slurm_operator.plan.takeover import WORKLOADS
 from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.plan.worker_trial import WorkerTrial, plan_trial
@@ -74,6 +75,7 @@ class Controllers(OwnedReconciler[Controller]):
         released = release(cluster_world, plan, outcomes)
         self._memories[world.cr.metadata.uid] = released.memory
         self._put_outcome(world, ClusterOutcome(released.partitions))
+        await self._record(world, released.events)
         published = await self._publish(world, released)
         await self._try_on_workers(world, released)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
@@ -108,6 +110,13 @@ class Controllers(OwnedReconciler[Controller]):
                 raise
             memory = replace(released.memory, worker_trial=replace(trial, denied=str(error)))
             self._memories[world.cr.metadata.uid] = memory
+
+    async def _record(self, world: ResourceWorld[Controller], events: Sequence[OwnerEvent]) -> None:
+        """Tell on the resources that have them which partitions were changed back."""
+        for each in events:
+            owner = self.observer.get(each.kind, world.cr.namespace, each.name)
+            if owner is not None:
+                await self.executor.execute(Plan(((each.event,),)), owner, each.kind)
 
     async def _execute(
         self, world: ResourceWorld[Controller], plan: Plan, slurm: Cluster | Unknown = NO_SLURM
@@ -181,4 +190,4 @@ def _of_daemon(world: ResourceWorld[Controller], published: Outcomes) -> Report:
     stateful_set = world.content(published, ("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
     found = (stateful_set or {}).get("status") or {}
     counts = {"replicas": int(found.get("replicas") or 0), "readyReplicas": int(found.get("readyReplicas") or 0)}
-    return Report(workload.rollout("slurmctld", stateful_set), {**fields, **counts})
+    return Report(workload.rollout("slurmctld", stateful_set, world.refs.secrets), {**fields, **counts})

@@ -107,11 +107,14 @@ class NodeSets:
             )
             return Result(NAME_TAKEN_REQUEUE_SECONDS)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
+        began = self.clock.monotonic()
         asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
         try:
             while not await self._is_answered_in_time(asking):
                 if await self._create_without_slurm(cr):
                     return Result(SNAPSHOT_WAIT_SECONDS)
+                if isinstance(cluster, Cluster) and self.clock.monotonic() - began >= cluster.patience_seconds:
+                    await self._report_silence(cr)
             slurm = await asking
         finally:
             asking.cancel()
@@ -127,17 +130,32 @@ class NodeSets:
             timer.cancel()
         return asking.done()
 
-    async def _create_without_slurm(self, known: NodeSet) -> bool:
-        """Do what is done without Slurm's answer, if workers are to be made by now; whether they were."""
+    def _world_without_slurm(self, known: NodeSet) -> tuple[NodeSetWorld, RawObject] | None:
+        """The world as it is by now, with a Slurm that has not answered; None where nothing can be done."""
         raw = self.observer.get("NodeSet", known.namespace, known.name)
         decoded = self.observer.resource("NodeSet", known.namespace, known.name)
         cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
         controller = refs.controllers.get(known.spec.controller_ref.name)
         if raw is None or not isinstance(cr, NodeSet) or controller is None or self._unreadable(cr, refs):
-            return False
+            return None
         if errors(rules.check(cr, None, refs, standing=True)):
+            return None
+        return self._world(cr, raw, controller, refs, self._pods(cr), NodeSnapshot(SLOW, SLOW, SLOW)), raw
+
+    async def _report_silence(self, known: NodeSet) -> None:
+        """Say that Slurm does not answer before its time is over; where it is said already, nothing is new."""
+        if not status.is_called_reachable(known):
+            return
+        seen = self._world_without_slurm(known)
+        if seen is not None and status.is_called_reachable(seen[0].cr):
+            await self._report(*seen)
+
+    async def _create_without_slurm(self, known: NodeSet) -> bool:
+        """Do what is done without Slurm's answer, if workers are to be made by now; whether they were."""
+        seen = self._world_without_slurm(known)
+        if seen is None:
             return False
-        world = self._world(cr, raw, controller, refs, self._pods(cr), NodeSnapshot(SLOW, SLOW, SLOW))
+        world, raw = seen
         try:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):

@@ -122,7 +122,7 @@ class Partitions:
             )
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
-            await self._write_status(raw, None, workload.refused(found), {})
+            await self._write_status(raw, None, status.refused(found), {})
             return Result()
         self._begin(key, cr, raw)
         return await self._report(cr, raw, refs)
@@ -201,7 +201,7 @@ class Partitions:
             line = {"line": outcome.line} if outcome.line else {}
             self._applied[key] = {"way": way, "milliseconds": round(took * 1000), "time": now, **line}
         applied = {"lastApply": self._applied[key]} if key in self._applied else _last_apply(cr)
-        return {**outcome.counts, **applied, **({"drift": rows} if rows else {})}
+        return {**status.state(outcome), **outcome.counts, **applied, **({"drift": rows} if rows else {})}
 
     async def _add_finalizer(self, raw: RawObject, cr: Partition) -> None:
         """Keep the object from vanishing before its partition."""

@@ -74,6 +74,9 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
         )
     if decision.stage is Stage.HELD:
         return unknown(CONFIG_VALID, "KeyRotation", f"configuration {short_hash(decision.hash)} {_HELD}")
+    if decision.stage is Stage.WAITING:
+        message = f"no slurmctld runs that could try configuration {short_hash(decision.hash)}"
+        return unknown(CONFIG_VALID, "WaitingForSlurmctld", message)
     return unknown(
         CONFIG_VALID, "Trying", f"configuration {short_hash(decision.hash)} is being tried by {_trier(decision)}"
     )

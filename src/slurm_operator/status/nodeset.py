@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted, share
 from slurm_operator.build import labels
 from slurm_operator.plan import placement, reservation
@@ -114,6 +115,11 @@ def _reachable(world: NodeSetWorld) -> ConditionDraft:
     if isinstance(world.slurm.jobs, Unknown):
         return no(SLURM_REACHABLE, "JobsUnknown", _half(world.slurm.jobs))
     return yes(SLURM_REACHABLE, "Answering", "slurmctld answers")
+
+
+def is_called_reachable(cr: NodeSet) -> bool:
+    """Whether a status says that Slurm answers."""
+    return any(each.type == SLURM_REACHABLE and each.status == "True" for each in cr.status.conditions)
 
 
 def _half(jobs: Unknown) -> str:

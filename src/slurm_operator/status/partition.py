@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from kube_runtime.text import printable
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.plural import counted
+from slurm_operator.api.problem import FieldProblem
 from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.slurm.model import Partition, Unknown
 from slurm_operator.slurm.requests import is_read_as_name
+from slurm_operator.status import workload
 from slurm_operator.status.conditions import READY, ConditionDraft, no, unknown, yes
 
 ACCEPTED_TYPE = "Accepted"
@@ -52,15 +54,26 @@ def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
     acceptance = outcome.acceptance
     if not acceptance.accepted:
         return no(ACCEPTED_TYPE, acceptance.reason, acceptance.message)
-    if acceptance.removed_nodes and not outcome.supports_live_partitions:
-        named = _some(acceptance.removed_nodes)
-        message = (
-            f"{named} cannot be removed: slurm.conf cannot express it, and this Slurm cannot change partitions live"
-        )
-        return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
+    undone = _undone_nodes(outcome)
+    if undone is not None:
+        return undone
     if outcome.held:
         return no(ACCEPTED_TYPE, "LinterRefused", outcome.held)
     return yes(ACCEPTED_TYPE, acceptance.reason if acceptance.reason != ACCEPTED else ACCEPTED, acceptance.message)
+
+
+def _undone_nodes(outcome: PartitionOutcome) -> ConditionDraft | None:
+    """Hosts that only a live change adds or takes away, of a Slurm that has none."""
+    if outcome.supports_live_partitions or isinstance(outcome.found, Unknown):
+        return None
+    added, removed = outcome.acceptance.live_nodes, outcome.acceptance.removed_nodes
+    if removed:
+        message = f"{_some(removed)} cannot be removed: slurm.conf cannot express it, and this Slurm cannot"
+        return yes(ACCEPTED_TYPE, "NodesNotTakenOut", f"{message} change partitions live")
+    if added:
+        message = f"{_some(added)} cannot be added: slurm.conf does not declare it, and this Slurm cannot"
+        return yes(ACCEPTED_TYPE, "NodesNotAdded", f"{message} change partitions live")
+    return None
 
 
 def _why_missing(outcome: PartitionOutcome) -> str:
@@ -82,6 +95,9 @@ def _applied(outcome: PartitionOutcome) -> ConditionDraft:
         named = ", ".join(outcome.unsettable)
         message = f"Slurm takes {named} only for a new partition: delete it and create it again"
         return no(APPLIED, "NeedsNewPartition", message)
+    if outcome.drift:
+        message = f"it took effect as requested, and was changed in Slurm since: {_rows(outcome.drift)}"
+        return yes(APPLIED, "ChangedSince", message)
     return yes(APPLIED, "InSlurm", "Slurm reports it as requested")
 
 
@@ -105,11 +121,27 @@ def _ready(found: Partition | None) -> ConditionDraft:
     if found is None:
         return no(READY, "NotInSlurm", "somebody deleted it in Slurm")
     if "UP" not in found.states:
-        state = "+".join(sorted(found.states)) or "unknown"
-        return no(READY, "NotUp", f"its state is {state}")
+        return no(READY, "NotUp", f"its state is {_state(found)}")
     if not found.total_nodes:
         return no(READY, "NoNodes", "it has no nodes yet")
     return yes(READY, "Up", f"it is up with {counted(found.total_nodes, 'node')}")
+
+
+def state(outcome: PartitionOutcome) -> dict[str, str]:
+    """`status.state`: what Slurm says, and nothing where it says nothing."""
+    found = outcome.found
+    return {"state": _state(found)} if isinstance(found, Partition) else {}
+
+
+def _state(found: Partition) -> str:
+    return "+".join(sorted(found.states)) or "unknown"
+
+
+def refused(problems: Iterable[FieldProblem]) -> list[ConditionDraft]:
+    """The conditions of a Partition that a rule refuses."""
+    drafts = workload.refused(problems)
+    accepted = no(ACCEPTED_TYPE, "InvalidSpec", drafts[0].message)
+    return [accepted, no(APPLIED, "InvalidSpec", "what it asks for is not in slurm.conf"), *drafts]
 
 
 def waiting_for_controller(name: str) -> list[ConditionDraft]:

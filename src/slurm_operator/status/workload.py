@@ -1,12 +1,12 @@
 """Readiness of the daemons behind a StatefulSet or Deployment.
 
-In: the workload as it is, or None. Out: Ready, Progressing and Degraded. Used by every kind whose daemons Kubernetes
-itself keeps running.
+In: the workload as it is, or None, and the Secrets of its namespace. Out: Ready, Progressing and Degraded. Used by
+every kind whose daemons Kubernetes itself keeps running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from slurm_operator.api.plural import counted, share
@@ -17,14 +17,54 @@ from slurm_operator.status.conditions import (
     PROGRESSING,
     READY,
     ConditionDraft,
+    Truth,
     no,
     unknown,
     yes,
 )
 
+# By name: what each Secret of the namespace holds.
+Secrets = Mapping[str, Mapping[str, bytes]]
 
-def rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDraft]:
-    """What a workload's own status says."""
+
+def rollout(daemon: str, workload: Mapping[str, Any] | None, secrets: Secrets) -> list[ConditionDraft]:
+    """What a workload's own status says; a Secret that its pods need and that is not there is the cause of the rest."""
+    found, missing = _rollout(daemon, workload), missing_secret(workload or {}, secrets)
+    if not missing:
+        return found
+    if found[0].truth is not Truth.TRUE:
+        return blocked("ReferenceNotFound", f"{missing}, and no {daemon} pod can start without it: create it")
+    message = f"{missing}: the {daemon} pods still run with what they read, and none can start again without it"
+    return [*found[:2], yes(DEGRADED, "ReferenceNotFound", message)]
+
+
+def missing_secret(workload: Mapping[str, Any], secrets: Secrets) -> str:
+    """The first Secret, or key of one, that the pods of a workload need and that is not there; empty when all are."""
+    spec = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
+    for name, key in _needed(spec):
+        if name not in secrets:
+            return f"Secret {name!r} does not exist"
+        if key and key not in secrets[name]:
+            return f"Secret {name!r} has no key {key!r}"
+    return ""
+
+
+def _needed(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The Secrets that a pod does not start without, each with a key; empty where any will do."""
+    for volume in spec.get("volumes") or ():
+        sources = [each.get("secret") for each in (volume.get("projected") or {}).get("sources") or ()]
+        for source in filter(None, [volume.get("secret"), *sources]):
+            name = str(source.get("secretName") or source.get("name") or "")
+            items = [str(item.get("key")) for item in source.get("items") or ()] or [""]
+            yield from ((name, key) for key in items if name and not source.get("optional"))
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        named = [((each.get("valueFrom") or {}).get("secretKeyRef")) for each in container.get("env") or ()]
+        for ref in filter(None, [*named, *(each.get("secretRef") for each in container.get("envFrom") or ())]):
+            if ref.get("name") and not ref.get("optional"):
+                yield str(ref["name"]), str(ref.get("key") or "")
+
+
+def _rollout(daemon: str, workload: Mapping[str, Any] | None) -> list[ConditionDraft]:
     if workload is None:
         return _waiting("NotCreatedYet", f"{daemon} has not been created yet")
     spec, status, pod = workload.get("spec") or {}, workload.get("status") or {}, f"{daemon} pod"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -202,6 +205,90 @@ def test_a_hand_on_the_partition_of_a_nodeset_is_seen_within_seconds(cluster: Lo
     cluster.admin("scontrol update partitionname=compute gracetime=78")
     took = cluster.until("it is reverted", lambda: partition(cluster, "compute").get("GraceTime") == "0", 8)
     print(f"Slurm {cluster.version}: the drift of a NodeSet's own line is reverted in {took:.1f} s")
+
+
+def slurm_command(cluster: LocalCluster, *arguments: str) -> tuple[int, str]:
+    """`kubectl slurm`, as a person runs it: its exit code, and all that it says."""
+    command = [sys.executable, "-m", "slurm_operator.cli.kubectl.main", "--kubeconfig", str(cluster.home.kubeconfig)]
+    done = subprocess.run(
+        [*command, "-n", "slurm", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def config_of(cluster: LocalCluster) -> str:
+    return str(cluster.get("nodeset", "compute")["spec"]["partition"]["config"])
+
+
+def test_the_partition_of_a_nodeset_is_drained_set_and_brought_up_again(cluster: LocalCluster) -> None:
+    """U4: it advised scontrol, and the operator changed that back five seconds later."""
+    before = config_of(cluster)
+    code, said = slurm_command(cluster, "partition", "drain", "compute")
+    print(f"Slurm {cluster.version}: {said.strip()}")
+    assert (code, "in effect after" in said) == (0, True), said
+    assert partition(cluster, "compute")["State"] == "DRAIN"
+    assert config_of(cluster) == f"{before} State=DRAIN"
+    # Longer than the operator needs to change back what somebody did by hand.
+    time.sleep(8.0)
+    assert partition(cluster, "compute")["State"] == "DRAIN"
+    code, said = slurm_command(cluster, "why", "partition/compute")
+    assert "as NodeSet compute says" in said
+    assert "kubectl slurm -n slurm partition up compute" in said
+    code, said = slurm_command(cluster, "partition", "set", "compute", "maxtime=45", "State=UP")
+    print(f"Slurm {cluster.version}: {said.strip()}")
+    assert code == 0, said
+    found = partition(cluster, "compute")
+    assert (found["State"], found["MaxTime"]) == ("UP", "00:45:00")
+    assert config_of(cluster) == f"{before} State=UP MaxTime=45"
+    code, said = slurm_command(cluster, "partition", "set", "compute", "MaxTime=", "State=")
+    assert code == 0, said
+    assert partition(cluster, "compute")["MaxTime"] == "UNLIMITED"
+    assert config_of(cluster) == before
+    assert not events(cluster, "DriftReverted")
+
+
+def test_a_host_that_does_not_exist_is_refused(cluster: LocalCluster) -> None:
+    """U6: "in effect after 0.12 s", exit code 0."""
+    apply(cluster, "chosen")
+    cluster.until("it is there", lambda: partition(cluster, "chosen"))
+    for verb in ("add-nodes", "remove-nodes"):
+        code, said = slurm_command(cluster, "partition", verb, "chosen", "compute-9")
+        assert (code, "there is no node compute-9; did you mean" in said) == (1, True), said
+    assert "nodes" not in cluster.get("partition", "chosen")["spec"]
+    code, said = slurm_command(cluster, "partition", "remove-nodes", "compute", "compute-0")
+    assert (code, "it has all nodes of the NodeSet and no others" in said) == (1, True), said
+    for verb in ("drain", "undrain"):
+        code, said = slurm_command(cluster, verb, "compute-9")
+        assert (code, "there is no worker 'compute-9'" in said) == (1, True), said
+    code, said = slurm_command(cluster, "why", "node/compute-9")
+    assert (code, "did you mean" in said) == (1, True), said
+    cluster.kubectl("delete", "partition", "chosen", "--wait=false")
+
+
+def events(cluster: LocalCluster, reason: str) -> list[tuple[str, str, str]]:
+    found = (each for each in cluster.objects("events") if each.get("reason") == reason)
+    return [(each["involvedObject"]["kind"], each["involvedObject"]["name"], each["message"]) for each in found]
+
+
+def test_a_revert_is_an_event_on_the_nodeset_and_stands_in_drift(cluster: LocalCluster) -> None:
+    """U4: nobody was told, and `drift` said that nothing had been changed by hand."""
+    assert slurm_command(cluster, "drift") == (0, "nothing has been changed by hand\n")
+    cluster.admin("scontrol update partitionname=compute gracetime=78")
+    live = cluster.version != "24.11"
+    if not live:
+        # Two minutes of patience, in which it stands in drift.
+        code, said = slurm_command(cluster, "drift")
+        assert (code, "nodeset/compute" in said, "GraceTime" in said) == (1, True, True), said
+    took = cluster.until(
+        "it is reverted", lambda: partition(cluster, "compute").get("GraceTime") == "0", 20 if live else 240
+    )
+    cluster.until("it is told", lambda: events(cluster, "DriftReverted"))
+    print(f"Slurm {cluster.version}: reverted and told in {took:.1f} s: {events(cluster, 'DriftReverted')}")
+    ((kind, name, note),) = events(cluster, "DriftReverted")
+    assert (kind, name) == ("NodeSet", "compute")
+    assert note.startswith("partition compute: somebody with scontrol or REST changed GraceTime from 0 to 78; ")
+    code, said = slurm_command(cluster, "drift")
+    assert (code, "nodeset/compute" in said, "GraceTime from 0 to 78" in said) == (0, True, True), said
 
 
 def test_a_nodeset_goes_after_its_running_and_waiting_jobs(cluster: LocalCluster) -> None:

@@ -5,23 +5,41 @@ In: a client and what is wanted. Out: what Slurm came to say, and how long that 
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kube_runtime.client.client import Client
+from kube_runtime.client.errors import Conflict, KubeError
 from kube_runtime.client.objects import NODES, PODS, RawObject, Resource
 from kube_runtime.client.write import Writer
+from slurm_operator.api import text
 from slurm_operator.build import labels
-from slurm_operator.build.partition import adoption
+from slurm_operator.cli.kubectl.gather import SlurmRefused, scontrol
+from slurm_operator.cli.kubectl.options import nodeset_patch, partition_patch, written
 from slurm_operator.cli.waiting import Reason, until
-from slurm_operator.diagnose.facts import Object, condition_of, host_of, status_of
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, spec_of, status_of
+from slurm_operator.diagnose.partition_owner import Owner, partition_config
+from slurm_operator.diagnose.scontrol import arguments, node_names, partitions
+from slurm_operator.plan.partition_fields import Line, canonical, changed_options, differences, unsettable
 from slurm_operator.reconcile.resources import ALL, OURS
 from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.errors import SlurmError
+from slurm_operator.slurm.model import Partition
 
 MANAGER = "kubectl-slurm"
 POLL_SECONDS = 0.05
+# Slurm itself is asked by a command in its pod, which costs more.
+SLURM_POLL_SECONDS = 0.25
+# What a Controller says of a partition is about this change after so long; before, it may be about the last one.
+REFUSAL_SECONDS = 3.0
+MAX_CONFLICTS = 5
+NOT_RECONCILED = "the operator has not reconciled it yet"
+# Reasons of a change that will not take effect by waiting.
+NOT_DONE = frozenset({"RefusedBySlurm", "LinterRefused", "NeedsNewPartition", "NodesNotTakenOut", "NodesNotAdded"})
 HELM_LABEL = "app.kubernetes.io/managed-by"
 HELM_RELEASE = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -52,46 +70,123 @@ class Changes:
         """One object."""
         return await self.client.get(resource.raw(), name, self.namespace if resource.namespaced else "")
 
-    async def partition(self, name: str, spec: Mapping[str, Any], seconds: float) -> Done:
-        """Change a Partition and wait for Slurm's own answer."""
+    async def resources(self) -> Facts:
+        """The resources that declare partitions, and the pods: all that a change is decided by."""
+        read: tuple[Resource[Any], ...] = (OURS["Controller"], OURS["NodeSet"], OURS["Partition"], PODS)
+        listings = [await self.client.list(each.raw(), self.namespace) for each in read]
+        objects = {
+            each.kind: {item.metadata.name: item.content() for item in listing.items}
+            for each, listing in zip(read, listings, strict=True)
+        }
+        return Facts(self.namespace, objects)
+
+    async def set_options(self, facts: Facts, owner: Owner, options: Mapping[str, str], seconds: float) -> Done:
+        """Change options of a partition in the resource that has it, and wait for Slurm's own answer."""
         began = time.monotonic()
-        patched = await self.writer.patch(OURS["Partition"], name, {"spec": dict(spec)}, self.namespace)
-        state = str(spec.get("state") or "")
-        return await self._wait_until_reconciled(name, patched.metadata.generation, state, began, seconds)
+        if owner.kind == "NodeSet":
+            before, after = await self._patched(owner, lambda found: nodeset_patch(found, options))
+            change = _Change(owner, options, partition_config(before), partition_config(after.content()))
+            return await self._wait_for_slurm(facts, change, began, seconds)
+        _, patched = await self._patched(owner, lambda found: partition_patch(found, options))
+        state = options.get("State", "") or ("UP" if "State" in options else "")
+        return await self._wait_until_reconciled(owner.name, patched.metadata.generation, state.upper(), began, seconds)
+
+    async def edit_nodes(self, owner: Owner, change: str, seconds: float) -> Done:
+        """Add hosts to a Partition, or take them away, whatever list it has now."""
+        began = time.monotonic()
+        _, patched = await self._patched(
+            owner, lambda found: {"nodes": merged_edit(str(spec_of(found).get("nodes") or ""), change)}
+        )
+        return await self._wait_until_reconciled(owner.name, patched.metadata.generation, "", began, seconds)
+
+    async def _patched(self, owner: Owner, patch: Callable[[Object], Mapping[str, Any]]) -> tuple[Object, RawObject]:
+        """Change the spec of the very version that was read: what somebody else wrote meanwhile is not lost."""
+        resource, tries = OURS[owner.kind], 0
+        while True:
+            seen = await self.get(resource, owner.name)
+            spec, meta = {"spec": dict(patch(seen.content()))}, seen.metadata
+            try:
+                return seen.content(), await self.writer.patch(
+                    resource, owner.name, spec, self.namespace, uid=meta.uid, resource_version=meta.resource_version
+                )
+            except Conflict:
+                # Its status was written, most likely.
+                tries += 1
+                if tries == MAX_CONFLICTS:
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
 
     async def _wait_until_reconciled(
         self, name: str, generation: int, state: str, began: float, seconds: float
     ) -> Done:
-        reason = "the operator has not reconciled it yet"
+        sentence, verdict = NOT_RECONCILED, None
 
         async def is_so() -> bool:
-            nonlocal reason
+            nonlocal sentence, verdict
             content = (await self.get(OURS["Partition"], name)).content()
-            if int(status_of(content).get("observedGeneration") or 0) < generation:
-                return False
-            ready = condition_of(content, "Ready") or {}
-            reason = str(ready.get("message", ""))
-            return is_as_asked(ready, state)
+            sentence, verdict = outcome(content, generation, state)
+            return verdict is not None
 
         async def why() -> Reason:
-            return Reason(reason, f"kubectl slurm -n {self.namespace} why partition/{name}")
+            return Reason(sentence, f"kubectl slurm -n {self.namespace} why partition/{name}")
 
-        what = f"Slurm has partition {name} as asked"
-        waited = await until(what, is_so, why, seconds, look_seconds=POLL_SECONDS)
-        return Done(reason, time.monotonic() - began, waited.is_so)
+        await until(f"Slurm has partition {name} as asked", is_so, why, seconds, look_seconds=POLL_SECONDS)
+        return Done(sentence, time.monotonic() - began, bool(verdict))
 
-    async def edit_nodes(self, name: str, change: str, seconds: float) -> Done:
-        """Add hosts to a Partition, or take them away, whatever list it has now."""
-        current = (await self.get(OURS["Partition"], name)).content()
-        nodes = merged_edit(str((current.get("spec") or {}).get("nodes") or ""), change)
-        return await self.partition(name, {"nodes": nodes}, seconds)
+    async def _wait_for_slurm(self, facts: Facts, change: _Change, began: float, seconds: float) -> Done:
+        """A NodeSet says nothing of its partition: Slurm itself is asked, and its Controller why it is not so."""
+        done = Done(NOT_RECONCILED, 0.0, False)
+        owner = change.owner
 
-    async def worker(self, name: str) -> RawObject | None:
-        """The pod of a Slurm node, by either name."""
-        listing = await self.client.list(
-            PODS.raw(), self.namespace, label_selector=f"{labels.NAME}={labels.WORKER.daemon}"
-        )
-        return next((pod for pod in listing.items if name in (pod.metadata.name, host_of(pod.content()))), None)
+        async def is_so() -> bool:
+            nonlocal done
+            done, refused = await self._look(facts, change), ""
+            if not done.reconciled and time.monotonic() - began >= REFUSAL_SECONDS:
+                refused = refusal((await self.get(OURS["Controller"], owner.cluster)).content(), owner.partition)
+            done = replace(done, sentence=refused or done.sentence)
+            return done.reconciled or bool(refused)
+
+        async def why() -> Reason:
+            return Reason(done.sentence, f"kubectl slurm -n {self.namespace} why controller/{owner.cluster}")
+
+        what = f"Slurm has partition {owner.partition} as asked"
+        await until(what, is_so, why, seconds, look_seconds=SLURM_POLL_SECONDS)
+        return replace(done, seconds=time.monotonic() - began)
+
+    async def _look(self, facts: Facts, change: _Change) -> Done:
+        """Whether Slurm has a change."""
+        try:
+            found = (await self.slurm_partitions(facts, change.owner.cluster)).get(change.owner.partition)
+        except (KubeError, SlurmError, SlurmRefused) as error:
+            return Done(f"Slurm cannot be asked: {error}", 0.0, False)
+        is_open, sentence = change.still_open(found)
+        return Done(sentence, 0.0, not is_open)
+
+    async def slurm_partitions(self, facts: Facts, cluster: str) -> dict[str, Partition]:
+        """All partitions that a cluster's slurmctld has."""
+        return partitions(await self._asked(facts, cluster, "partitions"))
+
+    async def slurm_nodes(self, facts: Facts, cluster: str) -> frozenset[str]:
+        """The names of all nodes that a cluster's slurmctld has."""
+        return node_names(await self._asked(facts, cluster, "nodes"))
+
+    async def _asked(self, facts: Facts, cluster: str, what: str) -> bytes:
+        pods = facts.pods_of(labels.CONTROLLER, cluster)
+        if not pods:
+            raise SlurmRefused(f"Controller {cluster!r} has no slurmctld pod")
+        return await scontrol(self.client, facts, pods[0], *arguments(what))
+
+    async def workers(self) -> list[RawObject]:
+        """The pods of all Slurm nodes."""
+        selector = f"{labels.NAME}={labels.WORKER.daemon}"
+        return list((await self.client.list(PODS.raw(), self.namespace, label_selector=selector)).items)
+
+    async def machines(self) -> list[str]:
+        """The names of all Kubernetes nodes; none where they may not be listed."""
+        try:
+            return [each.metadata.name for each in (await self.client.list(NODES.raw())).items]
+        except KubeError:
+            return []
 
     async def cordon(self, pod: RawObject, on: bool) -> None:
         """Let a worker take no jobs, or take them again."""
@@ -117,11 +212,60 @@ class Changes:
         await self.writer.patch(OURS[kind], name, patch, self.namespace)
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of a NodeSet's partition: the options that were asked for, and its config before and after."""
+
+    owner: Owner
+    options: Mapping[str, str]
+    before: str
+    after: str
+
+    def still_open(self, found: Partition | None) -> tuple[bool, str]:
+        """Whether Slurm does not have it as asked for yet, and what it has."""
+        if found is None:
+            return True, f"Slurm does not have partition {self.owner.partition}"
+        line = _line(self.owner.partition, self.after)
+        asked = changed_options(line, _line(self.owner.partition, self.before)) | self.options.keys()
+        rows = [each for each in differences(line, found) if each.field in asked]
+        if rows:
+            return True, f"partition {self.owner.partition}: {rows[0].field} is {rows[0].found}, not {rows[0].wanted}"
+        unseen = sorted(frozenset(unsettable(line)) & asked)
+        more = f"; Slurm does not show {', '.join(unseen)}, and from 26.05 takes it only for a new partition"
+        done = f"NodeSet {self.owner.name}, partition {self.owner.partition}: {written(self.options)}"
+        return False, done + (more if unseen else "")
+
+
+def _line(name: str, config: str) -> Line:
+    return Line(name, canonical(each for each in text.options(config) if not isinstance(each, str)))
+
+
+def outcome(partition: Object, generation: int, state: str) -> tuple[str, bool | None]:
+    """What a Partition says of its last change, and whether it is in effect; None while nobody can say yet."""
+    if int(status_of(partition).get("observedGeneration") or 0) < generation:
+        return NOT_RECONCILED, None
+    accepted, applied, ready = (condition_of(partition, each) or {} for each in ("Accepted", "Applied", "Ready"))
+    if accepted.get("status") == "False" or accepted.get("reason") in NOT_DONE:
+        return str(accepted.get("message", "")), False
+    if applied.get("status") != "True":
+        return str(applied.get("message", "")), False if applied.get("reason") in NOT_DONE else None
+    return str(ready.get("message", "")), True if is_as_asked(ready, state) else None
+
+
 def is_as_asked(ready: Mapping[str, Any], state: str) -> bool:
     """Whether a Partition's Ready tells of the state that was asked for; any will do where none was."""
-    if ready.get("status") == "True":
+    if ready.get("status") == "True" or ready.get("reason") == "NoNodes":
         return state in ("", "UP")
     return ready.get("reason") == "NotUp" and (not state or str(ready.get("message", "")).endswith(state))
+
+
+def refusal(controller: Object, partition: str) -> str:
+    """Why a Controller does not take the line of a partition; empty when it says nothing of it."""
+    degraded = condition_of(controller, "Degraded") or {}
+    message = str(degraded.get("message", ""))
+    named = re.search(rf"(?<![\w.-]){re.escape(partition)}(?![\w.-])", message) is not None
+    refused = degraded.get("status") == "True" and degraded.get("reason") in ("ConfigNotValid", "RefusedBySlurm")
+    return message if refused and named else ""
 
 
 def merged_edit(current: str, change: str) -> str:
@@ -143,9 +287,3 @@ def items_of(text: str) -> list[str]:
             items.append(text[start:at])
             start = at + 1
     return [item for item in [*items, text[start:]] if item]
-
-
-def drift_patch(partition: Object) -> dict[str, Any]:
-    """What to write into a Partition so that it says what Slurm has now."""
-    rows = status_of(partition).get("drift") or ()
-    return adoption((str(row.get("field")), str(row.get("found", ""))) for row in rows)

@@ -12,6 +12,8 @@ import click
 from slurm_operator.cli.kubectl.command import WAIT, Where, changing, command
 
 if TYPE_CHECKING:
+    from kube_runtime.client.objects import RawObject
+    from slurm_operator.cli.kubectl.change import Changes
     from slurm_operator.cli.waiting import Reason
     from slurm_operator.diagnose.facts import Facts
 
@@ -39,9 +41,7 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
     from slurm_operator.diagnose.facts import host_of
 
     async with changing(where) as changes:
-        pod = await changes.worker(node)
-        if pod is None:
-            raise click.ClickException(f"there is no worker {node!r} in namespace {changes.namespace}")
+        pod = await _worker(changes, node)
         await changes.cordon(pod, on)
         host = host_of(pod.content())
         click.echo(f"{host} will take {'no new jobs' if on else 'jobs again'}")
@@ -101,6 +101,19 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
     )
 
 
+async def _worker(changes: Changes, name: str) -> RawObject:
+    """The pod of a Slurm node, by either name; who is not there is not drained."""
+    from slurm_operator.api.problem import did_you_mean
+    from slurm_operator.diagnose.facts import host_of
+
+    pods = await changes.workers()
+    found = next((pod for pod in pods if name in (pod.metadata.name, host_of(pod.content()))), None)
+    if found is None:
+        hint = did_you_mean(name, (host_of(pod.content()) for pod in pods))
+        raise click.ClickException(f"there is no worker {name!r} in namespace {changes.namespace}{hint}")
+    return found
+
+
 @command()
 @click.argument("machine", metavar="KUBERNETES-NODE")
 @click.option("--reason", default="", help="Drain reason in Slurm.")
@@ -120,12 +133,14 @@ async def uncordon(where: Where, machine: str) -> None:
 
 async def _cordon_node(where: Where, machine: str, on: bool, reason: str) -> None:
     from kube_runtime.client.errors import NotFound
+    from slurm_operator.api.problem import did_you_mean
 
     async with changing(where) as changes:
         try:
             await changes.cordon_node(machine, on, reason)
         except NotFound as error:
             worker = f"kubectl slurm {'drain' if on else 'undrain'}"
+            hint = did_you_mean(machine, await changes.machines()) or "; kubectl get nodes shows them"
             raise click.ClickException(
-                f"there is no Kubernetes node {machine!r}; kubectl get nodes shows them, and a worker has {worker}"
+                f"there is no Kubernetes node {machine!r}{hint}; for a worker there is {worker}"
             ) from error

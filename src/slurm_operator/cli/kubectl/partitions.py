@@ -1,14 +1,14 @@
 """`kubectl slurm partition` and `drift`: partitions seen, and changed at once and for good.
 
-In: a name and what is wanted of it. Out: the Partition changed, and what Slurm reports of it. Put into the group by
-`main.py`.
+In: a name and what is wanted of it. Out: the resource changed that has the partition (a Partition, or a NodeSet that
+makes one), and what Slurm reports of it. Put into the group by `main.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -16,9 +16,16 @@ from kube_runtime.text import printable
 from slurm_operator.cli.kubectl.command import OUTPUT, WAIT, Where, changing, command, facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Mapping
 
-    from slurm_operator.cli.kubectl.change import Done
+    from slurm_operator.cli.kubectl.change import Changes, Done
+    from slurm_operator.diagnose.drift import ChangedBack, Drifted
+    from slurm_operator.diagnose.facts import Facts
+    from slurm_operator.diagnose.partition_owner import Owner
+
+# A change that is on its way looks like one by hand for as long.
+SECOND_LOOK_SECONDS = 1.0
+ADOPT_SECONDS = 10.0
 
 
 @click.group()
@@ -29,7 +36,7 @@ def partition() -> None:
 @command(partition, name="list")
 @OUTPUT
 async def list_partitions(where: Where, output: str) -> None:
-    """List all partitions, with or without a Partition resource."""
+    """List all partitions, and the resource that has each."""
     from slurm_operator.cli.kubectl import view
 
     rows = view.partition_rows(await facts_of(where))
@@ -46,15 +53,96 @@ def _state_command(name: str, state: str, text: str) -> None:
     @click.argument("partition_name", metavar="NAME")
     @WAIT
     async def change(where: Where, partition_name: str, seconds: float) -> None:
-        by_hand = f"kubectl slurm shell -- scontrol update partitionname={partition_name} state={state.lower()}"
-        async with changing(where) as changes, named(partition_name, changes.namespace, by_hand):
-            report(await changes.partition(partition_name, {"state": state}, seconds))
+        await _set(where, partition_name, {"State": state}, seconds)
 
 
 _state_command("drain", "DRAIN", "Accept no new jobs; those in it keep running.")
 _state_command("down", "DOWN", "Accept jobs, but start none.")
 _state_command("up", "UP", "Accept and run jobs.")
 _state_command("inactive", "INACTIVE", "Neither accept nor start jobs.")
+
+
+@command(partition, name="set")
+@click.argument("partition_name", metavar="NAME")
+@click.argument("options", metavar="OPTION=VALUE...", nargs=-1, required=True)
+@WAIT
+async def set_options(where: Where, partition_name: str, options: tuple[str, ...], seconds: float) -> None:
+    """Set options such as MaxTime=2:00:00; one without a value (QOS=) gets its default."""
+    from slurm_operator.cli.kubectl.options import BadOption, parsed
+
+    try:
+        wanted = parsed(options)
+    except BadOption as error:
+        raise click.BadParameter(str(error)) from error
+    await _set(where, partition_name, wanted, seconds)
+
+
+async def _set(where: Where, name: str, options: Mapping[str, str], seconds: float) -> None:
+    from slurm_operator.cli.kubectl.options import BadOption, written
+
+    async with changing(where) as changes:
+        facts = await changes.resources()
+        owner = await _owner(changes, facts, name, f"set {written(options)}")
+        try:
+            report(await changes.set_options(facts, owner, options, seconds))
+        except BadOption as error:
+            raise click.ClickException(f"{owner.place}: {error}") from error
+
+
+async def _owner(changes: Changes, facts: Facts, name: str, wish: str) -> Owner:
+    """The Partition or NodeSet that has a partition; for any other, what to do instead."""
+    from slurm_operator.diagnose.facts import spec_of
+    from slurm_operator.diagnose.partition_owner import owner_of
+
+    owner = owner_of(facts, name)
+    if owner is None:
+        await _nobodys(changes, facts, name)
+    controller = facts.get("Controller", owner.cluster)
+    if controller is not None and spec_of(controller).get("external"):
+        raise click.ClickException(
+            f"Controller {owner.cluster} is external: the operator does not change its partitions"
+        )
+    if owner.is_leaving:
+        raise click.ClickException(f"{owner.place} is being deleted, and partition {owner.partition} with it")
+    if owner.kind == "Controller":
+        raise click.ClickException(
+            f"partition {name} is a line in {owner.place}: {wish} there, with "
+            f"kubectl -n {facts.namespace} edit controller {owner.name}"
+        )
+    return owner
+
+
+async def _nobodys(changes: Changes, facts: Facts, name: str) -> NoReturn:
+    """Say of a partition that no resource has what can be done."""
+    from slurm_operator.diagnose.facts import name_of
+    from slurm_operator.diagnose.partition_owner import unknown_partition
+
+    for each in facts.every("Controller"):
+        if name in await _partitions_in_slurm(changes, facts, name_of(each)):
+            raise click.ClickException(
+                f"no resource declares partition {name}: it was made with scontrol, or is being removed. Create a "
+                "Partition of its name, and this command changes it"
+            )
+    nodeset = facts.get("NodeSet", name)
+    if nodeset is not None:
+        raise click.ClickException(
+            f"NodeSet {name} makes no partition; to make one: kubectl -n {facts.namespace} patch nodeset {name} "
+            """--type=merge -p '{"spec":{"partition":{"enabled":true}}}'"""
+        )
+    raise click.ClickException(
+        f"{unknown_partition(facts, name)}; kubectl slurm -n {facts.namespace} partition list shows all"
+    )
+
+
+async def _partitions_in_slurm(changes: Changes, facts: Facts, cluster: str) -> frozenset[str]:
+    from kube_runtime.client.errors import KubeError
+    from slurm_operator.cli.kubectl.gather import SlurmRefused
+    from slurm_operator.slurm.errors import SlurmError
+
+    try:
+        return frozenset(await changes.slurm_partitions(facts, cluster))
+    except (KubeError, SlurmError, SlurmRefused):
+        return frozenset()
 
 
 def _nodes_command(name: str, sign: str, text: str) -> None:
@@ -64,12 +152,59 @@ def _nodes_command(name: str, sign: str, text: str) -> None:
     @WAIT
     async def change(where: Where, partition_name: str, hosts: str, seconds: float) -> None:
         edit = signed(sign, hosts)
-        async with changing(where) as changes, named(partition_name, changes.namespace):
-            report(await changes.edit_nodes(partition_name, edit, seconds))
+        async with changing(where) as changes:
+            facts = await changes.resources()
+            owner = await _owner(changes, facts, partition_name, "change Nodes")
+            if owner.kind == "NodeSet":
+                raise click.ClickException(_all_its_nodes(facts, owner, sign, hosts))
+            await _demand_hosts(changes, facts, owner, hosts)
+            report(await changes.edit_nodes(owner, edit, seconds))
 
 
 _nodes_command("add-nodes", "+", "Add hosts, given as a host list such as a[0-3],b1.")
 _nodes_command("remove-nodes", "-", "Remove hosts, given as a host list such as a[0-3],b1.")
+
+
+def _all_its_nodes(facts: Facts, owner: Owner, sign: str, hosts: str) -> str:
+    """What to do where single nodes cannot be named."""
+    instead = f"make a Partition with nodeSets: [{owner.name}] and nodes: '{signed(sign, hosts)}'"
+    if sign == "-":
+        instead += f"; to let a node take no jobs at all: kubectl slurm -n {facts.namespace} drain NODE"
+    return (
+        f"partition {owner.partition} is that of NodeSet {owner.name}: it has all nodes of the NodeSet and no others. "
+        f"For another choice of nodes, {instead}"
+    )
+
+
+async def _demand_hosts(changes: Changes, facts: Facts, owner: Owner, hosts: str) -> None:
+    """Refuse hosts that do not exist: Slurm would ignore them."""
+    from kube_runtime.client.errors import KubeError
+    from slurm_operator.cli.kubectl.gather import SlurmRefused
+    from slurm_operator.diagnose.partition_owner import declared_sets, worker_hosts
+    from slurm_operator.slurm.errors import SlurmError
+
+    known, why = worker_hosts(facts) | declared_sets(facts, owner.cluster), ""
+    try:
+        known |= await changes.slurm_nodes(facts, owner.cluster)
+    except (KubeError, SlurmError, SlurmRefused) as error:
+        why = printable(str(error))
+    problem = unknown_hosts(hosts, known, why)
+    if problem:
+        raise click.ClickException(f"{problem}; nothing was changed")
+
+
+def unknown_hosts(hosts: str, known: frozenset[str], why: str = "") -> str:
+    """What is said of a host list that names hosts which do not exist; `why` Slurm could not be asked for its own."""
+    from slurm_operator.api.problem import did_you_mean
+    from slurm_operator.slurm import hostlist
+
+    missing = [name for name in hostlist.expand(hosts) if name not in known]
+    if not missing:
+        return ""
+    shown = hostlist.compress(missing)
+    if why:
+        return f"whether {shown} exists cannot be said, since Slurm cannot be asked: {why}"
+    return f"there is no node {shown}{did_you_mean(missing[0], known)}"
 
 
 def signed(sign: str, hosts: str) -> str:
@@ -81,24 +216,6 @@ def signed(sign: str, hosts: str) -> str:
     return ",".join(f"{sign}{item}" for item in items_of(hosts))
 
 
-@asynccontextmanager
-async def named(partition_name: str, namespace: str, by_hand: str = "") -> AsyncIterator[None]:
-    """Say of a Partition that is not there what can be done instead."""
-    from kube_runtime.client.errors import NotFound
-
-    try:
-        yield
-    except NotFound as error:
-        hint = (
-            f"a partition without such a resource is changed with {by_hand}"
-            if by_hand
-            else "kubectl slurm partition list shows all"
-        )
-        raise click.ClickException(
-            f"there is no Partition {partition_name!r} in namespace {namespace}; {hint}"
-        ) from error
-
-
 def report(done: Done) -> None:
     """Say how a change ended, and exit with 1 when Slurm has not confirmed it."""
     sentence = printable(done.sentence)
@@ -108,29 +225,88 @@ def report(done: Done) -> None:
 
 
 @command()
-@click.option("--adopt", "adopting", is_flag=True, help="Write what Slurm has now into the Partitions.")
+@click.option("--adopt", "adopting", is_flag=True, help="Write what Slurm has now into the resources.")
 @OUTPUT
 async def drift(where: Where, adopting: bool, output: str) -> None:
-    """Show what somebody changed with scontrol: field, value of the Partition, value in Slurm, since when."""
+    """Show what somebody changed with scontrol: what differs, and what was changed back."""
     from slurm_operator.cli.kubectl import view
-    from slurm_operator.cli.kubectl.change import drift_patch
-    from slurm_operator.diagnose.facts import name_of, status_of
+    from slurm_operator.diagnose.drift import changed_back
 
-    facts = await facts_of(where)
-    changed = [each for each in facts.every("Partition") if status_of(each).get("drift")]
-    rows = [{"partition": name_of(each), **row} for each in changed for row in status_of(each)["drift"]]
-    if output != "text":
-        click.echo(view.data(rows, output), nl=False)
-    elif rows:
-        head = ["partition", "field", "wanted", "found", "since"]
-        click.echo(
-            view.table([key.upper() for key in head], [[row.get(key, "-") for key in head] for row in rows]), nl=False
-        )
+    facts, now = await _differing(where)
+    back = changed_back(facts)
+    if output == "text":
+        click.echo(drift_text(now, back), nl=False)
     else:
-        click.echo("nothing has been changed by hand")
+        click.echo(view.data(drift_data(now, back), output), nl=False)
     if adopting:
-        async with changing(where) as changes:
-            for each in changed:
-                await changes.partition(name_of(each), drift_patch(each), 10.0)
-                click.echo(f"partition {name_of(each)} now matches Slurm")
-    sys.exit(1 if rows and not adopting else 0)
+        await _adopt(where, facts, now)
+    sys.exit(1 if now and not adopting else 0)
+
+
+async def _differing(where: Where) -> tuple[Facts, list[Drifted]]:
+    """What differs, and still does a moment later: what the operator is changing now is nobody's hand."""
+    from slurm_operator.diagnose.drift import current
+
+    first = await facts_of(where)
+    found = current(first)
+    if not any(each.owner.kind != "Partition" for each in found):
+        return first, found
+    await asyncio.sleep(SECOND_LOOK_SECONDS)
+    second = await facts_of(where)
+    before = {(each.owner.place, each.field, each.found) for each in found}
+    return second, [each for each in current(second) if (each.owner.place, each.field, each.found) in before]
+
+
+def drift_text(now: list[Drifted], back: list[ChangedBack]) -> str:
+    """Drift for people."""
+    from slurm_operator.cli.kubectl import view
+    from slurm_operator.plan.partition_events import BY_HAND
+
+    if not now and not back:
+        return "nothing has been changed by hand\n"
+    text = ""
+    if now:
+        head = ["PARTITION", "OBJECT", "FIELD", "WANTED", "FOUND", "SINCE", "IT IS"]
+        cells = [list(row.values())[:-1] for row in drift_data(now, [])]
+        text = view.table(head, [[cell or "-" for cell in row] for row in cells])
+        text += f"changed by {BY_HAND}: slurmctld does not tell who\n"
+    if back:
+        rows = [[each.last or "-", each.object, each.count, each.what] for each in back]
+        text += ("\n" if now else "") + view.table(["CHANGED BACK", "OBJECT", "TIMES", "WHAT"], rows)
+    return text
+
+
+def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, Any]]:
+    """Drift for machines: what differs now first, then what was changed back."""
+    from slurm_operator.plan.partition_events import BY_HAND
+
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": each.owner.partition,
+            "object": f"{each.owner.kind.lower()}/{each.owner.name}",
+            "field": each.field,
+            "wanted": each.wanted,
+            "found": each.found,
+            "since": each.since,
+            "state": each.state,
+            "by": BY_HAND,
+        }
+        for each in now
+    ]
+    return rows + [
+        {"object": each.object, "state": "changed back", "last": each.last, "times": each.count, "what": each.what}
+        for each in back
+    ]
+
+
+async def _adopt(where: Where, facts: Facts, now: list[Drifted]) -> None:
+    """Make the resources say what Slurm has."""
+    from slurm_operator.diagnose.drift import adoption
+
+    async with changing(where) as changes:
+        for owner, options in adoption(now):
+            if owner.kind == "Controller" or not options:
+                click.echo(f"partition {owner.partition} is left as it is: change {owner.place} yourself", err=True)
+                continue
+            report(await changes.set_options(facts, owner, options, ADOPT_SECONDS))
+            click.echo(f"partition {owner.partition} now matches Slurm")

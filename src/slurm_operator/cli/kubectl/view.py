@@ -16,7 +16,8 @@ import yaml
 
 from kube_runtime.text import printable
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine
-from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, controller_of, name_of, spec_of, status_of
+from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, name_of, spec_of, status_of
+from slurm_operator.diagnose.partition_owner import Owner, owner_of, owners
 
 MAX_CELL_CHARACTERS = 2048
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
@@ -148,15 +149,15 @@ def _counts(nodeset: Object) -> dict[str, Any]:
 
 def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
     """Every partition, of a resource or not."""
-    # Of two that claim one name, the one that has it is shown.
-    listed = sorted(facts.every("Partition"), key=_has_its_name)
-    titles = {str(spec_of(each).get("partitionName") or name_of(each)): each for each in listed}
+    # Of several that claim one name, the one that has it is shown.
+    titles = {each.partition for each in owners(facts)}
+    claimed = {title: owner for title in titles if (owner := owner_of(facts, title)) is not None}
     rows: list[Mapping[str, Any]] = []
     for cluster, slurm in sorted(facts.slurm.items()):
         known = slurm.partitions if isinstance(slurm, Slurm) else {}
-        mine = {title for title, each in titles.items() if controller_of(each) == cluster}
+        mine = {title: owner for title, owner in claimed.items() if owner.cluster == cluster}
         for title in sorted({*known, *mine}):
-            found = known.get(title)
+            found, owner = known.get(title), mine.get(title)
             jobs = [job for job in slurm.jobs.values() if job.partition == title] if isinstance(slurm, Slurm) else []
             rows.append(
                 {
@@ -166,15 +167,15 @@ def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
                     "nodes": len(found.nodes) if found else 0,
                     "running": sum(job.state == "RUNNING" for job in jobs),
                     "pending": sum(job.state == "PENDING" for job in jobs),
-                    "object": name_of(titles[title]) if title in mine else "",
-                    "drift": len(status_of(titles[title]).get("drift") or ()) if title in mine else 0,
+                    "object": _object(owner) if owner is not None else "",
+                    "drift": len(status_of(owner.resource).get("drift") or ()) if owner is not None else 0,
                 }
             )
     return rows
 
 
-def _has_its_name(partition: Object) -> bool:
-    return (condition_of(partition, "Accepted") or {}).get("status") == "True"
+def _object(owner: Owner) -> str:
+    return owner.name if owner.kind == "Partition" else f"{owner.kind.lower()}/{owner.name}"
 
 
 def overview(facts: Facts, causes: Sequence[Cause]) -> str:

@@ -1,0 +1,46 @@
+"""What the patterns of our kinds mean, in words with examples: a regular expression is no answer to a person.
+
+In: a pattern of a schema. Out: what a value should look like. Read by `api/structural.py` for its findings, and by
+`api/crd.py`, which writes the pattern of a time as a rule with a message: of a pattern, an API server shows itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_operator.api.meta import PROMETHEUS_DURATION, rule
+from slurm_operator.api.partition import NODE_COUNT, OVER_SUBSCRIBE, SLURM_NAME, SLURM_TIME
+from slurm_operator.api.schema import Schema
+
+WORDS = {
+    SLURM_TIME: (
+        "a time that Slurm reads: minutes (90), hours:minutes:seconds (1:30:00), days-hours (1-12), "
+        "days-hours:minutes:seconds (2-00:00:00), or UNLIMITED"
+    ),
+    NODE_COUNT: "a number of nodes, such as 8, or UNLIMITED",
+    OVER_SUBSCRIBE: "NO, EXCLUSIVE, FORCE or YES, the last two also with a number of jobs, such as FORCE:4",
+    SLURM_NAME: "a name in Slurm: letters, digits, dots, dashes and underscores, such as gpu-a100",
+    PROMETHEUS_DURATION: "a duration that Prometheus reads, such as 30s or 1m30s",
+    r"^[^\n]+$": "one line of text that is not empty",
+    r"^[^\n\r]+$": "one line of text that is not empty",
+}
+# Patterns of fields of bounded length, of kinds that nobody else defines.
+AS_RULES = frozenset({SLURM_TIME})
+
+
+def mismatch(pattern: str) -> str:
+    """What is said of a value that does not match."""
+    return f"is not {WORDS[pattern]}" if pattern in WORDS else f"does not match {pattern}"
+
+
+def with_rules(schema: Any) -> Any:
+    """A schema for a definition, in which patterns that people meet are rules with words."""
+    if isinstance(schema, list):
+        return [with_rules(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    changed: Schema = {name: with_rules(value) for name, value in schema.items()}
+    if changed.get("pattern") in AS_RULES:
+        pattern = changed.pop("pattern")
+        changed["x-kubernetes-validations"] = [rule(f"self.matches('{pattern}')", f"must be {WORDS[pattern]}")]
+    return changed

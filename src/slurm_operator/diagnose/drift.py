@@ -1,0 +1,115 @@
+"""What differs between the partitions that resources ask for and those that Slurm has, and what was changed back.
+
+In: facts. Out: rows for `kubectl slurm drift`. Of a Partition the operator itself says what drifted and since when; the
+lines of NodeSets and of extraConf are compared here with Slurm's own answer. What was changed back is told by events.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, name_of, spec_of, status_of
+from slurm_operator.diagnose.partition_owner import Owner, owners
+from slurm_operator.plan.partition import MISSING_PARTITION, PRESENCE, declared
+from slurm_operator.plan.partition_events import COMES_BACK, REVERTED
+from slurm_operator.plan.partition_fields import NODES, Difference, differences
+
+# How Slurm shows an option that is not set.
+NONE = "NONE"
+REVERTING = "being changed back"
+LEFT = "left as it is"
+STATES = {"Reverting": REVERTING, "DriftComesBack": LEFT, "Drifted": "reported", "RefusedBySlurm": "Slurm refuses"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """One option that Slurm has otherwise than asked for, now."""
+
+    owner: Owner
+    field: str
+    wanted: str
+    found: str
+    # What becomes of it.
+    state: str
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBack:
+    """A change that the operator took back."""
+
+    object: str
+    last: str
+    count: int
+    what: str
+
+
+def current(facts: Facts) -> list[Drifted]:
+    """Everything that differs now."""
+    found = [row for owner in owners(facts) if owner.kind == "Partition" for row in _reported(owner)]
+    return [*found, *(row for owner in owners(facts) if owner.kind != "Partition" for row in _compared(facts, owner))]
+
+
+def _reported(owner: Owner) -> Iterator[Drifted]:
+    in_sync = condition_of(owner.resource, "InSync") or {}
+    state = STATES.get(str(in_sync.get("reason")), "kept")
+    for row in status_of(owner.resource).get("drift") or ():
+        wanted, found = str(row.get("wanted", "")), str(row.get("found", ""))
+        yield Drifted(owner, str(row.get("field")), wanted, found, state, str(row.get("since", "")))
+
+
+def _compared(facts: Facts, owner: Owner) -> Iterator[Drifted]:
+    slurm, controller = facts.slurm_of(owner.cluster), facts.get("Controller", owner.cluster)
+    if not isinstance(slurm, Slurm) or controller is None or owner.is_leaving or spec_of(controller).get("external"):
+        return
+    config_map = facts.get("ConfigMap", f"{owner.cluster}-config") or {}
+    files = {str(name): str(text) for name, text in (config_map.get("data") or {}).items()}
+    line = declared(files.get("slurm.conf", ""), files).lines.get(owner.partition)
+    if line is None:
+        # It is not in force: nobody has changed it by hand.
+        return
+    live = slurm.partitions.get(owner.partition)
+    rows: tuple[Difference, ...] = (MISSING_PARTITION,) if live is None else ()
+    if live is not None and live.record is not None:
+        rows = differences(line, live.record)
+    told = facts.events_of(owner.kind, owner.name)
+    is_left = any(each.get("reason") == COMES_BACK and _is_about(str(each.get("message")), owner) for each in told)
+    for row in rows:
+        yield Drifted(owner, row.field, row.wanted, row.found, LEFT if is_left else REVERTING)
+
+
+def _is_about(message: str, owner: Owner) -> bool:
+    return message.startswith(f"partition {owner.partition}: ")
+
+
+def changed_back(facts: Facts) -> list[ChangedBack]:
+    """What was changed back as far as the API server remembers: an hour, unless somebody set it otherwise."""
+    found = [
+        ChangedBack(f"{kind.lower()}/{name_of(each)}", _time(event), _count(event), str(event.get("message", "")))
+        for kind in ("Controller", "NodeSet", "Partition")
+        for each in facts.every(kind)
+        for event in facts.events_of(kind, name_of(each))
+        if event.get("reason") in (REVERTED, COMES_BACK)
+    ]
+    return sorted(found, key=lambda each: each.last)
+
+
+def _time(event: Object) -> str:
+    times = [(event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")]
+    return next((str(each) for each in times if each), "")
+
+
+def _count(event: Object) -> int:
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+def adoption(rows: Iterable[Drifted]) -> list[tuple[Owner, dict[str, str]]]:
+    """By resource: the options that make it say what Slurm has. Nodes, and whether it is there, are left to people."""
+    found: dict[str, tuple[Owner, dict[str, str]]] = {}
+    for row in rows:
+        _, options = found.setdefault(f"{row.owner.place}/{row.owner.partition}", (row.owner, {}))
+        if row.field not in (NODES, PRESENCE):
+            options[row.field] = "" if row.found == NONE else row.found
+    return list(found.values())
