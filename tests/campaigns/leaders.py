@@ -1,5 +1,6 @@
-"""R9: two leaders, processes that sleep, watches that are stuck, storms of errors, objects that nobody can read.
+"""Campaigns on operators that run as processes: R3 and R4, caches that are late or miss an event; R9, the rest.
 
+R9: two leaders, processes that sleep, watches that are stuck, storms of errors, objects that nobody can read.
 In: a case such as `two-leaders.S-in` and which points. Out: `Result`s, each point replayable as `R9/<case>/<n>`. Every
 point is compared with the undisturbed life of the same world. Disks and caches on disk are in `disks.py`.
 """
@@ -24,11 +25,12 @@ from tests.campaigns.led_world import LedWorld
 from tests.campaigns.processes import FairWeather
 from tests.campaigns.rig import Disturbance
 from tests.campaigns.scenarios import SCENARIOS
+from tests.campaigns.watches import Expired, Late, Unobserved
 from tests.campaigns.weather import Garbled, Storm, Stuck, Suspended, TwoLeaders
 
 from kube_runtime.clock import run_until_idle
 
-CAMPAIGN = "R9"
+CAMPAIGNS = ("R3", "R4", "R9")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Case:
 
     weather: Callable[[LedWorld], FairWeather]
     scenarios: tuple[str, ...]
+    campaign: str = "R9"
     elect: bool = False
     suspends: bool = False
     horizon: float = 75.0
@@ -61,11 +64,16 @@ KINDS: dict[str, Case] = {
     "stuck-watch": Case(Stuck, ("S-out", "S-in", "S-roll", "S-del"), horizon=400.0),
     "storm": Case(Storm, ("S-up", "S-in", "S-roll"), horizon=400.0),
     "garbled": Case(Garbled, ("S-in", "S-roll", "S-del"), horizon=400.0),
+    "late": Case(Late, LIVES, "R3", horizon=400.0),
+    "unobserved": Case(Unobserved, LIVES, "R4", horizon=400.0),
+    "expired": Case(Expired, LIVES, "R4", horizon=400.0),
 }
-CASES: tuple[str, ...] = (
-    *(f"{name}.{scenario}" for name, case in KINDS.items() for scenario in case.scenarios),
-    *disks.CASES,
-)
+
+
+def cases(campaign: str) -> tuple[str, ...]:
+    """All cases of R3, R4 or R9."""
+    named = [f"{name}.{life}" for name, case in KINDS.items() if case.campaign == campaign for life in case.scenarios]
+    return (*named, *(disks.CASES if campaign == "R9" else ()))
 
 
 async def live(case: str, world: LedWorld) -> State:
@@ -80,17 +88,17 @@ async def live(case: str, world: LedWorld) -> State:
 
 def replay(point: str) -> Outcome:
     """One point again, in this process."""
-    _, name, number = point.split("/")
+    campaign, name, number = point.split("/")
     if name in disks.CASES:
         return disks.play(name, number)
     case, began = KINDS[name.partition(".")[0]], time.monotonic()
-    found = asyncio.run(live(name, case.world(Disturbance(CAMPAIGN, number))))
+    found = asyncio.run(live(name, case.world(Disturbance(campaign, number))))
     expected = asyncio.run(live(name, case.world(Disturbance())))
     return Outcome(point, _judged(found, expected), time.monotonic() - began, found.what)
 
 
 def _judged(found: State, expected: State) -> tuple[str, ...]:
-    return tuple(judged(_by_rank(found), _by_rank(expected), CAMPAIGN))
+    return tuple(judged(_by_rank(found), _by_rank(expected), "R9"))
 
 
 WORKER = re.compile(r"\bcompute-(\d+)\b")
@@ -123,11 +131,11 @@ def run(name: str, wants: Wants = lambda _: True, at_once: int = 1) -> Result:
         return disks.run(name, wants)
     began, case = time.monotonic(), KINDS[name.partition(".")[0]]
     with tempfile.TemporaryDirectory() as folder:
-        spawner = Spawner(f"{CAMPAIGN}/{name}", wants, Path(folder), at_once)
-        expected = _live_or_exit(name, case.world(Disturbance(CAMPAIGN, "", spawn=spawner)), spawner)
+        spawner = Spawner(f"{case.campaign}/{name}", wants, Path(folder), at_once)
+        expected = _live_or_exit(name, case.world(Disturbance(case.campaign, "", spawn=spawner)), spawner)
         spawner.wait()
         outcomes = [_outcome(spawner, expected, *point) for point in spawner.points]
-    first = Outcome(f"{CAMPAIGN}/{name}", tuple(expected.violations))
+    first = Outcome(f"{case.campaign}/{name}", tuple(expected.violations))
     return Result([*([first] if first.violations else []), *outcomes], time.monotonic() - began)
 
 

@@ -1,7 +1,7 @@
-"""R9, a rotating part of it: two leaders, sleep, stuck watches, storms, objects and files that nobody can read.
+"""R3, R4 and R9, a rotating part of each: late and unobserved events, two leaders, sleep, storms, unreadable objects.
 
 A point that fails is named in the message: `python -m tests.campaigns --point R9/two-leaders.S-in/017-held` plays it
-again. The whole runs by `python -m tests.campaigns --campaign R9`.
+again. The whole runs by `python -m tests.campaigns --campaign R9`, and so do R3 and R4.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from tests.campaigns import disks, leaders, weather
 from tests.campaigns.processes import Process
 
 from kube_runtime import clock
-from kube_runtime.client import cache
+from kube_runtime.client import cache, store
 from kube_runtime.loop import leadership
 
 TODAY = dt.datetime.now(dt.UTC).timetuple().tm_yday
 # Every case once, a few points of each.
 EVERY = {"two-leaders": 60, "two-leaders-late": 60, "suspended": 60, "stuck-watch": 8, "storm": 70, "garbled": 20}
+# The same for late and unobserved events.
+EVERY |= {"late": 30, "unobserved": 60, "expired": 12}
 SHORT = ("S-in", "S-roll")
 
 
@@ -35,8 +37,16 @@ def some_of(step: int) -> Callable[[str], bool]:
     return wants
 
 
-@pytest.mark.parametrize("case", [case for case in leaders.CASES if case.endswith(SHORT)])
+@pytest.mark.parametrize("case", [case for case in leaders.cases("R9") if case.endswith(SHORT)])
 def test_leaders_clocks_and_a_server_that_misbehaves_leave_the_same_world(case: str) -> None:
+    result = leaders.run(case, some_of(EVERY[case.partition(".")[0]]))
+    print(result)
+    assert result.outcomes
+    assert result.violations == []
+
+
+@pytest.mark.parametrize("case", [*leaders.cases("R3"), *leaders.cases("R4")])
+def test_caches_that_are_late_or_miss_an_event_leave_the_same_world(case: str) -> None:
     result = leaders.run(case, some_of(EVERY[case.partition(".")[0]]))
     print(result)
     assert result.outcomes
@@ -95,6 +105,19 @@ def test_a_retry_after_of_centuries_that_is_obeyed_is_found(monkeypatch: pytest.
     monkeypatch.setattr(cache.Pace, "__init__", _endless(cache.Pace.__init__))
     result = leaders.run("storm.S-roll", lambda point: point == "429-huge-watches")
     assert result.violations
+
+
+def test_a_reconcile_that_deletes_before_its_caches_have_caught_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.Cache, "is_behind", False)
+    result = leaders.run("late.S-roll", lambda point: point == "pods-8")
+    assert any(each.partition(": ")[2].startswith("I2") for each in result.violations)
+
+
+def test_a_cache_that_keeps_what_vanished_between_two_lists_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = store.Store.replace
+    monkeypatch.setattr(store.Store, "replace", lambda self, items, _: replace(self, items, frozenset(self._objects)))
+    result = leaders.run("expired.S-in", lambda point: point == "pods")
+    assert any("availableReplicas" in each for each in result.violations)
 
 
 def _endless(make: object) -> object:

@@ -17,6 +17,7 @@ from tests.campaigns.processes import FairWeather, Process, is_kube_write, plura
 from tests.campaigns.slurm_model import is_write
 
 from kube_local.apiserver.request import Response
+from kube_local.apiserver.store import Row
 from kube_runtime.client.errors import TimedOut, Unreachable
 from kube_runtime.client.requests import Request
 from slurm_operator.slurm.policy import drain_is_ours
@@ -104,7 +105,7 @@ class Stuck(FairWeather):
         self.kind = ""
 
     def armed(self) -> None:
-        for kind in sorted({cache.resource.plural for cache in _caches(self.world)}):
+        for kind in cached_plurals(self.world):
             if self.world.disturbance.strikes("R9", kind):
                 self.kind = kind
                 self.world.disturbed.append(f"the watch of {kind} is stuck")
@@ -120,10 +121,18 @@ class Stuck(FairWeather):
         return chunk
 
 
-def _caches(world: LedWorld) -> list[Any]:
+def cached_plurals(world: LedWorld) -> list[str]:
+    """The kinds that an operator watches."""
     observer = world.processes[0].operator.observer
     raw = [cache for caches in observer.raw.values() for cache in caches]
-    return [*raw, *observer.pods, *([observer.nodes] if observer.nodes is not None else [])]
+    caches: list[Any] = [*raw, *observer.pods, *([observer.nodes] if observer.nodes is not None else [])]
+    return sorted({cache.resource.plural for cache in caches})
+
+
+def rows_of(world: LedWorld, plural: str) -> list[Row]:
+    """All objects of a kind, as they are stored."""
+    store = world.server.store
+    return [row for each in store.resources() if each.partition(".")[0] == plural for row in store.rows(each)]
 
 
 @dataclass(frozen=True)
@@ -272,8 +281,8 @@ class Garbled(FairWeather):
         self.cut: set[str] = set()
 
     def armed(self) -> None:
-        for plural in sorted({cache.resource.plural for cache in _caches(self.world)}):
-            rows = [row for row in self._rows(plural) if row.name]
+        for plural in cached_plurals(self.world):
+            rows = [row for row in rows_of(self.world, plural) if row.name]
             for how in SPOILS if rows else ():
                 if not self.kind and self.world.disturbance.strikes("R9", f"{plural}-{how}"):
                     self.kind, self.how, self.name = plural, how, rows[-1].name
@@ -282,13 +291,9 @@ class Garbled(FairWeather):
                     self.world.clock.call_later(GARBLED_SECONDS, self._end)
                     self._touch()
 
-    def _rows(self, plural: str) -> list[Any]:
-        store = self.world.server.store
-        return [row for each in store.resources() if each.partition(".")[0] == plural for row in store.rows(each)]
-
     def _touch(self) -> None:
         """Something happens to the object, so that every watch tells of it."""
-        row = next((row for row in self._rows(self.kind) if row.name == self.name), None)
+        row = next((row for row in rows_of(self.world, self.kind) if row.name == self.name), None)
         if row is not None:
             self.world.server.store.put(row.resource, row.load())
 
