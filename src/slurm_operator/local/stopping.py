@@ -1,8 +1,8 @@
 """Stops the pods of a cluster whose parts have ended, and takes away what they left on the machine.
 
 In: a data folder. Out: no container, network namespace, mount or cgroup of that cluster; its volumes and its store
-stay. Called by `cluster.down` and `cluster.reset`. Workers tell slurmctld first, as at the end of any pod, so that
-their jobs are requeued or fail; containers are then asked to end, so that databases close their files;
+stay. Called by `cluster.down` and `cluster.reset`. The nodes of workers with jobs go down first, as at the end of any
+pod, so that Slurm requeues or fails these jobs; containers are then asked to end, so that databases close their files;
 `node/cleanup.py` finds everything by its name, also after a crash or a reboot.
 """
 
@@ -16,20 +16,24 @@ from contextlib import suppress
 
 from kube_local.node import cleanup, host, records
 from kube_local.node.paths import Paths
-from slurm_operator.build.nodeset import SLURMD, TERMINATING
+from slurm_operator.build.labels import CONTROLLER
+from slurm_operator.build.nodeset import TERMINATING
 from slurm_operator.local.home import Home
 from slurm_operator.local.machine import which
 
 GRACE_SECONDS = 10.0
 MAX_CONCURRENT_STOPS = 16
 _LOOK_SECONDS = 0.1
-HOOK_SECONDS = 10
-# Only where a job would lose its processes: a drain of somebody keeps its reason.
+HOOK_SECONDS = 20
+# What every worker's pod would do at its end, in one call. Only where a job would lose its processes, and not where
+# somebody drained the node: that has a reason of its own.
 HOOK = f"""
-node=$(hostname)
-squeue --noheader --nodelist=$node --states=running,suspended | grep -q . || exit 0
-scontrol show node $node | grep -q DRAIN && exit 0
-scontrol update nodename=$node state=down reason='{TERMINATING}'
+busy=$(squeue --noheader --states=running,suspended --format=%N | paste --serial --delimiters=,)
+[ "$busy" ] || exit 0
+states=$(sinfo --all --noheader --Node --nodes="$busy" --format='%N %T')
+nodes=$(echo "$states" | grep --invert-match drain | cut --delimiter=' ' --fields=1 | sort --unique)
+[ "$nodes" ] || exit 0
+scontrol update nodename="$(echo $nodes | tr ' ' ,)" state=down reason='{TERMINATING}'
 """
 
 
@@ -56,22 +60,20 @@ def _end_containers(paths: Paths, grace: float) -> None:
     deadline = time.monotonic() + grace
     with ThreadPoolExecutor(MAX_CONCURRENT_STOPS) as pool:
         if grace > 0:
-            list(pool.map(lambda name: _run_hook(base, name), filter(_is_worker, names)))
+            _take_nodes_down(base, names)
             list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
             _wait(_processes(paths), deadline)
         list(pool.map(lambda name: host.run_now([*base, "delete", "--force", name]), names))
 
 
-def _is_worker(name: str) -> bool:
+def _take_nodes_down(base: list[str], names: list[str]) -> None:
+    """Let slurmctld requeue or fail what runs; one that does not answer is not waited for long."""
     # Uid of the pod, name of the container, number of its start.
-    return name.split(".")[1:2] == [SLURMD]
-
-
-def _run_hook(base: list[str], name: str) -> None:
-    """Take the node of a worker with jobs down; without a slurmctld that answers, nothing is waited for long."""
+    found = [name for name in names if name.split(".")[1:2] == [CONTROLLER.daemon]]
     command = ["timeout", str(HOOK_SECONDS), "/bin/sh", "-c", HOOK]
-    with suppress(subprocess.TimeoutExpired):
-        host.run_now([*base, "exec", name, *command], seconds=HOOK_SECONDS + 5)
+    for name in sorted(found)[:1]:
+        with suppress(subprocess.TimeoutExpired):
+            host.run_now([*base, "exec", name, *command], seconds=HOOK_SECONDS + 5)
 
 
 def _wait(processes: list[tuple[int, str]], deadline: float) -> None:

@@ -21,7 +21,7 @@ from slurm_operator.local import stopping, supervisor
 DEMO = Path(__file__).parents[3] / "examples" / "demo"
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
 # BatchStartTimeout and MessageTimeout, and what a busy machine adds to them.
-GHOST_SECONDS = 60.0
+GHOST_SECONDS = 120.0
 pytestmark = [
     pytest.mark.real_slurm,
     pytest.mark.timeout(3600),
