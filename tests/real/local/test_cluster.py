@@ -140,16 +140,17 @@ def test_a_log_file_is_read_without_taking_lines_from_anybody(cluster: Cluster) 
 
 def test_an_image_that_was_never_built_cannot_be_pulled(cluster: Cluster, tmp_path: Path) -> None:
     """A wrong tag ran as some other Slurm, and `why` said that all was well (U11)."""
-    manifest = tmp_path / "pod.yaml"
-    manifest.write_text(
-        "{apiVersion: v1, kind: Pod, metadata: {name: never, namespace: default},"
-        ' spec: {containers: [{name: a, image: "x/slurmd:nosuch"}]}}'
-    )
-    cluster.kubectl("apply", "-f", str(manifest))
-    path = "jsonpath={.status.containerStatuses[0].state.waiting}"
-    state = lambda: cluster.kubectl("get", "pod", "-n", "default", "never", "-o", path)  # noqa: E731
-    until(lambda: "ImagePullBackOff" in state(), "ImagePullBackOff")
-    assert "the rule */slurmd*:* of images.yaml builds tags latest" in state()
+    spec = {"containers": [{"name": "a", "image": "x/slurmd:nosuch"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "never", "namespace": "default"}, "spec": spec}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    cluster.kubectl("apply", "-f", str(tmp_path / "pod.json"))
+
+    def waiting() -> str:
+        path = "jsonpath={.status.containerStatuses[0].state.waiting}"
+        return cluster.kubectl("get", "pod", "-n", "default", "never", "-o", path)
+
+    until(lambda: "ImagePullBackOff" in waiting(), "ImagePullBackOff")
+    assert "the rule */slurmd*:* of images.yaml builds tags latest" in waiting()
     cluster.kubectl("delete", "pod", "-n", "default", "never", "--wait=false")
 
 

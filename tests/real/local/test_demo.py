@@ -58,8 +58,11 @@ def test_the_demo_comes_to_its_end_among_leftovers(cluster: Cluster, tmp_path: P
     until(lambda: cluster.alice("sinfo", "-h", "-p", "old", "-o", "%t") == "idle", "the node of old")
     held = cluster.alice("sbatch", "--parsable", "-p", "compute", "-N2", "--wrap", "sleep 3000")
     kept = cluster.alice("sbatch", "--parsable", "-p", "old", "--wrap", "sleep 3000")
-    for job in (held, kept):
-        until(lambda job=job: cluster.alice("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING", f"job {job}")
+
+    def run() -> bool:
+        return [cluster.alice("squeue", "-h", "-j", job, "-o", "%T") for job in (held, kept)] == ["RUNNING"] * 2
+
+    until(run, "both jobs")
     cluster.kubectl("delete", "nodeset", "-n", "slurm", "old", "--wait=false")
     command = [sys.executable, str(ROOT / "tools" / "demo.py"), "--data", str(cluster.home.data)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
@@ -68,8 +71,7 @@ def test_the_demo_comes_to_its_end_among_leftovers(cluster: Cluster, tmp_path: P
     assert "NodeSet slurm/old is not waited for, since it is being deleted" in done.stderr
     assert f"job {held}" in done.stdout
     assert "COMPLETED" in done.stdout
-    for job in (held, kept):
-        assert cluster.alice("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING"
+    assert run()
 
 
 def test_every_command_that_the_demo_prints_in_the_end_runs_as_it_is_printed(cluster: Cluster) -> None:
