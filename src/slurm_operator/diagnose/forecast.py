@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from slurm_operator.admission.rules import reach
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.kinds import BY_NAME
@@ -17,6 +18,7 @@ from slurm_operator.api.meta import Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.plural import counted, share
+from slurm_operator.api.problem import errors
 from slurm_operator.api.validate import decode
 from slurm_operator.build import accounting, controller, labels, loginset, nodeset, restapi
 from slurm_operator.build.errors import BuildError
@@ -34,7 +36,7 @@ class Effect:
     """One thing that would happen."""
 
     what: str
-    # made, live, reconfigure, restart, drain, refused or none.
+    # made, live, reconfigure, restart, drain, refused, flag (refused unless the operator allows it) or none.
     way: str
     sentence: str
     # Jobs that would be waited for.
@@ -57,7 +59,17 @@ def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]], given: Given = (
     before = _refs(facts, wanted)
     after = _with(_with_data(before, given), resources)
     found = [effect for each in resources for effect in _one(facts, each, before, after)]
-    return [*wrong, *_configuration(resources, before, after), *found]
+    flags = [effect for each in resources for effect in _features(facts, each, after)]
+    return [*wrong, *flags, *_configuration(resources, before, after), *found]
+
+
+def _features(facts: Facts, new: Resource, refs: Refs) -> Iterator[Effect]:
+    """Pod features that are new with it: nobody can tell from here which of them the operator's flags allow."""
+    raw = facts.get(type(new).__name__, new.name)
+    old = decode(raw, served=True).resource if raw is not None else None
+    for problem in errors(reach.check(new, old, replace(refs, allowed_pod_features=frozenset()))):
+        sentence = f"refused, unless the operator's flags allow it already: {problem}"
+        yield Effect(f"{type(new).__name__} {new.name}", "flag", sentence)
 
 
 def _refs(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> Refs:
