@@ -90,6 +90,7 @@ def job(row: Mapping[str, str]) -> Record:
         "resv_name": row.get("Reservation", ""),
         "required_nodes": row.get("ReqNodeList", ""),
         "shared": ["none"] if "Exclusive" in row else [],
+        "submit_line": row.get("SubmitLine", ""),
         "tres_per_node": row.get("TresPerNode", ""),
         "array_job_id": _number(int(row.get("ArrayJobId", "0"))),
         "array_task_id": _number(int(row["ArrayTaskId"])) if "ArrayTaskId" in row else NOT_SET,

@@ -87,6 +87,13 @@ ROWS: dict[str, Row] = {
     "an exclusive job beside a small one": Row(
         "Reason=Resources NumNodes=2 NumCPUs=2 Exclusive=1", "Resources", "1 is free, 1 more needed", "replicas"
     ),
+    "an exclusive job of 26.05": Row(
+        "Reason=Resources NumNodes=2 NumCPUs=2 SubmitLine=sbatch -N2 --exclusive x.sh",
+        "Resources",
+        "it needs 2 whole nodes; 0 are free, 2 more needed",
+        "replicas",
+        nodes=NODES.replace("CPUAlloc=0", "CPUAlloc=1").replace("CPUAlloc=4", "CPUAlloc=1").replace("IDLE", "MIXED"),
+    ),
     "memory that is in use": Row(
         "Reason=Resources NumNodes=1 MinMemoryNode=6000",
         "Resources",
@@ -150,7 +157,9 @@ ROWS: dict[str, Row] = {
         "compute-0 is in reservation later from 14:00:00 UTC, before which it would not end; a time limit below",
         "scontrol update jobid=9 timelimit=119",
     ),
-    "free nodes": Row("Reason=Resources", "Resources", "which are free now", "sdiag"),
+    "free nodes": Row(
+        "Reason=Resources", "Resources", "1 node has room for that; Slurm has not tried again since", "sdiag"
+    ),
     "a job ahead": Row(
         "Reason=Priority Priority=5",
         "Priority",

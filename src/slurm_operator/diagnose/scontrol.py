@@ -26,6 +26,8 @@ LISTS = ("nodes", "jobs", "partitions")
 JSON = "application/json"
 UNKNOWN = "Unknown"
 NONE = "(none)"
+# Slurm 26.05 does not say it of a job in any other field.
+EXCLUSIVE = "--exclusive"
 YEAR_SECONDS = 365 * 24 * 3600
 _GRES_DETAIL = re.compile(r"\([^)]*\)")
 # A job has a base state and flags; scontrol and squeue show the first of these flags in the place of the state.
@@ -70,6 +72,7 @@ class _Job(lenient.Item, frozen=True):
     memory_per_cpu: shapes.Number = shapes.NOT_SET
     tres_per_node: str = ""
     shared: list[str] = []
+    submit_line: str = ""
     required_nodes: str = ""
     excluded_nodes: str = ""
     resv_name: str = ""
@@ -192,7 +195,7 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         cpus=job.cpus.seconds() or 1,
         memory_mib=_memory(job),
         gres=gres_counts(job.tres_per_node),
-        exclusive="none" in job.shared,
+        exclusive="none" in job.shared or EXCLUSIVE in job.submit_line.split(),
         required=_hosts(job.required_nodes),
         excluded=_hosts(job.excluded_nodes),
         start=job.start_time.seconds(),

@@ -37,7 +37,11 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
             return cause
     if code_of(job) != "Resources":
         return None
-    text = f"it needs {_shape(wanted, room, job)}, which are free now; Slurm tries again at its next pass"
+    there = counted(len(room.free), "node has room", "nodes have room")
+    text = (
+        f"it needs {_shape(wanted, room, job)}, and {there} for that; Slurm has not tried again since, keeps them for "
+        "another job, or the job needs them whole"
+    )
     return plain(facts, job, text, command=in_shell(facts, job, "sdiag"))
 
 
