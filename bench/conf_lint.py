@@ -22,7 +22,8 @@ BAR_SECONDS = 0.5
 
 def slurm_conf() -> str:
     """5,000 NodeName lines, 1,000 partitions, comments and blank lines up to 10,000."""
-    lines = ["ClusterName=bench", "SlurmctldHost=ctl(10.0.0.1)", "MaxNodeCount=10000", "NodeSet=all Feature=compute"]
+    lines = ["ClusterName=bench", "SlurmctldHost=ctl(10.0.0.1)", "MaxNodeCount=10000", "GresTypes=gpu"]
+    lines.append("NodeSet=all Feature=compute")
     for number in range(NODES):
         lines.append(
             f"NodeName=n{number:04d} NodeAddr=10.1.{number // 250}.{number % 250} CPUs=64 Sockets=2 CoresPerSocket=16"

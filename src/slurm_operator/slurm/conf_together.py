@@ -200,10 +200,12 @@ def _gres_types(together: Set) -> Iterator[Finding]:
     for name in ("mps", "shard"):
         if types and name in known and "gpu" not in known:
             yield finding(types, "Contradiction", f"GresTypes={name} needs gpu too", suggestion=f"gpu,{name}")
+    said = {"", "none", "(null)", *known}
     for entry in _asked_gres(together):
-        for asked in entry.value.split(","):
-            name = asked.partition(":")[0].strip()
-            if name and name.lower() not in ("none", *known):
+        for name in (asked.partition(":")[0].strip() for asked in entry.value.split(",")):
+            # A thousand nodes may lack the same type: the first one tells.
+            if name not in said:
+                said.add(name)
                 yield _unknown_gres(entry, name, types, known)
     gres = together.documents.get("gres.conf")
     for record in _records(gres):
