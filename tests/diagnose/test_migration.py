@@ -84,7 +84,7 @@ def test_a_decision_is_asked_for(objects: Json, words: str) -> None:
 
 def test_the_values_allow_what_the_resources_have() -> None:
     objects = with_nodeset(**HOST_PATH, **OWN)
-    assert migration(Installation(objects, known_flags=KNOWN)).values | {"operator": {}} == {
+    assert {**migration(Installation(objects, known_flags=KNOWN)).values, "operator": {}} == {
         "operator": {},
         "allowPodFeatures": ["hostPath"],
         "workerImages": ["ghcr.io/slinkyproject/", "registry.example.com/slurm/slurmd"],
