@@ -31,6 +31,29 @@ async def test_every_kind_comes_up_and_says_so(world: World) -> None:
     assert condition(world, "Partition", "all") == ("True", "Up")
 
 
+async def test_a_missing_key_is_named_and_no_secret_of_our_own_is(world: World) -> None:
+    """It said WaitingForPods, and that slurmctld tried its configuration."""
+    said: set[tuple[str, str]] = set()
+
+    def noticed(change: Any) -> None:
+        if change.row.resource == "accountings.slinky.slurm.net":
+            content = change.row.load()
+            said.update((each["type"], each["reason"]) for each in (content.get("status") or {}).get("conditions", ()))
+
+    world.server.store.listen(noticed)
+    storage = {"host": "mariadb", "passwordKeyRef": {"name": "database", "key": "password"}}
+    await world.create("Accounting", "books", {**KEYS, "storageConfig": storage})
+    await world.run()
+    assert ("Ready", "AllReady") in said
+    assert "ReferenceNotFound" not in {reason for _, reason in said}
+    await world.delete("Secret", "slurm-key")
+    await world.create("Controller", "slurm", KEYS)
+    await world.run()
+    assert condition(world, "Controller", "slurm", "Degraded") == ("True", "ReferenceNotFound")
+    message = world.conditions("Controller", "slurm")["Degraded"]["message"]
+    assert message.startswith("Secret 'slurm-key' does not exist")
+
+
 async def test_a_child_that_was_changed_or_deleted_is_repaired(world: World) -> None:
     await small(world, 1)
     await world.patch("ConfigMap", "slurm-config", {"data": {"slurm.conf": "# mine"}})

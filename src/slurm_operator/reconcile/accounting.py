@@ -22,4 +22,4 @@ def _report(world: ResourceWorld[Accounting], outcomes: Outcomes) -> Report:
     if cr.spec.external:
         return Report(workload.elsewhere("slurmdbd"), {})
     stateful_set = world.content(outcomes, ("apps/v1", "StatefulSet", cr.namespace, names.accounting(cr)))
-    return Report(workload.rollout("slurmdbd", stateful_set, world.refs.secrets), {})
+    return Report(workload.rollout("slurmdbd", stateful_set, world.secrets(outcomes)), {})

@@ -190,4 +190,4 @@ def _of_daemon(world: ResourceWorld[Controller], published: Outcomes) -> Report:
     stateful_set = world.content(published, ("apps/v1", "StatefulSet", cr.namespace, names.controller(cr)))
     found = (stateful_set or {}).get("status") or {}
     counts = {"replicas": int(found.get("replicas") or 0), "readyReplicas": int(found.get("readyReplicas") or 0)}
-    return Report(workload.rollout("slurmctld", stateful_set, world.refs.secrets), {**fields, **counts})
+    return Report(workload.rollout("slurmctld", stateful_set, world.secrets(published)), {**fields, **counts})

@@ -36,4 +36,4 @@ def _report(world: ResourceWorld[LoginSet], outcomes: Outcomes) -> Report:
         "replicas": int(status.get("replicas") or 0),
         "readyReplicas": int(status.get("readyReplicas") or 0),
     }
-    return Report(workload.rollout("login", deployment, world.refs.secrets), fields)
+    return Report(workload.rollout("login", deployment, world.secrets(outcomes)), fields)

@@ -8,7 +8,7 @@ but the caches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -61,6 +61,15 @@ class ResourceWorld(Generic[R]):
         """An object as it is now: as the server answered, else as the cache had it."""
         found = outcomes.applied.get(key) or self.owned.get(key)
         return found.content() if found is not None else None
+
+    def secrets(self, outcomes: Outcomes) -> dict[str, Collection[str]]:
+        """By name: the keys of each Secret of the namespace, with those that were written a moment ago."""
+        written = {
+            key[3]: tuple(item.content().get("data") or ())
+            for key, item in outcomes.applied.items()
+            if key[1] == "Secret"
+        }
+        return {**self.refs.secrets, **written}
 
 
 @dataclass(frozen=True, slots=True)

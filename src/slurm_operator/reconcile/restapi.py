@@ -22,4 +22,4 @@ def _report(world: ResourceWorld[RestApi], outcomes: Outcomes) -> Report:
     deployment = world.content(outcomes, ("apps/v1", "Deployment", cr.namespace, names.restapi(cr)))
     status = (deployment or {}).get("status") or {}
     counts = {"replicas": int(status.get("replicas") or 0), "readyReplicas": int(status.get("readyReplicas") or 0)}
-    return Report(workload.rollout("slurmrestd", deployment, world.refs.secrets), counts)
+    return Report(workload.rollout("slurmrestd", deployment, world.secrets(outcomes)), counts)

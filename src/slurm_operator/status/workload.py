@@ -6,7 +6,7 @@ every kind whose daemons Kubernetes itself keeps running.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from slurm_operator.api.plural import counted, share
@@ -23,8 +23,8 @@ from slurm_operator.status.conditions import (
     yes,
 )
 
-# By name: what each Secret of the namespace holds.
-Secrets = Mapping[str, Mapping[str, bytes]]
+# By name: the keys of each Secret of the namespace.
+Secrets = Mapping[str, Collection[str]]
 
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None, secrets: Secrets) -> list[ConditionDraft]:
