@@ -83,6 +83,14 @@ def test_no_secret_no_token_no_claim_no_folder_and_no_device_gets_into_a_trial()
     assert KEYS["slurmKeyRef"]["name"] not in str(found)
 
 
+def test_nobody_else_tells_a_privileged_trial_where_to_write() -> None:
+    env = [{"name": "TRIAL_MESSAGE", "value": "/dev/sda"}, {"name": "TRIAL_GOOD", "value": "/dev"}]
+    found = tried(nodeset("mine", slurmd={"env": env}), cgroup="CgroupPlugin=cgroup/v2")[0]["spec"]["containers"][0]
+    values = [(each["name"], each["value"]) for each in found["env"]]
+    assert [value for name, value in values if name.startswith("TRIAL_") and value.startswith("/dev")] == []
+    assert [name for name, _ in values].count("TRIAL_GOOD") == 1
+
+
 def test_a_trial_is_nowhere_taken_for_a_worker() -> None:
     found = tried(nodeset())[0]
     assert found["metadata"]["labels"][labels.NAME] != labels.WORKER.daemon
