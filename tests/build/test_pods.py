@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kube_local.node.environment import expand, expand_all
 from slurm_operator.api.meta import PodTemplate, SecretKeySelector
 from slurm_operator.build import labels, pods
 from slurm_operator.build.errors import InvalidSpec
@@ -26,13 +28,22 @@ def test_scripts_are_read_once_and_are_shell(name: str) -> None:
     subprocess.run(["sh", "-n", "-c", text], check=True)
 
 
+@pytest.mark.parametrize("name", ["initconf.sh", "logfile.sh", "worker_trial.sh"])
+def test_the_kubelet_reads_no_variable_into_a_script(name: str) -> None:
+    """Kubernetes takes any printable name: one may be called like a part of the script."""
+    text = pods.script(name)
+    variables = dict.fromkeys(re.findall(r"\$\(([^)]*)\)", text), '"; echo code of a variable; : "')
+    assert expand(pods.shell(name)[-1], variables) == text
+
+
 class LogSidecar:
     """The script of the log sidecar, running on a log file."""
 
     def __init__(self, log: Path, **environment: str) -> None:
         self.log = log
         self.process = subprocess.Popen(
-            ["sh", "-c", pods.script("logfile.sh")],
+            # As the kubelet hands it over.
+            expand_all(pods.log_sidecar("slurmd.log", "image", {})["command"], {}),
             env={**os.environ, "SOCKET": str(log), "LOOK_SECONDS": "0.05", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,14 @@ def test_no_secret_no_token_no_claim_no_folder_and_no_device_gets_into_a_trial()
     assert not any("valueFrom" in entry for entry in container["env"])
     assert "nvidia.com/gpu" not in str(container["resources"])
     assert KEYS["slurmKeyRef"]["name"] not in str(found)
+
+
+def test_nobody_else_tells_a_privileged_trial_where_to_write() -> None:
+    env = [{"name": "TRIAL_MESSAGE", "value": "/dev/sda"}, {"name": "TRIAL_GOOD", "value": "/dev"}]
+    found = tried(nodeset("mine", slurmd={"env": env}), cgroup="CgroupPlugin=cgroup/v2")[0]["spec"]["containers"][0]
+    values = [(each["name"], each["value"]) for each in found["env"]]
+    assert [value for name, value in values if name.startswith("TRIAL_") and value.startswith("/dev")] == []
+    assert [name for name, _ in values].count("TRIAL_GOOD") == 1
 
 
 def test_a_trial_is_nowhere_taken_for_a_worker() -> None:
@@ -179,3 +189,52 @@ def test_what_a_trial_ends_with(message: str, expected: tuple[str, str]) -> None
 def test_a_long_reason_is_bounded() -> None:
     found = read(f'worker-trial version=1 stage=refused reason="{"x" * 9000}"')
     assert len(found.reason) == worker_trial.MAX_REASON_CHARACTERS
+
+
+# Each start takes the next word; a folder of the machine's own is none of its business.
+SLURMD = """#!/bin/sh
+word="$(head -n 1 "$WORDS")"
+sed -i 1d "$WORDS"
+case "$word" in
+  starts) echo "slurmd: slurmd started on Tue" ;;
+  refuses) echo "slurmd: fatal: no plugin" && exit 1 ;;
+esac
+exec sleep 60
+"""
+MKDIR = """#!/bin/sh
+case "$2" in /var/*) exit 0 ;; esac
+exec /bin/mkdir "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("starts", (ACCEPTED, "")),
+        ("refuses starts", (REFUSED, "fatal: no plugin")),
+        ("hangs starts starts", (ACCEPTED, "")),
+        ("hangs starts refuses", (REFUSED, "fatal: no plugin")),
+    ],
+)
+def test_a_slurmd_that_was_only_slow_at_first_refuses_nothing(
+    tmp_path: Path, words: str, expected: tuple[str, str]
+) -> None:
+    """A pod that refuses is not made anew: what it says must not hang on how busy its node was."""
+    for name, program in {"slurmd": SLURMD, "mkdir": MKDIR}.items():
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    files, order = tmp_path / "files", tmp_path / "words"
+    files.mkdir()
+    (files / "slurm.conf").write_text("ClusterName=a\n")
+    order.write_text("\n".join(words.split()) + "\n")
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "WORDS": str(order),
+        "TRIAL_CANDIDATE": str(files),
+        "TRIAL_GOOD": str(files),
+        "TRIAL_MESSAGE": str(tmp_path / "message"),
+        "TRIAL_READY_LIMIT": "4",
+    }
+    subprocess.run(["sh", "-c", pods.script(worker_trial.SCRIPT)], env=environment, check=True, capture_output=True)
+    line = read((tmp_path / "message").read_text())
+    assert (line.stage, line.reason[: len(expected[1])]) == expected

@@ -124,7 +124,7 @@ def _key(document: dict[str, Any]) -> tuple[str, str]:
 
 def _shortened(objects: list[Any]) -> list[Any]:
     """Objects with the names of our scripts for their texts, which have tests of their own."""
-    names = {**{pods.script(name): f"<{name}>" for name in SCRIPTS}, sidecar.program(): "<reconfigure.sh>"}
+    names = {**{pods.shell(name)[-1]: f"<{name}>" for name in SCRIPTS}, sidecar.program(): "<reconfigure.sh>"}
     return list(_replaced(objects, names))
 
 

@@ -13,7 +13,7 @@ from kube_local.node import sources
 from kube_local.node.sources import Lookup, Object, Place
 
 _NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
-_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

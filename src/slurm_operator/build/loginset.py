@@ -149,7 +149,7 @@ def _initconf(cr: LoginSet) -> Object:
     base: Object = {
         "name": "initconf",
         "image": images.of(cr.spec.login, DAEMON),
-        "command": ["sh", "-c", pods.script("initconf.sh")],
+        "command": pods.shell("initconf.sh"),
         "env": [{"name": "SLURM_USER", "value": "slurm"}],
         "volumeMounts": [
             pods.mount(pods.ETC_VOLUME, "/mnt/etc/slurm"),

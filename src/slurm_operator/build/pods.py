@@ -5,6 +5,7 @@ Used by `build/controller.py`, `accounting.py`, `restapi.py`, `loginset.py` and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -32,11 +33,23 @@ KEY_FILE = "slurm.key"
 JWT_FILE = "jwt.key"
 JWKS_FILE = "jwks.json"
 
+_MEANT_FOR_KUBELET = re.compile(r"\$(?=[$(])")
+
 
 @cache
 def script(name: str) -> str:
     """A script that a container runs."""
     return files(__package__).joinpath("scripts", name).read_text()
+
+
+def as_argument(text: str) -> str:
+    """A script as a word of a container's command: the kubelet makes `$$` a `$`, and `$(…)` a variable of that name."""
+    return _MEANT_FOR_KUBELET.sub("$$", text)
+
+
+def shell(name: str) -> list[str]:
+    """The command of a container that runs a script, whatever its variables are called."""
+    return ["sh", "-c", as_argument(script(name))]
 
 
 def restricted(user: int | None = None) -> Object:
@@ -150,7 +163,7 @@ def log_sidecar(
         "name": "logfile",
         "image": image,
         "restartPolicy": "Always",
-        "command": ["sh", "-c", script("logfile.sh")],
+        "command": shell("logfile.sh"),
         "env": [{"name": "SOCKET", "value": f"{LOGS}/{file}"}],
         "volumeMounts": [mount(LOG_VOLUME, LOGS)],
     }

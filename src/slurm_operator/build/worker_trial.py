@@ -61,6 +61,7 @@ CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "workingDir")
 # Volumes that anybody may have as often as they like; the others are empty folders here.
 KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
 SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
+OWN_PREFIX = "TRIAL_"
 OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
 
 
@@ -103,7 +104,7 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
     container: Object = {
         "name": CONTAINER,
         **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
-        "command": ["sh", "-c", pods.script(SCRIPT)],
+        "command": pods.shell(SCRIPT),
         "env": [*_environment(slurmd), *_own_environment(each, slurmd)],
         "resources": _resources(slurmd),
         "volumeMounts": mounts,
@@ -140,9 +141,13 @@ def _volumes(
 
 
 def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
-    """What is literal, since a reference may lead to a Secret; and not what only the image's entry point reads."""
+    """What is literal, since a reference may lead to a Secret; and not what only the image's entry point reads.
+
+    Nor what the script of a trial would read: it may run with rights over its node, and its orders are the operator's.
+    """
     for entry in slurmd.get("env") or ():
-        if "valueFrom" not in entry and entry["name"] not in SIZES:
+        name = str(entry["name"])
+        if "valueFrom" not in entry and name not in SIZES and not name.startswith(OWN_PREFIX):
             yield entry
 
 

@@ -72,6 +72,9 @@ starts() { # folder
     left=$((left - 1))
   done
   ends "$pid"
+  # One that did not come to an end may have been slow: a cold image, or a busy node.
+  is_slow=no
+  [ "$left" -gt 0 ] || is_slow=yes
   started "$log"
 }
 
@@ -92,11 +95,13 @@ why() { # folder file-with-lines-that-say-nothing
 mkdir -p /var/spool/slurmd /run/slurm /var/log/slurm
 prepare "$CANDIDATE" "$WORK/candidate" || say unclear "the files cannot be copied"
 ! starts "$WORK/candidate" || say accepted ""
+was_slow="$is_slow"
 cat "$WORK/candidate.log"
 prepare "$GOOD" "$WORK/good" || say unclear "the last good files cannot be copied"
 if starts "$WORK/good"; then
   # What it says in any case is not what it refuses.
   said "$WORK/good" >"$WORK/always"
+  [ "$was_slow" = no ] || ! starts "$WORK/candidate" || say accepted ""
   say refused "$(why "$WORK/candidate" "$WORK/always")"
 fi
 : >"$WORK/always"
