@@ -20,7 +20,7 @@ from slurm_operator.build.controller import NOTE, PROTOCOL
 from slurm_operator.plan.config import content_hash
 
 # A key that the linter knows, with a value that only a trial would find wrong.
-REFUSED = "JobSubmitPlugins=lua"
+REFUSED = "JobSubmitPlugins=nosuch"
 KUBELET_SECONDS = 60.0
 
 
@@ -69,7 +69,7 @@ class Sidecar:
             return
         self.considered = hash_
         if REFUSED in candidate["slurm.conf"]:
-            self.say(hash_, verdicts.REFUSED, "no job_submit.lua")
+            self.say(hash_, verdicts.REFUSED, "no plugin job_submit/nosuch")
         else:
             self._take(candidate)
 

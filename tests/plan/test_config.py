@@ -140,7 +140,7 @@ def test_a_last_good_one_that_somebody_deleted_comes_back_from_what_is_in_force(
 
 
 def test_what_the_linter_refuses_reaches_nobody() -> None:
-    files = {**OLD, "slurm.conf": "ClusterName=a\nBogus=1\n"}
+    files = {**OLD, "slurm.conf": "ClusterName=a\nProctrackType=proctrack/pgid\nBogus=1\n"}
     findings = linted(files, "Bogus=1\n", "26.05")
     plan = plan_config(files, TOLD, SETTLED, findings)
     assert (plan.stage, plan.good, plan.candidate, plan.nudge) == (Stage.INVALID, OLD, OLD, ())

@@ -146,12 +146,12 @@ def test_a_file_of_the_users_own_is_in_force_when_it_changes(cluster: Configured
 
 def test_what_slurm_refuses_stays_outside_even_when_the_pod_is_made_anew(cluster: Configured) -> None:
     good = cluster.published()
-    cluster.set_extra("MinJobAge=302\nJobSubmitPlugins=lua\n")
+    cluster.set_extra("MinJobAge=302\nJobSubmitPlugins=nosuch\n")
     cluster.until("it is refused", lambda: cluster.said("ConfigValid")[1] == "SlurmRefused")
     place, _, words = cluster.said("ConfigValid")[2].partition(": ")
-    line = int(place.removeprefix("slurm.conf:"))
-    candidate = cluster.get("configmap", "slurm-config-candidate")["data"]["slurm.conf"]
-    assert candidate.splitlines()[line - 1] == "JobSubmitPlugins=lua"
+    where, _, line = place.rpartition(" line ")
+    extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
+    assert (where, extra.splitlines()[int(line) - 1]) == ("Controller slurm spec.extraConf", "JobSubmitPlugins=nosuch")
     assert "job_submit" in words
     assert cluster.published() == good
     cluster.kubectl("delete", "pod", "slurm-controller-0")
