@@ -119,6 +119,12 @@ _WORK = (
         ),
     ),
     Panel(
+        "Time in the queue",
+        "From the request to look at a resource until a worker takes it.",
+        _latency("slurm_operator_queue_wait_seconds", "kind"),
+        unit="s",
+    ),
+    Panel(
         "Asked for, and asked for again",
         "Requests to look at a resource before they are merged, and those that a failure put back.",
         (

@@ -137,7 +137,7 @@ slurmctld: fatal: Invalid node name
 
 def test_of_slurms_words_only_complaints_about_the_files_are_kept(folder: Path) -> None:
     ended = run(folder, "complaints", text=SAID.replace("LIVE", str(folder / LIVE)))
-    assert ended.stdout == "error: slurm.conf line 7: bad;fatal: Invalid node name\n"
+    assert ended.stdout == "fatal: Invalid node name;error: slurm.conf line 7: bad\n"
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,8 @@ class World:
         self._ids = itertools.count(1)
         self._polls: dict[str, tuple[tuple[int, int], int]] = {}
         self._log = _Listener(self.judge)
+        # Of the loggers, as they were.
+        self._levels: list[int] = []
 
     @property
     def what(self) -> str:
@@ -176,6 +178,7 @@ class World:
         for logger in LOGGERS:
             logger.addHandler(self._log)
         # Whoever runs it may want silence; the judge must hear.
+        self._levels = [logger.level for logger in LOGGERS]
         for logger in LOGGERS:
             logger.setLevel(logging.INFO)
         await self.start_operator()
@@ -191,8 +194,9 @@ class World:
 
     async def close(self) -> None:
         """The end of the world."""
-        for logger in LOGGERS:
+        for logger, level in zip(LOGGERS, self._levels or [logger.level for logger in LOGGERS], strict=True):
             logger.removeHandler(self._log)
+            logger.setLevel(level)
         await self.stop_operator()
         await self.cluster.stop()
         self.server.store.close()

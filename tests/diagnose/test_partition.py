@@ -166,11 +166,19 @@ def test_no_advice_is_given_that_the_operator_undoes(facts: Facts, words: str, c
     assert answer.command == command
 
 
+JOBS = "a job, which the operator never changes"
 # Every place that advises a change by scontrol, and why the operator does not undo it.
 PLACES = {
     "diagnose/partition.py: scontrol update": "the partition is nobody's, or comes to what its resource says",
     "diagnose/node.py: scontrol update": "nodes that somebody else drained are never drained again by the operator",
     "diagnose/node.py: scontrol delete": "a record without a pod, which no NodeSet asks for",
+    "diagnose/dependency.py: scontrol update": JOBS,
+    "diagnose/limits.py: scontrol update": JOBS,
+    "diagnose/reasons.py: scontrol update": JOBS,
+    "diagnose/short_of_nodes.py: scontrol update": JOBS,
+    "diagnose/waiting.py: scontrol update": JOBS,
+    "diagnose/leftovers.py: scontrol delete": "records of a NodeSet that is gone",
+    "local/stopping.py: scontrol update": "no advice: what a worker of a local cluster that is stopped runs",
     "status/partition.py: scontrol delete": "a Partition that is being deleted, and that slurmrestd cannot delete",
     "slurm/requests.py: scontrol delete": "the same",
     "build/nodeset.py: scontrol update": "no advice: what a worker runs when it ends",

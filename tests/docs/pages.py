@@ -209,7 +209,7 @@ def play(page: Page, folder: Path) -> Iterator[tuple[Command, Done]]:
     for block in page.blocks():
         if block.title:
             _save(block, folder / block.title)
-        elif block.language == "console":
+        elif block.language == "console" and not block.note.startswith(NOT_RUN):
             for command in commands(block):
                 yield command, run(command.line)
 

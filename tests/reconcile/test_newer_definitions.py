@@ -65,7 +65,7 @@ async def test_fields_of_tomorrow_are_passed_over(world: World, some: tuple[tupl
 async def test_a_nodeset_that_is_wrong_keeps_its_workers_and_its_partition(world: World) -> None:
     await cluster(world)
     before, pods = slurm_conf(world), set(world.pods())
-    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"enviroment": []}, "replicas": 1}})
+    await world.patch("NodeSet", "compute", {"spec": {"slurmd": {"env": "none"}, "replicas": 1}})
     await world.run()
     assert ready(world, "NodeSet", "compute") == ("False", "InvalidSpec")
     assert (slurm_conf(world), set(world.pods())) == (before, pods)
@@ -77,7 +77,7 @@ async def test_a_nodeset_that_is_wrong_keeps_its_workers_and_its_partition(world
 
 async def test_a_door_to_slurm_that_is_wrong_is_still_a_door(world: World) -> None:
     await cluster(world)
-    await world.patch("RestApi", "slurm", {"spec": {"slurmrestd": {"enviroment": []}}})
+    await world.patch("RestApi", "slurm", {"spec": {"slurmrestd": {"env": "none"}}})
     await world.run()
     assert ready(world, "RestApi", "slurm") == ("False", "InvalidSpec")
     await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})

@@ -74,7 +74,8 @@ async def test_nothing_is_restarted_and_nothing_is_lost(left: World) -> None:
     await left.run()
     assert running(left) == before
     assert there.items() <= identities(left, *kinds).items()
-    assert left.cluster.deletes == {}
+    # What slurmd tries a configuration in comes and goes.
+    assert [key for key in left.cluster.deletes if "-trial-" not in key[1]] == []
     assert left.slurm.jobs[job].state == "COMPLETED"
     assert len(left.stored("controllerrevisions.apps")) == 1
 
