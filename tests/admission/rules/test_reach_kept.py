@@ -87,6 +87,41 @@ def renamed_tools(spec: Spec) -> None:
     pod(spec)["volumes"][1]["configMap"]["name"] = "evil"
 
 
+# A privileged sidecar with a port of the node, beside one that has neither.
+WITH_DRIVER: Spec = copy.deepcopy(HAD)
+pod(WITH_DRIVER)["containers"].append(
+    {
+        "name": "driver",
+        "image": "vendor.example.com/driver:1",
+        "securityContext": {"privileged": True},
+        "ports": [{"containerPort": 9000, "hostPort": 9000}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"securityContext": {"privileged": True}},
+        {"securityContext": {"privileged": True, "capabilities": {"add": ["IPC_LOCK"]}}},
+        {"ports": [{"containerPort": 9000, "hostPort": 9000}]},
+    ],
+    ids=["privileged", "a capability", "a port of the node"],
+)
+def test_what_one_container_was_given_another_must_not_take(given: Spec) -> None:
+    before, after = copy.deepcopy(WITH_DRIVER), copy.deepcopy(WITH_DRIVER)
+    pod(before)["containers"][0]["securityContext"] = {"runAsUser": 0}
+    pod(after)["containers"][0].update(
+        {**given, "securityContext": {"runAsUser": 0, **given.get("securityContext", {})}}
+    )
+    assert errors(rules.check(nodeset(after), nodeset(before), around()))
+    # In another order they are the same containers.
+    turned = copy.deepcopy(before)
+    pod(turned)["containers"].reverse()
+    turned["replicas"] = 7
+    assert not errors(rules.check(nodeset(turned), nodeset(before), around()))
+
+
 STAYS: dict[str, Change] = {
     "replicas": lambda spec: spec.update(replicas=7),
     "a partition": lambda spec: spec.update(partition={"enabled": True}),
@@ -111,6 +146,9 @@ STAYS: dict[str, Change] = {
     ),
 }
 IS_REFUSED: dict[str, Change] = {
+    "a capability that only slurmd had": lambda spec: pod(spec)["containers"][0].update(
+        securityContext={"capabilities": {"add": ["IPC_LOCK"]}}
+    ),
     "another folder of the node": lambda spec: pod(spec)["volumes"][0].update(hostPath={"path": "/"}),
     "another capability": lambda spec: spec["slurmd"].update(
         securityContext={"capabilities": {"add": ["IPC_LOCK", "SYS_PTRACE"]}}

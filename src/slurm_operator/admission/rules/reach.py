@@ -77,7 +77,8 @@ def _is_change_of(new: Resource, old: Resource, found: list[Reach], refs: Refs) 
     )
 
 
-def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str]:
+def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str, str]:
+    """What a reach is, and which container has it: what one was given, another must not take."""
     row, path, value = reach
     if row.field == "slurmd.image":
         value = images.repository(str(value))
@@ -85,7 +86,16 @@ def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str]:
         value = cr.spec.ssh.extra_sshd_config
     if row.field.startswith("annotations."):
         value = [path[-1], value]
-    return row.field, json.dumps(revision.meaning(value), sort_keys=True, default=str)
+    holder = _container(path, cr) if row.field.startswith("container.") else ""
+    return row.field, holder, json.dumps(revision.meaning(value), sort_keys=True, default=str)
+
+
+def _container(path: Path, cr: NodeSet) -> str:
+    """The list and name of the container that a path leads into, or the overlay that it stands in."""
+    if path[:3] != ("spec", "template", "spec"):
+        return str(path[1])
+    found = made_of.at(cr.spec.template.spec, (str(path[3]),))[path[4]]
+    return f"{path[3]}/{found.get('name')}"
 
 
 def _warnings(cr: Resource, stay: Iterable[Reach]) -> Iterator[FieldProblem]:
