@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import pytest
 from tests.real.slurm import rootfs
 from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces
+from tests.real.slurm.test_worker_configs import BASE as OPEN_BASE
+from tests.real.slurm.test_worker_configs import PROCTRACK, VERSIONS, corpus
 
 from slurm_operator.build import pods, worker_trial
 from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, TrialLine
@@ -120,6 +122,33 @@ def test_slurmd_refuses(place: Place, files: dict[str, str], word: str) -> None:
 @pytest.mark.parametrize("files", GOOD.values(), ids=GOOD)
 def test_slurmd_lets_pass(place: Place, files: dict[str, str]) -> None:
     assert place.tried(files) == TrialLine(ACCEPTED)
+
+
+def names(kind: str, **fields: str) -> list[str]:
+    """The cases of the corpus that have these fields, of any version."""
+    cases = {name: case for version in VERSIONS for name, case in corpus(kind, version).items()}
+    return [name for name, case in cases.items() if fields.items() <= case.items()]
+
+
+def of_corpus(place: Place, kind: str, name: str) -> TrialLine:
+    """What the trial of a case of the corpus ends with."""
+    case = corpus(kind, place.cluster.version).get(name)
+    if case is None:
+        pytest.skip("not in this version")
+    text = OPEN_BASE.replace("/%n", "").replace("-%n", "") + case.get("extra", PROCTRACK)
+    files = {"cgroup.conf": CGROUP, "slurm.conf": text, **case.get("files", {})}
+    node = {"TRIAL_NODE_CONF": case["node"]} if case.get("node") else {}
+    return place.tried(files, **node)
+
+
+@pytest.mark.parametrize("name", names("bad", by="trial"))
+def test_slurmd_refuses_what_no_rule_sees(place: Place, name: str) -> None:
+    assert of_corpus(place, "bad", name).stage == REFUSED
+
+
+@pytest.mark.parametrize("name", names("good"))
+def test_slurmd_lets_pass_every_good_one(place: Place, name: str) -> None:
+    assert of_corpus(place, "good", name) == TrialLine(ACCEPTED)
 
 
 def test_the_fatal_line_comes_first(place: Place) -> None:

@@ -37,13 +37,15 @@ prepare() { # from to
 # Devices that Kubernetes hands to workers alone are taken as given: an empty file stands for each that is not here.
 give_devices() { # folder
   sed -E -i 's/AutoDetect[[:space:]]*=[[:space:]]*[^[:space:]#]+/AutoDetect=off/Ig' "$1/gres.conf"
-  mkdir -p "$1/dev"
-  for path in $(sed -nE 's/^[^#]*File[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/Ip' "$1/gres.conf"); do
-    for each in $(SLURM_CONF=/dev/null scontrol show hostnames "$path" 2>/dev/null || printf '%s' "$path"); do
-      [ -e "$each" ] || { mkdir -p "$1/dev${each%/*}" && : >"$1/dev$each"; }
+  # A list such as /dev/nvidia[0-3] is nothing for the shell to expand.
+  set -f
+  for path in $(sed -nE 's/^[^#]*Files?[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/Ip' "$1/gres.conf"); do
+    for each in $(SLURM_CONF="$1/slurm.conf" scontrol show hostnames "$path" 2>/dev/null || printf '%s' "$path"); do
+      mkdir -p "$1/given${each%/*}" && : >"$1/given$each"
     done
-    [ -e "$path" ] || sed -i "s#=[[:space:]]*$path\([[:space:]]\|\$\)#=$1/dev$path\1#" "$1/gres.conf"
   done
+  set +f
+  sed -E -i -e "s#^([^\#]*Files?[[:space:]]*=[[:space:]]*)/#\1$1/given/#I" -e "s#,/dev/#,$1/given/dev/#g" "$1/gres.conf"
 }
 
 # It says so once every plugin is loaded and its port is open; that it has a version, it says before.
@@ -81,7 +83,7 @@ starts() { # folder
 # What slurmd said, without its clock and our folder; not what says nothing, or what an addition to the operator's own
 # lines always says.
 said() { # folder
-  sed -E 's/^\[[^]]*\] //; s/^slurmd[^ ]*: //; s#'"$1"'/##g' "$1.log" |
+  sed -E 's/^\[[^]]*\] //; s/^slurmd[^ ]*: //; s#'"$1"'/given/#/#g; s#'"$1"'/##g' "$1.log" |
     grep -vE 'more than once|Unable to process configuration|slurmd initialization failed|Unable to register'
 }
 
