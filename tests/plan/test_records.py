@@ -126,6 +126,14 @@ def test_a_deleted_nodeset_waits_for_a_whole_list_of_records(cluster: Cluster) -
     assert finalizer_removal(world) is None
 
 
+def test_a_record_that_one_list_has_lost_is_waited_for(cluster: Cluster) -> None:
+    before = cluster.slurm(cluster.node("w-0", *SILENT)).nodes
+    world = leaving(cluster)
+    assert finalizer_removal(replace(world, slurm=replace(world.slurm, earlier_nodes=before))) is None
+    assert finalizer_removal(replace(world, slurm=replace(world.slurm, earlier_nodes=Unknown("x")))) is None
+    assert finalizer_removal(world) is not None
+
+
 def leaving(cluster: Cluster, *nodes: Node, late: bool = False) -> NodeSetWorld:
     """A NodeSet that is being deleted, without a pod."""
     cr = cluster.nodeset()

@@ -102,7 +102,7 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 def _is_waiting(world: NodeSetWorld) -> bool:
     # While Slurm cannot be asked, no worker in particular is waited for.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
-    going = world.deleting and (world.workers or records.own(world.cr, world.slurm))
+    going = world.deleting and (world.workers or records.awaited(world))
     return bool(world.choice.leaving or unknown or going)
 
 
@@ -463,11 +463,12 @@ def _is_partition_of_another(world: NodeSetWorld) -> bool:
 
 def _still_held(world: NodeSetWorld) -> str | None:
     """Whether a job holds a node whose record names the NodeSet, or its record has yet to go."""
-    if isinstance(world.slurm.nodes, Unknown) or isinstance(world.slurm.jobs, Unknown):
+    nodes, before = world.slurm.nodes, world.slurm.earlier_nodes
+    if isinstance(nodes, Unknown) or isinstance(before, Unknown) or isinstance(world.slurm.jobs, Unknown):
         return "Slurm's nodes or jobs are unknown"
-    if not world.slurm.nodes.complete:
+    if not nodes.complete or not before.complete:
         return "Slurm's list of nodes is incomplete"
-    for node in records.own(world.cr, world.slurm):
+    for node in records.own(world.cr, world.slurm.nodes):
         # It may have a pod that nobody here can see.
         holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)
         if holder is not None:

@@ -34,7 +34,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
         return
     pods = {pod.metadata.name for pod in world.pods}
     kept = {*wanted, *(worker.hostname for worker in world.workers)}
-    left = [node for node in own(cr, world.slurm) if has_ended(node) and node.name not in kept]
+    left = [node for node in own(cr, world.slurm.nodes) if has_ended(node) and node.name not in kept]
     gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
     names = hostlist.in_order(unheld((node.name for node in gone), world.slurm))
     if names and len(names) >= _about_to_end(world):
@@ -56,9 +56,9 @@ def _is_without_pod(world: NodeSetWorld, info: Mapping[str, str], pods: Collecti
     return bool(info.get("node")) and info["node"] not in world.nodes and info["node"] not in world.unread_nodes
 
 
-def own(cr: NodeSet, slurm: NodeSnapshot) -> list[Node]:
+def own(cr: NodeSet, listed: SlurmList[Node] | Unknown) -> list[Node]:
     """The records that name this NodeSet."""
-    nodes = slurm.nodes.items if isinstance(slurm.nodes, SlurmList) else ()
+    nodes = listed.items if isinstance(listed, SlurmList) else ()
     # Ten thousand comments are not all read: one that names it has its uid somewhere.
     near = (node for node in nodes if cr.metadata.uid in node.comment)
     return [node for node in near if _names(cr, read_pod_info(node.comment))]
@@ -82,9 +82,9 @@ def unheld(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
 
 
 def awaited(world: NodeSetWorld) -> list[str]:
-    """The records that still have to go before a NodeSet that is being deleted may."""
+    """The records that still have to go before a NodeSet that is being deleted may; each has to be missing twice."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
-    if (world.now - since).total_seconds() >= PATIENCE_SECONDS:
-        # By now it is not our worker any more that holds it up.
-        return hostlist.in_order(node.name for node in own(world.cr, world.slurm) if has_ended(node))
-    return hostlist.in_order(node.name for node in own(world.cr, world.slurm))
+    known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
+    # After so long it is not our worker any more that keeps it.
+    is_late = (world.now - since).total_seconds() >= PATIENCE_SECONDS
+    return hostlist.in_order(node.name for node in known if not is_late or has_ended(node))

@@ -42,6 +42,7 @@ REGISTRATION_GRACE_SECONDS = 30.0
 
 
 NOT_ASKED = Unknown("Slurm was not asked")
+NO_NODES: SlurmList[Node] = SlurmList((), complete=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class NodeSnapshot:
     absent: frozenset[str] | None = None
     # The jobs of the look before this one: what ends a partition's life must be missing twice.
     earlier: tuple[Job, ...] | Unknown = ()
+    # The nodes of that look: a record that is missing once may have been lost by a list.
+    earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
     # Another reconcile asked for it a moment ago: good enough to report, not to decide who goes.
     shared: bool = False
 

@@ -161,7 +161,9 @@ class Cluster:
         earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
         if not isinstance(nodes, Unknown):
             self._slowest_seconds = max(self.monotonic() - now, FADING_FACTOR * self._slowest_seconds)
-        before, self._last = self._last, NodeSnapshot(nodes, self.jobs, NOT_ASKED, await self._offers(), None, earlier)
+        before, offers = self._last, await self._offers()
+        earlier_nodes = before.nodes if before is not None else ASKED_ONCE
+        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
