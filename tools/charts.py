@@ -31,6 +31,8 @@ PAGES = ROOT / "docs/reference"
 GENERATED = "<!-- Written by tools/charts.py; change values.yaml, then run `make golden`. -->"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# The same, or an older name of the defaults, which the chart explains.
+ENTRY_NAME = "^(_defaults|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$"
 # What older values have beside the container that it belongs to.
 LIFTED = ("image", "imagePullPolicy", "securityContext", "resources", "env", "envFrom", "volumeMounts", "args")
 # Values of older charts that no longer do anything.
@@ -109,9 +111,18 @@ def schema(chart: str) -> Schema:
             "description": "Helm's own, for the chart that has this one within.",
         }
     if chart == "slurm":
+        properties |= dict.fromkeys(retired()["root"], True)
+        for kind, defaults in (("nodesets", "nodesetDefaults"), ("loginsets", "loginsetDefaults")):
+            properties[defaults]["properties"] |= dict.fromkeys((*retired()[kind], *GONE), True)
         for alias, key in (("nodeSets", "nodesets"), ("loginSets", "loginsets")):
             properties[alias] = {**properties[key], "description": f"Another spelling of {key}."}
     return {"$schema": DRAFT, "type": "object", "additionalProperties": False, "properties": properties}
+
+
+def retired() -> dict[str, dict[str, str]]:
+    """Values of earlier charts, with what says the same now; the chart fails with that."""
+    found: dict[str, dict[str, str]] = yaml.safe_load((CHARTS / "slurm/files/retired.yaml").read_text())
+    return found
 
 
 def _schema(value: Value, by_key: dict[str, Value]) -> Schema:
@@ -120,7 +131,7 @@ def _schema(value: Value, by_key: dict[str, Value]) -> Schema:
     if "image" in value.tags:
         return {**described, **_image()}
     if "entries" in value.tags:
-        return {**described, **_entries(by_key[value.tags["entries"]], by_key)}
+        return {**described, **_entries(value.key, by_key[value.tags["entries"]], by_key)}
     if "partitions" in value.tags:
         return {**described, **_partitions(value, by_key)}
     if isinstance(value.default, dict):
@@ -154,14 +165,14 @@ def _image() -> Schema:
     }
 
 
-def _entries(like: Value, by_key: dict[str, Value]) -> Schema:
+def _entries(kind: str, like: Value, by_key: dict[str, Value]) -> Schema:
     entry = {"type": ["object", "null"], "additionalProperties": False, **_mapping(like, by_key)}
-    anything: Schema = dict.fromkeys((*LIFTED, *GONE), True)
+    anything: Schema = dict.fromkeys((*LIFTED, *GONE, *retired()[kind]), True)
     entry = {**entry, "properties": {**entry["properties"], **anything, "image": _image()}}
     listed = {**entry, "properties": {**entry["properties"], "name": {"type": "string", "pattern": NAME}}}
     return {
         "type": ["object", "array"],
-        "propertyNames": {"pattern": NAME, "maxLength": 40},
+        "propertyNames": {"pattern": ENTRY_NAME, "maxLength": 40},
         "additionalProperties": entry,
         "items": {**listed, "required": ["name"]},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 from slurm_operator.admission import rules
@@ -13,6 +14,8 @@ from slurm_operator.build.refs import Refs
 
 Raw = dict[str, Any]
 KEY = {"name": "keys", "key": "key"}
+# `SecretKeySelector(name='a', …)`: a value as only its programmer writes it.
+PYTHON = re.compile(r"[A-Z]\w+\(\w+=")
 
 SPECS: dict[str, Raw] = {
     "Controller": {"slurmKeyRef": KEY, "jwtKeyRef": KEY},
@@ -74,7 +77,9 @@ def check(
 
 
 def said(problems: list[FieldProblem]) -> list[str]:
-    """Problems as lines, warnings marked."""
-    return [
+    """Problems as lines, warnings marked; none speaks Python."""
+    lines = [
         f"{'warning: ' * (each.severity == 'warning')}{format_path(each.path)}: {each.message}" for each in problems
     ]
+    assert not [line for line in lines if PYTHON.search(line)]
+    return lines

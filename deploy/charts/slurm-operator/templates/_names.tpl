@@ -54,6 +54,27 @@ labels:
 {{- $values.serviceAccount.name | default (ternary $made "default" $values.serviceAccount.create) -}}
 {{- end -}}
 
+{{- /*
+The image of a component as {image: string or mapping}: what it says itself, laid over the operator's:
+(dict "root" $ "component" c).
+*/ -}}
+{{- define "operator.imageValues" -}}
+{{- $image := (get .root.Values .component).image | default dict -}}
+{{- $main := .root.Values.operator.image | default dict -}}
+{{- if kindIs "string" $image -}}
+  {{- toYaml (dict "image" $image) -}}
+{{- else if $image.repository -}}
+  {{- toYaml (dict "image" $image) -}}
+{{- else if kindIs "string" $main -}}
+  {{- toYaml (dict "image" $main) -}}
+{{- else -}}
+  {{- $own := dict -}}
+  {{- range $key, $value := $image }}{{ if $value }}{{ $_ := set $own $key $value }}{{ end }}{{ end -}}
+  {{- /* A tag of its own is not meant to lose against the other's digest. */ -}}
+  {{- toYaml (dict "image" (merge $own (ternary (omit $main "digest") $main (hasKey $own "tag")))) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* An image as one string: (dict "root" $ "image" string or mapping). */ -}}
 {{- define "operator.image" -}}
 {{- if kindIs "string" .image -}}

@@ -6,10 +6,7 @@ The pods of a component, which run in the restricted profile:
 {{- $values := get .root.Values .component -}}
 {{- $pod := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- $container := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "runAsNonRoot" true "capabilities" (dict "drop" (list "ALL")) "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- $image := $values.image -}}
-{{- if and (kindIs "map" $image) (not $image.repository) -}}
-  {{- $image = ternary (merge (dict "repository" (.root.Values.operator.image | dig "repository" "" )) $image (deepCopy .root.Values.operator.image)) .root.Values.operator.image (kindIs "map" .root.Values.operator.image) -}}
-{{- end -}}
+{{- $image := include "operator.imageValues" . | fromYaml -}}
 serviceAccountName: {{ include "operator.account" . }}
 enableServiceLinks: false
 {{- with .root.Values.priorityClassName }}
@@ -25,7 +22,7 @@ securityContext:
   {{- toYaml (mustMergeOverwrite $pod (deepCopy ($values.podSecurityContext | default dict))) | nindent 2 }}
 containers:
 - name: {{ eq .component "webhook" | ternary "webhook" "slurm-operator" }}
-  image: {{ include "operator.image" (dict "root" .root "image" $image) }}
+  image: {{ include "operator.image" (dict "root" .root "image" $image.image) }}
   imagePullPolicy: {{ $values.imagePullPolicy | default .root.Values.imagePullPolicy }}
   command:
   - slurm-operator

@@ -44,6 +44,19 @@ Forms that values come in, made into the form that a resource wants. Each gives 
 {{- include "slurm.pruned" $container -}}
 {{- end -}}
 
+{{- /*
+A helper beside a daemon, which runs the daemon's image unless another is named. Of an image of which only the tag or the
+digest is given, the repository is the one that the Go project's charts have there.
+*/ -}}
+{{- define "slurm.helper" -}}
+{{- $container := deepCopy (.container | default dict) -}}
+{{- $image := $container.image -}}
+{{- if and (kindIs "map" $image) (not $image.repository) (or $image.tag $image.digest) -}}
+  {{- $_ := set $container "image" (merge (dict "repository" "docker.io/library/alpine") $image) -}}
+{{- end -}}
+{{- include "slurm.container" (dict "root" .root "container" $container) -}}
+{{- end -}}
+
 {{- /* A pod template: (dict "root" $ "values" values), of which metadata and podSpec are taken. */ -}}
 {{- define "slurm.template" -}}
 {{- $values := .root.Values -}}

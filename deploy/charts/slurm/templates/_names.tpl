@@ -25,12 +25,20 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{- /* Metadata of an object: (dict "root" $ "name" name). */ -}}
+{{- /* Metadata of an object: (dict "root" $ "name" name "own" metadata out of values). */ -}}
 {{- define "slurm.metadata" -}}
+{{- $own := .own | default dict -}}
 name: {{ .name }}
 namespace: {{ include "slurm.namespace" .root }}
 labels:
   {{- include "slurm.labels" .root | nindent 2 }}
+  {{- with omit ($own.labels | default dict) "helm.sh/chart" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $own.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "slurm.slurmKeyRef" -}}
@@ -54,4 +62,11 @@ key: {{ $ref.key | default "sssd.conf" }}
 {{- /* Keys are ours to make only where no daemon outside Kubernetes has them already. */ -}}
 {{- define "slurm.makesKeys" -}}
 {{- if not (or .Values.controller.external (and .Values.accounting.enabled .Values.accounting.external)) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* The ConfigMap with the JWKS, and the key within it. */ -}}
+{{- define "slurm.jwksKeyRef" -}}
+{{- $ref := .Values.jwksKeys.configMapRef | default dict -}}
+name: {{ required "jwksKeys.configMapRef.name is needed, since jwksKeys.enabled is true: name the ConfigMap with the keys" $ref.name }}
+key: {{ $ref.key | default "jwks.json" }}
 {{- end -}}
