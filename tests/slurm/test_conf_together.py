@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slurm_operator.slurm import conf_together
 from slurm_operator.slurm.conf import Finding
 from slurm_operator.slurm.conf_lint import lint
 
@@ -148,3 +149,20 @@ def test_a_key_that_will_go_is_named_in_time() -> None:
     text = {"slurm.conf": "JobContainerType=job_container/none\n"}
     assert lint(text, version="24.11") == []
     assert [each.code for each in lint(text, version="26.05")] == ["DeprecatedKey"]
+
+
+def test_any_number_of_gres_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ConfigMap holds a hundred thousand of them, and whoever lints them has others to serve."""
+    splits, names = [0], conf_together._gres_names
+
+    def counted(some: conf_together.Set) -> frozenset[str]:
+        splits[0] += 1
+        return names(some)
+
+    monkeypatch.setattr(conf_together, "_gres_names", counted)
+    types, asked = (",".join(f"{word}{number}" for number in range(2000)) for word in ("known", "other"))
+    records = "".join(f"Name=known{number}\n" for number in range(2000))
+    said = found(f"GresTypes={types}\nNodeName=n0 Gres={asked}", gres__conf=records)
+    unknown = [each for each in said if each.code == "NoEffect"]
+    assert (len(unknown), {each.suggestion for each in unknown}) == (conf_together.MAX_UNKNOWN_GRES, {None})
+    assert splits[0] <= 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, shorten
@@ -52,6 +53,9 @@ _READERS: Final = {
     ),
 }
 TOPOLOGY_YAML: Final[Version] = (25, 5)
+# So many unknown types of gres are told, and with so many known ones each is compared: a file may name any number.
+MAX_UNKNOWN_GRES: Final = 50
+MAX_COMPARED_GRES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +204,24 @@ def _gres_types(together: Set) -> Iterator[Finding]:
     for name in ("mps", "shard"):
         if types and name in known and "gpu" not in known:
             yield finding(types, "Contradiction", f"GresTypes={name} needs gpu too", suggestion=f"gpu,{name}")
+    # Whoever wrote a thousand of them has read enough by then.
+    for entry, name in islice(_unknown_gres_names(together, known), MAX_UNKNOWN_GRES):
+        yield _unknown_gres(entry, name, types, known)
+
+
+def _unknown_gres_names(together: Set, known: frozenset[str]) -> Iterator[tuple[Entry, str]]:
+    """What nodes and gres.conf name and GresTypes does not."""
     said = {"", "none", "(null)", *known}
     for entry in _asked_gres(together):
         for name in (asked.partition(":")[0].strip() for asked in entry.value.split(",")):
             # A thousand nodes may lack the same type: the first one tells.
             if name not in said:
                 said.add(name)
-                yield _unknown_gres(entry, name, types, known)
-    gres = together.documents.get("gres.conf")
-    for record in _records(gres):
+                yield entry, name
+    for record in _records(together.documents.get("gres.conf")) if together.get("GresTypes") else ():
         named = _attribute(record, "Name")
-        if types and named and named.value not in known:
-            yield _unknown_gres(named, named.value, types, known)
+        if named and named.value not in known:
+            yield named, named.value
 
 
 def _asked_gres(together: Set) -> Iterator[Entry]:
@@ -224,7 +234,7 @@ def _asked_gres(together: Set) -> Iterator[Entry]:
 def _unknown_gres(entry: Entry, name: str, types: Entry | None, known: frozenset[str]) -> Finding:
     where = f"GresTypes, set at {types.file}:{types.line}" if types else "GresTypes, which slurm.conf does not set"
     message = f"{name[:64]!r} is not among {where}, so Slurm ignores it"
-    guess = closest(name[:64], known)
+    guess = closest(name[:64], known) if len(known) <= MAX_COMPARED_GRES else None
     return finding(entry, "NoEffect", message, severity="warning", suggestion=guess, other=types)
 
 
@@ -243,13 +253,14 @@ def _attribute(record: Entry, key: str) -> Entry | None:
 
 def _gres_records(together: Set) -> Iterator[Finding]:
     """Records of gres.conf that stop slurmd; it reads them only when slurm.conf names a type."""
-    if together.is_whole and not _gres_names(together):
+    known = _gres_names(together)
+    if together.is_whole and not known:
         return
     first: dict[tuple[str, str], Entry] = {}
     for record in _records(together.documents.get("gres.conf")):
         yield from _gres_record(record)
         name, nodes = _attribute(record, "Name"), record.value if record.key.lower() == "nodename" else ""
-        if name is None or (together.is_whole and name.value not in _gres_names(together)):
+        if name is None or (together.is_whole and name.value not in known):
             continue
         before = first.setdefault((name.value, nodes), record)
         if before is not record:
