@@ -57,6 +57,14 @@ def test_a_stale_record_is_deleted_before_its_successor_registers(cluster: Clust
     assert [action.nodes for action in of_type(plan, DeleteNodes)] == [("w-0",)]
 
 
+def test_a_record_in_a_reservation_keeps_no_worker_from_being_made(cluster: Cluster) -> None:
+    """Slurm refuses to delete it, and would refuse at every try."""
+    slurm = cluster.slurm(cluster.node("w-0", "DOWN", "MAINTENANCE", "RESERVED"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))
+    assert of_type(plan, DeleteNodes) == []
+    assert pods_created(plan) == ["w-0"]
+
+
 def test_the_record_of_a_node_with_a_job_is_left_alone(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "DOWN", "NOT_RESPONDING"), jobs=[cluster.job(1, "w-0")])
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))

@@ -41,6 +41,8 @@ def deleted(cluster: Cluster, slurm: NodeSnapshot, *pods: str, deleting: bool = 
         pytest.param(("IDLE", "DRAIN"), TERMINATING, False, id="back in service since"),
         pytest.param(("IDLE", "NOT_RESPONDING"), "", False, id="silent, not yet down"),
         pytest.param((*SILENT, "COMPLETING"), "", False, id="a job is completing"),
+        pytest.param(("DOWN", "RESERVED"), TERMINATING, False, id="in a reservation, so that Slurm would refuse"),
+        pytest.param((*SILENT, "MAINTENANCE"), "", False, id="in a maintenance window"),
     ],
 )
 def test_only_a_record_whose_slurmd_has_ended_goes(
@@ -115,6 +117,12 @@ def test_a_deleted_nodeset_waits_until_its_records_are_gone(
     world = leaving(cluster, cluster.node("w-0", record[0], reason=record[1]), late=late)
     assert ("w-0" in (kept_by_slurm(world) or "")) is waits
     assert (finalizer_removal(world) is None) is waits
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_deleted_nodeset_does_not_wait_for_the_end_of_a_reservation_for_ever(cluster: Cluster, late: bool) -> None:
+    world = leaving(cluster, cluster.node("w-0", "DOWN", "RESERVED", reason=TERMINATING), late=late)
+    assert (finalizer_removal(world) is None) is not late
 
 
 def test_a_deleted_nodeset_does_not_wait_for_records_of_others(cluster: Cluster) -> None:

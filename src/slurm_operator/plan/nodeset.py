@@ -274,7 +274,7 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -
     if not isinstance(world.slurm.nodes, SlurmList) or isinstance(world.slurm.jobs, Unknown):
         return
     hostnames = {worker.hostname(world.cr) for worker in new}
-    silent = (node.name for node in world.slurm.nodes.items if node.name in hostnames and policy.is_deserted(node))
+    silent = (node.name for node in world.slurm.nodes.items if node.name in hostnames and policy.may_be_forgotten(node))
     names = hostlist.in_order(records.unheld(silent, world.slurm))
     if names:
         yield DeleteNodes(tuple(names), "their pods are recreated")

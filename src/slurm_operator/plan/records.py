@@ -34,7 +34,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
         return
     pods = {pod.metadata.name for pod in world.pods}
     kept = {*wanted, *(worker.hostname for worker in world.workers)}
-    left = [node for node in own(cr, world.slurm.nodes) if has_ended(node) and node.name not in kept]
+    left = [node for node in own(cr, world.slurm.nodes) if _may_go(node) and node.name not in kept]
     gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
     names = hostlist.in_order(unheld((node.name for node in gone), world.slurm))
     if names and len(names) >= _about_to_end(world):
@@ -74,6 +74,10 @@ def has_ended(node: Node) -> bool:
     return "DOWN" in node.states and (said_so or "NOT_RESPONDING" in node.states) and not policy.is_busy(node)
 
 
+def _may_go(node: Node) -> bool:
+    return has_ended(node) and policy.may_be_forgotten(node)
+
+
 def unheld(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
     """Those of these nodes that no job holds."""
     some = list(names)
@@ -85,6 +89,6 @@ def awaited(world: NodeSetWorld) -> list[str]:
     """The records that still have to go before a NodeSet that is being deleted may; each has to be missing twice."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
     known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
-    # After so long it is not our worker any more that keeps it.
+    # After so long it is not our worker any more that keeps it, but whoever reserved its node, for years perhaps.
     is_late = (world.now - since).total_seconds() >= PATIENCE_SECONDS
-    return hostlist.in_order(node.name for node in known if not is_late or has_ended(node))
+    return hostlist.in_order(node.name for node in known if not is_late or _may_go(node))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -25,9 +26,9 @@ from slurm_operator.plan.drains import is_drained_by_us, may_drain
 from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm.client import Observation, SlurmClient
-from slurm_operator.slurm.errors import SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
+from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.policy import is_deserted
+from slurm_operator.slurm.policy import may_be_forgotten
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -272,10 +273,15 @@ class Cluster:
             return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def delete_nodes(self, names: tuple[str, ...]) -> object:
-        """Delete node records, unless their slurmds are back; one that is gone is as good as deleted."""
+        """Delete node records, unless their slurmds are back; one that is gone is as good as deleted.
+
+        One that a job or a reservation has got meanwhile stays: it must not keep workers from being made.
+        """
         async with self.writing:
-            chosen = await self._still(names, is_deserted)
-            return await self._written(self.client.delete_nodes(chosen)) if chosen else None
+            chosen = await self._still(names, may_be_forgotten)
+            with suppress(SlurmBusy):
+                return await self._written(self.client.delete_nodes(chosen)) if chosen else None
+        return None
 
     async def set_reservation(self, change: ReservationChange) -> object:
         """Make or change a reservation."""

@@ -189,8 +189,11 @@ class NodeSets:
                 # A pod that we deleted may still count as ready here, and another one would go for it.
                 return Result(CACHE_CATCH_UP_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
-            await self.executor.execute(plan, raw, "NodeSet", slurm)
-            self._remember(world, plan)
+            try:
+                await self.executor.execute(plan, raw, "NodeSet", slurm)
+            finally:
+                # Also where something else of it failed: what was asked is not to be asked again at every try.
+                self._remember(world, plan)
             await self._wait_until_cached(plan)
             gone = finalizer_removal(world) if world.deleting else None
             if gone is not None:

@@ -19,6 +19,7 @@ MAX_REASON_CHARACTERS = 256
 
 QUIET_STATES = frozenset({"IDLE", "DOWN", "FUTURE"})
 BUSY_STATES = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+RESERVED_STATES = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
 FINISHED_STATES = frozenset(
     {
         *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
@@ -66,6 +67,11 @@ def is_responding(node: Node) -> bool:
 def is_deserted(node: Node) -> bool:
     """Whether the node has no slurmd that responds, and nothing that was allocated on it."""
     return not is_responding(node) and not is_busy(node)
+
+
+def may_be_forgotten(node: Node) -> bool:
+    """Whether Slurm would delete the record of a node without slurmd: of one in a reservation it does not."""
+    return is_deserted(node) and node.states.isdisjoint(RESERVED_STATES)
 
 
 def drain_is_ours(reason: str) -> bool:

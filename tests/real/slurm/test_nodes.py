@@ -201,3 +201,24 @@ async def test_an_unchanged_list_costs_no_list(client: SlurmClient, slurm: Clust
     assert after.complete
     assert {n.name: n.comment for n in after.items}["n2"] == "changed"
     await client.update_nodes(["n2"], NodeChange(comment=""))
+
+
+async def test_a_record_that_a_reservation_has_cannot_be_deleted_until_that_is_over(
+    client: SlurmClient, slurm: Cluster
+) -> None:
+    slurm.start_node("kept", 17070)
+    slurm.wait_idle("kept")
+    slurm.run(
+        "scontrol", "create", "reservation", "ReservationName=window", "StartTime=now", "Duration=60",
+        "Users=root", "Nodes=kept", "Flags=maint",
+    )  # fmt: skip
+    wait_for(
+        lambda: "MAINT" in slurm.run("scontrol", "show", "node", "kept"), 90, "the reservation's state on its node"
+    )
+    slurm.kill_node("kept")
+    assert not policy.may_be_forgotten(await known(client, "kept"))
+    with pytest.raises(SlurmBusy):
+        await client.delete_nodes(["kept"])
+    slurm.run("scontrol", "delete", "reservation=window")
+    await client.delete_nodes(["kept"])
+    assert await client.node("kept") == Absent()

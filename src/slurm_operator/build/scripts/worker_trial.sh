@@ -13,6 +13,7 @@ WORK="$(mktemp -d)"
 unset SLURM_CONF SLURMD_NODENAME SLURMD_OPTIONS
 
 say() { # stage reason
+  # shellcheck disable=SC1003 # two backslashes are what tr reads as one
   reason="$(printf '%s' "$2" | tr '\n\r\t"\\' "   ''" | cut -c 1-1500)"
   printf 'worker-trial version=1 stage=%s reason="%s"\n' "$1" "$reason" | tee "$MESSAGE"
   rm -rf "$WORK"
@@ -39,6 +40,7 @@ give_devices() { # folder
   sed -E -i 's/AutoDetect[[:space:]]*=[[:space:]]*[^[:space:]#]+/AutoDetect=off/Ig' "$1/gres.conf"
   # A list such as /dev/nvidia[0-3] is nothing for the shell to expand.
   set -f
+  # shellcheck disable=SC2013 # a path has no spaces: the pattern ends there
   for path in $(sed -nE 's/^[^#]*Files?[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/Ip' "$1/gres.conf"); do
     for each in $(SLURM_CONF="$1/slurm.conf" scontrol show hostnames "$path" 2>/dev/null || printf '%s' "$path"); do
       mkdir -p "$1/given${each%/*}" && : >"$1/given$each"
