@@ -100,7 +100,7 @@ def schema(chart: str) -> Schema:
     """The JSON schema of a chart's values."""
     found = values(chart)
     by_key = {value.key: value for value in found}
-    properties = {value.key: _schema(value, by_key) for value in found}
+    properties: dict[str, Any] = {value.key: _schema(value, by_key) for value in found}
     properties["global"] = {"type": "object", "description": "Helm's own, for charts that have this one within them."}
     if chart == "slurm-operator":
         # Helm hands its own values down to a chart within.

@@ -31,6 +31,11 @@ STEP_SECONDS = 0.25
 EXPIRED = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
 
 
+def _is_watch_of(plural: str, request: Request) -> bool:
+    # The log of a pod is a stream too.
+    return plural_of(request) == plural and ("watch", "true") in request.query
+
+
 class Late(FairWeather):
     """The watch of one kind shows every event so many seconds after it happened; the point is `pods-8`."""
 
@@ -51,7 +56,7 @@ class Late(FairWeather):
                     self.world.disturbed.append(f"the watch of {plural} is {lag} s late")
 
     async def chunk(self, process: Process, request: Request, chunk: bytes) -> bytes:
-        if self.plural and plural_of(request) == self.plural:
+        if self.plural and _is_watch_of(self.plural, request):
             newest = max(event.revision for event in _events(chunk))
             now = self.world.clock.monotonic()
             await process.clock.sleep(self.happened.get(newest, now) + self.lag_seconds - now)
@@ -92,7 +97,7 @@ class Unobserved(FairWeather):
 
     async def chunk(self, process: Process, request: Request, chunk: bytes) -> bytes:
         plural = plural_of(request)
-        if not self.world.armed or plural == LEASES.partition(".")[0]:
+        if not self.world.armed or plural == LEASES.partition(".")[0] or not _is_watch_of(plural, request):
             return chunk
         kept = [event for event in _events(chunk) if not await self._hides(process, plural, event)]
         return b"".join(event.line + b"\n" for event in kept)
@@ -136,7 +141,7 @@ class Expired(FairWeather):
                 self.world.disturbed.append(f"each event of {plural} expires its watch")
 
     async def chunk(self, process: Process, request: Request, chunk: bytes) -> bytes:
-        if plural_of(request) != self.plural or self.world.clock.monotonic() >= self.until:
+        if not _is_watch_of(self.plural, request) or self.world.clock.monotonic() >= self.until:
             return chunk
         await process.clock.sleep(GAP_SECONDS)
         return json.dumps({"type": "ERROR", "object": EXPIRED}).encode() + b"\n"
