@@ -120,3 +120,17 @@ def test_both_places_of_a_finding_are_those_that_people_know() -> None:
 )
 def test_a_place_that_slurm_names_becomes_one_that_people_know(said: str, expected: str) -> None:
     assert origins().translated(said).startswith(expected)
+
+
+def test_a_finding_elsewhere_keeps_its_words() -> None:
+    own = Finding(
+        file="cgroup.conf", line=1, column=1, severity="error", code="x", message="y", other=("cgroup.conf", 2)
+    )
+    placed = origins().placed(own)
+    assert (placed.message, placed.place) == ("y", "")
+
+
+def test_a_column_beside_every_option_is_the_partition_itself() -> None:
+    found = origins()
+    line = next(n for n, text in enumerate(found.files[FILE].split("\n"), 1) if text.startswith("PartitionName=night"))
+    assert str(found.of(FILE, line, 900)) == "Partition night spec"

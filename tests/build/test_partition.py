@@ -237,3 +237,12 @@ def test_a_cluster_has_so_many_partitions_and_no_more() -> None:
     verdict = only(CPU, partition("one-more", nodeSets=["cpu"]), claimed=full)
     assert (verdict.accepted, verdict.reason) == (False, build.INVALID)
     assert "has 2000 partitions already" in verdict.message
+
+
+def test_a_nodeset_that_is_deleted_has_no_partition() -> None:
+    going = nodeset("old", partition={"enabled": True})
+    going = msgspec.structs.replace(
+        going, metadata=msgspec.structs.replace(going.metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+    )
+    (only,) = acceptances(going)
+    assert (only.reason, only.accepted) == ("Deleting", False)

@@ -8,7 +8,7 @@ from tests.build.resources import accounting, controller, nodeset, partition, re
 from kube_runtime.errors import Retryable, Terminal
 from slurm_operator.api.meta import ControllerRef
 from slurm_operator.api.problem import Path
-from slurm_operator.build.errors import BuildError, InvalidSpec, MissingReference
+from slurm_operator.build.errors import BuildError, InvalidSpec, MissingReference, UnreadableReference
 from slurm_operator.build.refs import Refs
 
 
@@ -80,3 +80,25 @@ def test_accounting_is_optional() -> None:
     assert world.accounting_of(controller(accountingRef={"name": "gone"})) is None
     assert world.accounting_of(controller(accountingRef={})) is None
     assert world.accounting_of(controller()) is None
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "path"),
+    [
+        ({("Accounting", "books"): ""}, ("spec", "accountingRef", "name")),
+        ({("NodeSet", "compute"): "slurm"}, ()),
+        ({("Partition", "night"): ""}, ()),
+    ],
+    ids=["its Accounting", "a NodeSet of it", "a Partition that may be of it"],
+)
+def test_what_a_cluster_is_made_of_must_be_readable(unreadable: dict[tuple[str, str], str], path: Path) -> None:
+    cluster = controller(accountingRef={"name": "books"})
+    with pytest.raises(UnreadableReference) as caught:
+        refs(cluster, unreadable=unreadable).demand_readable(cluster)
+    assert caught.value.path == path
+    refs(cluster, unreadable={("NodeSet", "other"): "another"}).demand_readable(cluster)
+
+
+def test_a_controller_that_cannot_be_read_is_not_missing() -> None:
+    with pytest.raises(UnreadableReference):
+        refs(unreadable={("Controller", "slurm"): ""}).controller("hpc", ControllerRef(name="slurm"))

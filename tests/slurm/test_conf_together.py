@@ -6,7 +6,7 @@ import pytest
 
 from slurm_operator.slurm import conf_together
 from slurm_operator.slurm.conf import Finding
-from slurm_operator.slurm.conf_lint import lint
+from slurm_operator.slurm.conf_lint import lint, lint_node_options
 
 NO_CGROUPS = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
@@ -149,6 +149,80 @@ def test_a_key_that_will_go_is_named_in_time() -> None:
     text = {"slurm.conf": "JobContainerType=job_container/none\n"}
     assert lint(text, version="24.11") == []
     assert [each.code for each in lint(text, version="26.05")] == ["DeprecatedKey"]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (
+            "Name=gpu File=/dev/nvidia[0-1] MultipleFiles=/dev/nvidia[0-1]",
+            "File and MultipleFiles exclude each other",
+        ),
+        ("Name=gpu MultipleFiles=/dev/nvidia0", "MultipleFiles names one file; use File"),
+        ("Name=gpu File=/dev/nvidia[0-1] Count=4", "Count=4 does not match File, which names 2"),
+        (
+            "Name=gpu File=/dev/nvidia0 Flags=no_gpu_env,nvidia_gpu_env",
+            "no_gpu_env excludes the other flags of the environment",
+        ),
+        (
+            "Name=gpu File=/dev/nvidia0\nName=gpu Count=1",
+            "of the records of gpu, some name a File and some do not: see the record at gres.conf:1",
+        ),
+        (
+            "Name=gpu File=/dev/nvidia0\nName=gpu File=/dev/nvidia1 Type=a100",
+            "of the records of gpu, some name a Type and some do not: see the record at gres.conf:1",
+        ),
+        (
+            "Name=gpu Count=1\nName=gpu Count=2",
+            "gpu has a record already, without File or Type: see the record at gres.conf:1",
+        ),
+    ],
+)
+def test_records_of_gres_that_slurmd_refuses_are_found(records: str, said: str) -> None:
+    assert said in [each.message for each in found("GresTypes=gpu", gres__conf=f"{records}\n")]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        "Name=gpu File=/dev/nvidia[0-1]",
+        "Name=gpu File=/dev/nvidia0 Type=a100\nName=gpu File=/dev/nvidia1 Type=h100",
+        "Name=gpu File=/dev/nvidia[0-",
+        "Name=gpu File=/dev/nvidia0\nName=shard Count=8 File=/dev/nvidia0",
+    ],
+    ids=["a list of files", "two types", "a list that is no list", "shards of one device"],
+)
+def test_records_of_gres_without_a_contradiction_are_not_called_one(records: str) -> None:
+    codes = {each.code for each in found("GresTypes=gpu,shard", gres__conf=f"{records}\n")}
+    assert "Contradiction" not in codes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SlurmdUser=slurm", "slurmd runs as root in a worker, and does not start with SlurmdUser=slurm"),
+        ("PrologFlags=NoHold,Contain", "PrologFlags=NoHold cannot stand beside Contain or X11"),
+        ("MCSParameters=enforced", "MCSParameters needs MCSPlugin"),
+    ],
+)
+def test_keys_that_stop_a_daemon_together_are_found(text: str, said: str) -> None:
+    assert said in [each.message for each in found(text)]
+
+
+def test_a_lua_filter_may_be_somewhere_else() -> None:
+    named = "CliFilterPlugins=lua\nCliFilterParameters=cli_filter_lua_path=/opt/filter.lua"
+    assert [each for each in found(named) if each.code == "MissingFile"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [("Feature=gpu Gres=gpu:2", []), ("", []), ("Featur=gpu", ["Featur"])],
+    ids=["right", "none", "a slip"],
+)
+def test_options_of_a_node_are_read_as_slurmd_reads_them(options: str, said: list[str]) -> None:
+    found_ = lint_node_options(options, None)
+    assert len(found_) == len(said)
+    assert all(word in each.message for word, each in zip(said, found_, strict=True))
 
 
 def test_any_number_of_gres_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:

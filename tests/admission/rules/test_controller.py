@@ -191,3 +191,25 @@ def test_backup_controllers_share_a_claim(claims: dict[str, tuple[str, ...]], ex
 def test_one_controller_needs_no_shared_claim() -> None:
     alone: Changes = {("spec", "persistence"): {"existingClaim": "state"}}
     assert said(check("Controller", alone, refs=replace(namespace(), claims={"state": ("ReadWriteOnce",)}))) == []
+
+
+NAMED_FILES = {
+    "by an Include": ("Include site.conf\n", {"site.conf": ""}),
+    "by a pattern": ("Include parts/*.conf\nInclude *.inc\n", {"site.inc": ""}),
+    "by another file": ("", {"gres.conf": "Include more.conf\n", "more.conf": ""}),
+    "by itself and another": ("Include a.conf\n", {"a.conf": "# a.conf\n"}),
+}
+
+
+@pytest.mark.parametrize(("extra", "files"), NAMED_FILES.values(), ids=NAMED_FILES.keys())
+def test_a_file_that_another_one_names_is_not_called_unread(extra: str, files: dict[str, str]) -> None:
+    changes = {("spec", "extraConf"): extra, ("spec", "configFileRefs"): [{"name": "own"}]}
+    assert [
+        line for line in said(check("Controller", changes, refs=namespace(own=files))) if "does not read" in line
+    ] == []
+
+
+def test_a_file_that_only_names_itself_is_called_unread() -> None:
+    changes: Changes = {("spec", "configFileRefs"): [{"name": "own"}]}
+    found = said(check("Controller", changes, refs=namespace(own={"gres.cnf": "# gres.cnf"})))
+    assert [line for line in found if "holds gres.cnf, which Slurm does not read and no other file names" in line]

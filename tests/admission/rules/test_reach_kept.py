@@ -11,9 +11,9 @@ import pytest
 from tests.admission.rules import resources
 
 from slurm_operator.admission import rules
-from slurm_operator.admission.rules import reach, reach_kept
+from slurm_operator.admission.rules import privileged_worker, reach, reach_kept
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.api.problem import errors
+from slurm_operator.api.problem import Path, errors
 from slurm_operator.api.validate import decode
 from slurm_operator.build import made_of, revision
 from slurm_operator.build.made_of import PodOrigin
@@ -263,3 +263,75 @@ def test_a_revision_that_cannot_be_read_excuses_nothing() -> None:
     for held in unreadable:
         before = reach_kept.held_by(nodeset(HAD), held)
         assert before is None or not reach_kept.runs_the_same(nodeset(HAD), before, ())
+
+
+def twins(spec: Spec) -> None:
+    pod(spec)["containers"].append(copy.deepcopy(pod(spec)["containers"][0]))
+
+
+def sshd(spec: Spec) -> None:
+    spec["ssh"] = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}, "extraSshdConfig": "Port 22\n"}
+
+
+def annotated(spec: Spec) -> None:
+    key = "container.apparmor.security.beta.kubernetes.io/slurmd"
+    spec["template"]["metadata"] = {"annotations": {key: "unconfined"}}
+
+
+@pytest.mark.parametrize("change", [twins, sshd, annotated], ids=["two of one name", "sshd options", "no AppArmor"])
+def test_what_it_has_is_no_way_to_more(change: Change) -> None:
+    assert refused(changed(change), nodeset(HAD), around())
+
+
+@pytest.mark.parametrize("change", [sshd, annotated], ids=["sshd options", "no AppArmor"])
+def test_it_stays_beside_another_number_of_replicas(change: Change) -> None:
+    base = copy.deepcopy(HAD)
+    change(base)
+    new = changed(lambda spec: spec.update(replicas=3), base)
+    assert refused(new, nodeset(base), around()) == []
+
+
+def test_a_claim_of_each_worker_is_free_to_be_mounted_beside_the_code() -> None:
+    base = copy.deepcopy(HAD)
+    base["volumeClaimTemplates"] = [{"metadata": {"name": "scratch"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    new = changed(lambda spec: mount(spec, "/scratch"), base)
+    assert refused(new, nodeset(base), around()) == []
+
+
+def test_what_confines_may_not_go() -> None:
+    base = copy.deepcopy(HAD)
+    base["template"]["spec"]["hostUsers"] = False
+    base["slurmd"]["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}, "runAsNonRoot": True}
+    old = nodeset(base)
+    assert refused(changed(lambda spec: pod(spec).pop("hostUsers"), base), old, around())
+    assert refused(changed(lambda spec: spec["slurmd"].update(securityContext=None), base), old, around())
+
+
+def with_host_path(path: str) -> dict[Path, Any]:
+    volumes = [{"name": "home", "hostPath": {"path": path}}]
+    return {("spec", "template"): {"spec": {"volumes": volumes}}}
+
+
+def test_another_kind_keeps_only_what_it_has() -> None:
+    """Its pods run what their image says: only the very same is known to be harmless."""
+    old = with_host_path("/home")
+    assert errors(resources.check("LoginSet", with_host_path("/home2"), old, around()))
+    assert errors(resources.check("LoginSet", old, old, around())) == []
+
+
+def test_a_kind_without_pods_reaches_nothing() -> None:
+    assert list(reach.reaches(resources.resource("Token", {}), around())) == []
+
+
+def test_a_volume_with_a_name_of_ours_is_not_free() -> None:
+    base = copy.deepcopy(HAD)
+    own = min(privileged_worker.OWN_VOLUMES)
+    base["volumeClaimTemplates"] = [{"metadata": {"name": own}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    assert refused(changed(lambda spec: mount(spec, "/scratch", own), base), nodeset(base), around())
+
+
+def test_another_volume_below_the_code_is_another_code() -> None:
+    def moved(spec: Spec) -> None:
+        pod(spec)["volumes"][1] = {"name": "tools", "persistentVolumeClaim": {"claimName": "mine"}}
+
+    assert refused(changed(moved), nodeset(HAD), around())
