@@ -203,7 +203,7 @@ NAMED_FILES = {
 
 @pytest.mark.parametrize(("extra", "files"), NAMED_FILES.values(), ids=NAMED_FILES.keys())
 def test_a_file_that_another_one_names_is_not_called_unread(extra: str, files: dict[str, str]) -> None:
-    changes = {("spec", "extraConf"): extra, ("spec", "configFileRefs"): [{"name": "own"}]}
+    changes: Changes = {("spec", "extraConf"): extra, ("spec", "configFileRefs"): [{"name": "own"}]}
     assert [
         line for line in said(check("Controller", changes, refs=namespace(own=files))) if "does not read" in line
     ] == []
