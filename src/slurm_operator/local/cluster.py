@@ -407,6 +407,8 @@ def down(home: Home, progress: Report) -> bool:
     """Stop everything; objects, volumes and certificates stay for the next `up`."""
     home.require()
     machine.require_root()
+    progress(Progress("tell slurmctld that nodes with jobs go down"))
+    stopping.take_nodes_down(home)
     progress(Progress("stop the operator, the controllers, the node agent and the API server"))
     ran = supervisor.stop(home)
     progress(Progress("stop the pods"))

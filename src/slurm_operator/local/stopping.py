@@ -1,9 +1,9 @@
 """Stops the pods of a cluster whose parts have ended, and takes away what they left on the machine.
 
 In: a data folder. Out: no container, network namespace, mount or cgroup of that cluster; its volumes and its store
-stay. Called by `cluster.down` and `cluster.reset`. The nodes of workers with jobs go down first, as at the end of any
-pod, so that Slurm requeues or fails these jobs; containers are then asked to end, so that databases close their files;
-`node/cleanup.py` finds everything by its name, also after a crash or a reboot.
+stay. Called by `cluster.down` and `cluster.reset`. Before the parts end, the nodes of workers with jobs go down, as at
+the end of any pod, so that Slurm requeues or fails these jobs. Containers are asked to end first, so that databases
+close their files; `node/cleanup.py` finds everything by its name, also after a crash or a reboot.
 """
 
 from __future__ import annotations
@@ -51,29 +51,35 @@ def remove_folder(home: Home) -> None:
     host.remove_tree(home.data)
 
 
-def _end_containers(paths: Paths, grace: float) -> None:
-    runc = which("runc")
-    names = [entry.name for entry in os.scandir(paths.runc)] if paths.runc.is_dir() else []
-    if runc is None or not names:
-        return
-    base = [runc, f"--root={paths.runc}"]
-    deadline = time.monotonic() + grace
-    with ThreadPoolExecutor(MAX_CONCURRENT_STOPS) as pool:
-        if grace > 0:
-            _take_nodes_down(base, names)
-            list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
-            _wait(_processes(paths), deadline)
-        list(pool.map(lambda name: host.run_now([*base, "delete", "--force", name]), names))
-
-
-def _take_nodes_down(base: list[str], names: list[str]) -> None:
-    """Let slurmctld requeue or fail what runs; one that does not answer is not waited for long."""
+def take_nodes_down(home: Home) -> None:
+    """Let slurmctld requeue or fail what runs, while there is a DNS by which its commands find it."""
+    base, names = _containers(Paths.of(home.data))
     # Uid of the pod, name of the container, number of its start.
     found = [name for name in names if name.split(".")[1:2] == [CONTROLLER.daemon]]
     command = ["timeout", str(HOOK_SECONDS), "/bin/sh", "-c", HOOK]
     for name in sorted(found)[:1]:
+        # One that does not answer is not waited for long.
         with suppress(subprocess.TimeoutExpired):
             host.run_now([*base, "exec", name, *command], seconds=HOOK_SECONDS + 5)
+
+
+def _containers(paths: Paths) -> tuple[list[str], list[str]]:
+    """How runc is called for this cluster, and the names of its containers; none without runc."""
+    runc = which("runc")
+    names = [entry.name for entry in os.scandir(paths.runc)] if runc and paths.runc.is_dir() else []
+    return [runc or "runc", f"--root={paths.runc}"], names
+
+
+def _end_containers(paths: Paths, grace: float) -> None:
+    base, names = _containers(paths)
+    if not names:
+        return
+    deadline = time.monotonic() + grace
+    with ThreadPoolExecutor(MAX_CONCURRENT_STOPS) as pool:
+        if grace > 0:
+            list(pool.map(lambda name: host.run_now([*base, "kill", name, "TERM"]), names))
+            _wait(_processes(paths), deadline)
+        list(pool.map(lambda name: host.run_now([*base, "delete", "--force", name]), names))
 
 
 def _wait(processes: list[tuple[int, str]], deadline: float) -> None:
