@@ -126,10 +126,7 @@ class Worker:
 
     def container_since(self, name: str) -> datetime | None:
         """Since when one of its containers runs: no process in it is older. None while it does not run."""
-        for status in self.pod.status.container_statuses:
-            if status.name == name and status.state.running is not None:
-                return parse_time(status.state.running.started_at)
-        return None
+        return container_since(self.pod, name)
 
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
         """Whether it has been ready for long enough."""
@@ -243,6 +240,14 @@ def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = fro
     if holders:
         return f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it"
     return ""
+
+
+def container_since(pod: Pod, name: str) -> datetime | None:
+    """Since when a container of a pod runs; None while it does not."""
+    for status in pod.status.container_statuses:
+        if status.name == name and status.state.running is not None:
+            return parse_time(status.state.running.started_at)
+    return None
 
 
 def other_cluster_of(cr: NodeSet, pod: Pod) -> str:
