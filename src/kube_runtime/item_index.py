@@ -16,6 +16,8 @@ ListRule = Callable[[list[Any], list[Any], Path], list[Any]]
 Slot = tuple[Hashable, ...]
 
 _ANY: Final = object()
+# JSON values without parts. Most values are such, and to ask them whether they are a Mapping is slow.
+LEAVES: Final = (str, int, float, type(None))
 
 
 class Field(NamedTuple):
@@ -39,6 +41,8 @@ class Field(NamedTuple):
 
 def frozen(value: Any) -> Hashable:
     """A form of a JSON value that is equal and hashes alike exactly where the value is equal."""
+    if isinstance(value, LEAVES):
+        return value
     if isinstance(value, Mapping):
         return frozenset((name, frozen(item)) for name, item in value.items())
     if isinstance(value, list):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kube_runtime.item_index import Field, ItemIndex, Path, frozen
+from kube_runtime.item_index import LEAVES, Field, ItemIndex, Path, frozen
 from kube_runtime.text import printable, shown
 
 Json = dict[str, Any]
@@ -221,13 +221,15 @@ def as_list(value: Any, path: Path) -> list[Any]:
 
 def copied(value: Any) -> Any:
     """A JSON value that shares nothing with the given one."""
+    if isinstance(value, LEAVES):
+        return value
     if isinstance(value, Mapping):
         return {name: copied(item) for name, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _patch_of(value: Any) -> str:
-    directive = value.get("$patch") if isinstance(value, Mapping) else None
+    directive = value.get("$patch") if not isinstance(value, LEAVES) and isinstance(value, Mapping) else None
     return directive if isinstance(directive, str) else ""
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from kube_runtime import quantity
 from kube_runtime.go_hash import fnv32, go_json, safe_encode
+from kube_runtime.item_index import LEAVES
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, made_of, metadata, names
 from slurm_operator.build.metadata import Object
@@ -156,6 +157,8 @@ def _filled_in(within: str) -> Object:
 
 
 def _pruned_item(item: Any, within: str) -> Any:
+    if isinstance(item, LEAVES):
+        return item
     if isinstance(item, Mapping):
         return _pruned(item, within)
     if isinstance(item, list | tuple):
