@@ -247,9 +247,12 @@ class ProcessAnswer(InProcessResponse):
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
+        watches = ("watch", "true") in self.request.query
         async for chunk in self.response.stream:
-            await self.process.clock.awake()
-            yield await self.process.world.weather.chunk(self.process, self.request, chunk)
+            # Events that came together: one that is late holds up only those after it.
+            for part in chunk.splitlines(keepends=True) if watches else (chunk,):
+                await self.process.clock.awake()
+                yield await self.process.world.weather.chunk(self.process, self.request, part)
 
 
 @dataclass
