@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.plan.small_cluster import Cluster
+from tests.plan.small_cluster import Cluster, of_type
 
 from kube_runtime.client import objects
 from kube_runtime.times import time_text
-from slurm_operator.plan.actions import Action, RequestRegistration
+from slurm_operator.build import labels
+from slurm_operator.plan.actions import Action, Drain, RequestRegistration
 from slurm_operator.plan.ghosts import (
     ASK_SECONDS,
     ASKED_OFTEN,
+    DRAIN_WAIT_SECONDS,
     LAUNCH_CHECK_SECONDS,
     LAUNCH_DOUBT_SECONDS,
     MAX_PAUSE_SECONDS,
@@ -23,8 +25,11 @@ from slurm_operator.plan.ghosts import (
     questions,
     remembered,
 )
+from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.workers import workers
 from slurm_operator.slurm.model import Node, Unknown
+
+CHOSEN = {labels.CONDEMNED: "scale-in"}
 
 
 def started(pod: objects.Pod, at: datetime | None) -> objects.Pod:
@@ -170,3 +175,30 @@ def test_a_launch_is_asked_about_three_times(cluster: Cluster, job_age: float, a
     found = asked_after_a_restart(cluster, job_age=job_age, slurmd_age=job_age + 5, asked_ago=asked_ago)
     assert bool(found) is again
     assert len(LAUNCH_CHECK_SECONDS) == 3
+
+
+@pytest.mark.parametrize(
+    ("age", "times", "ready", "waits"),
+    [
+        pytest.param(30.0, None, True, True, id="not asked yet"),
+        pytest.param(30.0, None, False, True, id="cannot be asked yet"),
+        pytest.param(30.0, ASKED_OFTEN - 1, True, True, id="asked"),
+        pytest.param(30.0, ASKED_OFTEN, True, False, id="asked often enough: the job lives"),
+        pytest.param(DRAIN_WAIT_SECONDS + 1, None, False, False, id="cannot be asked for long"),
+    ],
+)
+def test_a_worker_that_leaves_is_drained_once_slurm_was_asked_about_its_ghosts(
+    cluster: Cluster, age: float, times: int | None, ready: bool, waits: bool
+) -> None:
+    """A node that is drained is not asked: its ghost would have kept a scale-in waiting for half an hour."""
+    since = cluster.now - timedelta(seconds=age)
+    began = int((since - timedelta(seconds=60)).timestamp())
+    slurm = cluster.slurm(
+        cluster.node("w-0"),
+        cluster.node("w-1", "ALLOCATED"),
+        jobs=[cluster.job(1, "w-1", batch_host="w-1", start_time=began)],
+    )
+    asked = {"w-1": Asked(times, cluster.now.timestamp() - 1)} if times is not None else {}
+    pods = [cluster.pod("w-0"), started(cluster.pod("w-1", ready=ready, annotations=CHOSEN), since)]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), pods, slurm, asked=asked))
+    assert [action.nodes for action in of_type(plan, Drain)] == ([] if waits else [("w-1",)])

@@ -88,7 +88,7 @@ def assemble(client: Client, settings: Settings, clock: Clock | None = None) -> 
 def _background(world: World, settings: Settings) -> Iterator[Work]:
     yield world.write_news
     if settings.dns_address:
-        records = Records(world.caches.services, world.caches.slices, settings.cluster_domain)
+        records = Records(world.caches.services, world.caches.slices, settings.cluster_domain, world.caches.pods)
         yield DnsServer(records, settings.dns_address, settings.dns_port).run
     if settings.service_network is not None:
         yield ClusterAddresses(world.caches.services, world.caches.slices, settings.service_network).run

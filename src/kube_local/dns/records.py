@@ -3,10 +3,15 @@
     <service>.<namespace>.svc.<domain>              addresses of its ready pods, also for a ClusterIP Service
     <hostname>.<service>.<namespace>.svc.<domain>   one pod that names the Service as its subdomain
     <a-b-c-d>.<service>.<namespace>.svc.<domain>    one pod by its address
+    <pod>.<namespace>.svc.<domain>                  one pod whose host name is its own name; see below
     <d>.<c>.<b>.<a>.in-addr.arpa                    PTR of a pod behind a Service
 
 Everything else is NXDOMAIN at once: there is no upstream to ask. Nothing asks for SRV records, and Services of type
 ExternalName are refused by the operator: neither is served. Read by `server`; the caches are live.
+
+A Kubernetes does not serve the names of pods in this way. Here it does, since slurmctld looks up the host of each srun
+with its locks held, and Debian's repeats a look-up that fails for ten seconds: an srun in a login pod whose worker is
+restarted or set down would stop all of Slurm for so long, several times.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from dns.rcode import Rcode
 from dns.rdatatype import RdataType
 from dns.rrset import RRset
 
-from kube_local.controllers.objects import EndpointSlice, Json, Service
+from kube_local.controllers.objects import EndpointSlice, Json, Pod, Service
 from kube_local.dns.wire import Answer, Query, record_set
 
 BY_SERVICE = "service"
@@ -43,6 +48,12 @@ class SliceCache(Protocol):
     def on_change(self, listener: Callable[[Any, Any], None]) -> None: ...
 
 
+class PodCache(Protocol):
+    """What is read of the cache of pods."""
+
+    def get(self, namespace: str, name: str) -> Pod | None: ...
+
+
 @dataclass(slots=True)
 class Records:
     """Answers questions; see the module's opening."""
@@ -50,6 +61,8 @@ class Records:
     services: ServiceCache
     slices: SliceCache
     domain: str = "cluster.local"
+    # None: their bare names are not served.
+    pods: PodCache | None = None
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,7 +108,7 @@ class Records:
 
     def _service(self, query: Query, namespace: str, name: str) -> Answer:
         if self.services.get(namespace, name) is None:
-            return _NO
+            return self._pod(query, namespace, name)
         found = dict.fromkeys(_address(one) for one in self._ready(namespace, name))
         return Answer(records=self._wanted(query, list(found)))
 
@@ -104,6 +117,12 @@ class Records:
             return _NO
         found = [_address(one) for one in self._ready(namespace, name) if host in (_host(one), _dashed(_address(one)))]
         return Answer(records=self._wanted(query, found)) if found else _NO
+
+    def _pod(self, query: Query, namespace: str, name: str) -> Answer:
+        pod = self.pods.get(namespace, name) if self.pods else None
+        if pod is None or pod.spec.hostname not in ("", name) or not _is_address(pod.status.pod_ip):
+            return _NO
+        return Answer(records=self._wanted(query, [pod.status.pod_ip]))
 
     def _wanted(self, query: Query, found: Sequence[str]) -> tuple[RRset, ...]:
         """No addresses of another family: an empty answer, which is not the same as no such name."""

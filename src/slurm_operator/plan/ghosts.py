@@ -11,6 +11,7 @@ whatever our clocks say. Pure; used by `plan/nodeset.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from slurm_operator.slurm.model import Job, Node, Unknown
 ASK_SECONDS = 10.0
 ASKED_OFTEN = 6
 MAX_PAUSE_SECONDS = 3600.0
+# How long after the start of its container a worker that leaves may be without a drain for the sake of these questions.
+DRAIN_WAIT_SECONDS = 300.0
 # How far apart the starts of a job and of a daemon may be for the launch to be in doubt: on a busy machine slurmd takes
 # long to come back.
 LAUNCH_DOUBT_SECONDS = 60.0
@@ -120,6 +123,21 @@ def questions(
         gone = any(name in found.ghosts for name in due)
         why = "the processes of jobs {} may be gone" if gone else "jobs {} began when Slurm's daemons were replaced"
         yield RequestRegistration(tuple(due), why.format(_some(sorted(jobs))))
+
+
+def under_question(
+    workers: Iterable[Worker], slurm: NodeSnapshot, asked: Mapping[str, Asked], now: float
+) -> frozenset[str]:
+    """The nodes whose drain waits: once drained they could not be asked, and their ghosts would keep them for long."""
+    young = [worker for worker in workers if _age(worker, now) < DRAIN_WAIT_SECONDS]
+    found = doubts(young, slurm, ()).ghosts
+    return frozenset(name for name in found if name not in asked or asked[name].times < ASKED_OFTEN)
+
+
+def _age(worker: Worker, now: float) -> float:
+    """How long its slurmd's container has run, in seconds; infinite while that does not run."""
+    since = worker.container_since(SLURMD)
+    return now - since.timestamp() if since is not None else math.inf
 
 
 def remembered(

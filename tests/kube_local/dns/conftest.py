@@ -1,4 +1,4 @@
-"""Services and slices as plain lists behind the two caches that the records read."""
+"""Services, slices and pods as plain lists behind the caches that the records read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kube_local.controllers.objects import EndpointSlice, Service, ServiceSpec
+from kube_local.controllers.objects import EndpointSlice, Pod, PodSpec, PodStatus, Service, ServiceSpec
 from kube_local.dns.records import Records
 from kube_runtime.client.objects import ObjectMeta
 
@@ -38,15 +38,24 @@ class Slices:
 
 
 @dataclass
+class Pods:
+    held: dict[tuple[str, str], Pod] = field(default_factory=dict)
+
+    def get(self, namespace: str, name: str) -> Pod | None:
+        return self.held.get((namespace, name))
+
+
+@dataclass
 class Zone:
     """Records over what the test puts in."""
 
     services: Services = field(default_factory=Services)
     slices: Slices = field(default_factory=Slices)
+    pods: Pods = field(default_factory=Pods)
     records: Records = field(init=False)
 
     def __post_init__(self) -> None:
-        self.records = Records(self.services, self.slices)
+        self.records = Records(self.services, self.slices, pods=self.pods)
 
     def service(self, name: str, *endpoints: dict[str, Any], namespace: str = "ns", **spec: Any) -> None:
         head = ObjectMeta(name=name, namespace=namespace)
@@ -59,6 +68,11 @@ class Zone:
         for listener in self.slices.listeners:
             listener(None, slice_)
         self.slices.held.setdefault(f"{namespace}/{name}", []).append(slice_)
+
+    def pod(self, name: str, address: str, hostname: str = "", namespace: str = "ns") -> None:
+        head = ObjectMeta(name=name, namespace=namespace)
+        status = PodStatus(pod_ip=address)
+        self.pods.held[namespace, name] = Pod(metadata=head, spec=PodSpec(hostname=hostname), status=status)
 
     def forget(self, name: str, namespace: str = "ns") -> None:
         del self.services.held[namespace, name]

@@ -25,6 +25,10 @@ def values(answer: Answer) -> list[str]:
 def full(zone: Any, endpoint: Any) -> Any:
     zone.service("web", endpoint("10.0.0.1", "web-0"), endpoint("10.0.0.2", "web-1"), endpoint("10.0.0.3", ready=False))
     zone.service("empty")
+    zone.pod("login-7f-x", "10.0.0.7")
+    zone.pod("empty", "10.0.0.8")
+    zone.pod("renamed", "10.0.0.9", hostname="other")
+    zone.pod("coming", "")
     return zone
 
 
@@ -37,6 +41,10 @@ def full(zone: Any, endpoint: Any) -> Any:
         ("empty.ns.svc.cluster.local", Rcode.NOERROR, []),
         ("ns.svc.cluster.local", Rcode.NOERROR, []),
         ("svc.cluster.local", Rcode.NOERROR, []),
+        ("login-7f-x.ns.svc.cluster.local", Rcode.NOERROR, ["10.0.0.7"]),
+        ("login-7f-x.other.svc.cluster.local", Rcode.NXDOMAIN, []),
+        ("renamed.ns.svc.cluster.local", Rcode.NXDOMAIN, []),
+        ("coming.ns.svc.cluster.local", Rcode.NXDOMAIN, []),
         ("web-9.web.ns.svc.cluster.local", Rcode.NXDOMAIN, []),
         ("10-0-0-3.web.ns.svc.cluster.local", Rcode.NXDOMAIN, []),
         ("none.ns.svc.cluster.local", Rcode.NXDOMAIN, []),

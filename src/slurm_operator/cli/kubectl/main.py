@@ -6,14 +6,44 @@ when it runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+
 import click
 
 from slurm_operator import __version__
 from slurm_operator.cli.kubectl import config, explain, nodes, partitions, pods, wait
 from slurm_operator.cli.kubectl.command import KINDS, Where, changing, command
 
+PLACE = ("--kubeconfig", "--context", "--namespace", "-n")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class Commands(click.Group):
+    """The commands, with the options that say where: before a command or after it, as kubectl takes them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Arguments as click wants them."""
+        return super().parse_args(ctx, place_first(args))
+
+
+def place_first(arguments: Iterable[str]) -> list[str]:
+    """The options that say where go first; what `shell` runs, and what follows `--`, is somebody else's."""
+    first: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--" or (word == "shell" and not rest):
+            rest += [word, *words]
+        elif word in PLACE:
+            first += [word, *islice(words, 1)]
+        elif word.startswith(tuple(f"{each}=" for each in PLACE)) or (word.startswith("-n") and len(word) > 2):
+            first.append(word)
+        else:
+            rest.append(word)
+    return first + rest
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="kubectl slurm")
 @click.option("--kubeconfig", default="", help="Kubeconfig file.")
 @click.option("--context", "chosen", default="", help="Context within the kubeconfig.")
