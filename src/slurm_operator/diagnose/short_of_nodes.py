@@ -170,7 +170,7 @@ def _busy(need: _Need) -> Cause | None:
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
     """Who sits on the nodes that are free the soonest."""
     last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
-    soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end))[: min(missing, MAX_NAMED)]
+    soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end, name))[: min(missing, MAX_NAMED)]
     nodes_of: dict[str, list[str]] = {}
     for name in soonest:
         nodes_of.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)

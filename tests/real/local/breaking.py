@@ -25,18 +25,20 @@ HERE = {"nodeSelector": {"kubernetes.io/hostname": "local-0"}}
 
 @contextmanager
 def _spare_workers(cluster: Any) -> Iterator[None]:
-    """A worker for each row, and one that is its partition's only one."""
+    """A worker for each row, one that is its partition's only one, and two of which one goes."""
     made = (
         nodeset("spare", replicas=SPARE, pod=HERE),
         nodeset("lone", pod=HERE),
+        nodeset("twins", replicas=2, pod=HERE),
         partition("lone", nodeSets=["lone"]),
+        partition("twins", nodeSets=["twins"]),
         partition("hand", driftPolicy="Report"),
     )
     try:
         cluster.apply(*made)
-        for name in ("spare", "lone"):
+        for name in ("spare", "lone", "twins"):
             cluster.until(f"{name} is ready", lambda name=name: cluster.condition("nodeset", name) == "True", 180)
-        for name in ("lone", "hand"):
+        for name in ("lone", "twins", "hand"):
             cluster.until(f"{name} is there", lambda name=name: cluster.condition("partition", name) == "True", 180)
         # Slurm reads its file once more when the new lines are in it; what is set by hand before that is no drift yet.
         published = ("get", "configmap", "slurm-config", "-o", "jsonpath={.data.slurm\\.conf}")
@@ -84,9 +86,12 @@ def drained_under_a_job(cluster: LocalCluster) -> Iterator[str]:
 
 @contextmanager
 def too_many_nodes(cluster: LocalCluster) -> Iterator[str]:
-    number = cluster.submit("sleep 600", "-p", "short", "-H")
-    # Slurm 24.11 refuses it right away when it is submitted so.
-    cluster.admin(f"scontrol update jobid={number} numnodes=5-5 && scontrol release {number}")
+    number = cluster.submit("sleep 600", "-p", "twins", "-N2", "-H")
+    # It could run when it was submitted; otherwise Slurm 24.11 would have refused it.
+    _patch(cluster, "nodeset", "twins", {"spec": {"replicas": 1}})
+    gone = "! scontrol -o show node twins-1 | grep -q NodeName"
+    cluster.admin(f"n=0; until {gone}; do n=$((n+1)); [ $n -lt 600 ] || exit 1; sleep 0.2; done")
+    cluster.admin(f"scontrol release {number}")
     yield f"job/{number}"
 
 
@@ -212,8 +217,8 @@ _NODES = {
     "a job of more nodes than there are": Row(
         too_many_nodes,
         "PartitionTooSmall",
-        "asks for 5 nodes, and partition short has 2",
-        '{"spec":{"replicas":5}}',
+        "asks for 2 nodes, and partition twins has 1",
+        '{"spec":{"replicas":2}}',
         ok=False,
     ),
     "a partition that was set by hand": Row(

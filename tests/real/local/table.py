@@ -35,6 +35,8 @@ class Asked(Protocol):
 
     def why_all(self, targets: Iterable[str]) -> dict[str, Json]: ...
 
+    def doctor(self) -> list[Json]: ...
+
 
 # Breaks something, and says what to ask about; a second word is another job's number.
 Make = Callable[[Any], AbstractContextManager[str]]
@@ -76,6 +78,8 @@ class Result:
     # Answers without a next command, and such whose next command asks the same again.
     no_command: list[Json] = field(default_factory=list)
     own_command: list[Json] = field(default_factory=list)
+    # Answers that called something wrong which was only on its way.
+    alarms: list[Json] = field(default_factory=list)
     # What else is not as the row says.
     wrong: str = ""
     seconds: float = 0.0
@@ -85,10 +89,14 @@ class Result:
         """Whether every answer was good, and the last one the true one."""
         return self.true and not (self.false or self.no_command or self.own_command or self.wrong)
 
+    def _faults(self) -> tuple[tuple[str, list[Json]], ...]:
+        commands = (("no command", self.no_command), ("own command", self.own_command))
+        return (("false", self.false), *commands, ("false alarm", self.alarms[:1]))
+
     def __str__(self) -> str:
         mark = "ok  " if self.is_good else "FAIL"
         lines = [f"{mark} {self.seconds:5.1f} s  {self.name} ({self.target}): {_short(self.said)}"]
-        for title, answers in (("false", self.false), ("no command", self.no_command), ("own", self.own_command)):
+        for title, answers in self._faults():
             lines += [f"       {title}: {_short(each)}" for each in answers]
         return "\n".join([*lines, *([f"       {self.wrong}"] if self.wrong else [])])
 
@@ -99,16 +107,18 @@ def _short(said: Json) -> str:
 
 @dataclass(slots=True)
 class Score:
-    """All results of one Slurm version."""
+    """All results of one Slurm version: of each row, and of `doctor` in each wave."""
 
     results: list[Result] = field(default_factory=list)
+    doctor: list[Result] = field(default_factory=list)
 
     def summary(self, version: str) -> str:
         """The counts, one line."""
         return (
             f"Slurm {version}: {len(self.results)} broken clusters, {self.true} with the true cause, "
             f"{self.false} false causes, {self.no_command} answers without a next command, "
-            f"{self.own_command} with themselves as the next command"
+            f"{self.own_command} with themselves as the next command; "
+            f"doctor was right in {sum(each.is_good for each in self.doctor)} of {len(self.doctor)} waves"
         )
 
     @property
@@ -117,11 +127,11 @@ class Score:
 
     @property
     def false(self) -> int:
-        return sum(len(each.false) for each in self.results)
+        return sum(len(each.false) for each in (*self.results, *self.doctor))
 
     @property
     def no_command(self) -> int:
-        return sum(len(each.no_command) for each in self.results)
+        return sum(len(each.no_command) for each in (*self.results, *self.doctor))
 
     @property
     def own_command(self) -> int:
@@ -171,6 +181,23 @@ def ask(cluster: Asked, wave: Wave, made: Mapping[str, str | Exception], seconds
     return list(results.values())
 
 
+def ask_doctor(cluster: Asked, wave: Wave, results: Iterable[Result], seconds: float = SECONDS) -> Result:
+    """`doctor` must find all that is wrong in a wave, jobs aside, and never anything else."""
+    known = {code for row in wave.rows.values() for code in row.code.split("|")}
+    found = [each for each in results if each.true and not each.said["ok"]]
+    wanted = {str(each.said["code"]) for each in found if not each.target.startswith("job/")}
+    result, began, missing = Result("doctor", "doctor"), time.monotonic(), wanted
+    while time.monotonic() - began < seconds and not (result.true or result.false):
+        causes = [each for each in cluster.doctor() if not each["ok"]]
+        result.false = [each for each in causes if each["code"] not in known]
+        result.no_command = [each for each in causes if not each["command"].startswith("kubectl ")]
+        missing = wanted - {each["code"] for each in causes}
+        result.true, result.seconds = not missing, time.monotonic() - began
+        result.said = {"sentence": f"{len(causes)} causes"}
+    result.wrong = f"doctor does not name {', '.join(sorted(missing))}" if missing else ""
+    return result
+
+
 def judge(row: Row, result: Result, first: str, said: Json) -> bool:
     """Count one answer; whether it was the last one."""
     result.said, code = said, str(said.get("code", ""))
@@ -186,6 +213,8 @@ def judge(row: Row, result: Result, first: str, said: Json) -> bool:
             result.wrong = f"ok should be {row.ok}"
         return True
     if code in ON_THE_WAY:
+        # What is on its way is no problem yet.
+        result.alarms += [said] if code and not said["ok"] else []
         return False
     result.false.append(said)
     return True

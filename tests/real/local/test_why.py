@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 from tests.real.local import breaking, broken, waiting
 from tests.real.local.e2e.cluster import NAMESPACE, CannotRun, LocalCluster
-from tests.real.local.table import Score, Wave, ask
+from tests.real.local.table import Score, Wave, ask, ask_doctor
 from tests.real.local.table import broken as broken_by
 
 from slurm_operator.cli.kubectl.command import Where, judged
@@ -67,6 +67,14 @@ class Broken(LocalCluster):
         where = Where(str(self.home.kubeconfig), "", NAMESPACE)
         _, answers = asyncio.run(judged(where, lambda facts: [explained(facts, name) for name in names]))
         return {name: answer_data(answer) for name, answer in zip(names, answers, strict=True)}
+
+    def doctor(self) -> list[Json]:
+        """What `kubectl slurm doctor` says."""
+        where = ["--kubeconfig", str(self.home.kubeconfig), "-n", NAMESPACE]
+        done = CliRunner().invoke(kubectl_slurm, [*where, "doctor", "-o", "json"], catch_exceptions=False)
+        found: list[Json] = json.loads(done.stdout)
+        assert done.exit_code == (0 if all(each["ok"] for each in found) else 1), done.output
+        return found
 
     @property
     def kubectl_program(self) -> str:
@@ -141,9 +149,10 @@ def test_each_break_has_its_true_cause_and_is_well_when_it_is_mended(cluster: Br
     with broken_by(cluster, wave) as made:
         results = ask(cluster, wave, made)
         score.results.extend(results)
-        print("", *results, sep="\n")
+        score.doctor.append(ask_doctor(cluster, wave, results))
+        print("", *results, score.doctor[-1], sep="\n")
     cluster.settle()
-    assert [str(each) for each in results if not each.is_good] == []
+    assert [str(each) for each in (*results, score.doctor[-1]) if not each.is_good] == []
 
 
 def test_a_good_cluster_has_no_cause_and_the_command_says_so(cluster: Broken) -> None:
