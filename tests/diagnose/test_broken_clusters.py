@@ -15,12 +15,10 @@ from tests.diagnose.test_pod import CASES as PODS
 from tests.diagnose.test_references import MISSING
 from tests.diagnose.test_resource import CASES as RESOURCES
 from tests.diagnose.test_waiting import ROWS
-from tests.real.local.broken import NEXT, STANDING
-from tests.real.local.test_why import AFTER_EACH_OTHER
-from tests.real.local.waiting import WAITING
+from tests.real.local.test_why import WAVES
 
 LEAST_REAL, LEAST_RECORDED = 90, 90
-REAL: dict[str, Sized] = {"standing": STANDING, "after each other": AFTER_EACH_OTHER, "waiting": WAITING}
+REAL: dict[str, Sized] = {name: wave.rows for name, wave in WAVES.items()}
 RECORDED: dict[str, Sized] = {
     "jobs that wait": ROWS,
     "jobs": JOBS,
@@ -41,6 +39,6 @@ def test_there_are_at_least_ninety_broken_clusters_on_real_slurm_and_as_many_rec
 
 
 def test_each_row_of_the_real_tables_names_a_cause_and_the_next_command() -> None:
-    assert [name for name, case in STANDING.items() if not (case.code and (case.command or case.code in NEXT))] == []
-    assert [name for name, case in WAITING.items() if not (case.code and case.command)] == []
-    assert [name for name, (_, code, _) in AFTER_EACH_OTHER.items() if not code] == []
+    rows = [(name, row) for wave in WAVES.values() for name, row in wave.rows.items()]
+    assert [name for name, row in rows if not (row.code and row.words and row.command)] == []
+    assert len({name for name, _ in rows}) == len(rows)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.diagnose.broken import (
     Case,
     claimed,
     cluster,
+    condition,
     crashed,
     event,
     explains,
+    pod,
     started_anew,
     waiting,
 )
 
 from slurm_operator.build import labels
+from slurm_operator.cli.kubectl.explain import explained
+from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts
 
 CASES: dict[str, Case] = {
@@ -74,3 +80,39 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize(("target", "facts", "code"), CASES.values(), ids=CASES.keys())
 def test_the_true_cause_is_named(target: str, facts: Facts, code: str) -> None:
     explains(target, facts, code)
+
+
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [("2026-11-16T00:00:20Z", "Starting"), ("2026-11-16T00:05:00Z", "ProbeFails")],
+    ids=["20 s", "5 min"],
+)
+def test_a_probe_that_fails_is_no_fault_of_a_container_that_was_just_started(now: str, code: str) -> None:
+    status = {"name": "slurmd", "ready": False, "state": {"running": {"startedAt": "2026-11-16T00:00:00Z"}}}
+    unready = [condition("PodScheduled", "True"), condition("Ready", "False")]
+    started = pod("compute-0", labels.WORKER, "compute", conditions=unready, containerStatuses=[status])
+    refused = event("Pod", "compute-0", "Unhealthy", "Startup probe failed: connection refused")
+    answer = explained(replace(cluster(started, refused), now=now), "pod/compute-0")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.waits) == (code, code == "Starting")
+    assert "Startup probe failed: connection refused" in answer.sentence
+
+
+@pytest.mark.parametrize(
+    ("component", "limits", "sentence", "command"),
+    [
+        (labels.WORKER, {"memory": "64Mi"}, "its limit of 64Mi", "edit nodesets.slinky.slurm.net compute"),
+        (labels.WORKER, {}, "its limit", "edit nodesets.slinky.slurm.net compute"),
+        (labels.CONTROLLER, {"memory": "1Gi"}, "its limit of 1Gi", "edit controllers.slinky.slurm.net compute"),
+    ],
+    ids=["a worker", "a limit of the namespace", "slurmctld"],
+)
+def test_a_container_without_memory_is_told_with_its_limit_and_where_that_is_set(
+    component: labels.Component, limits: dict[str, str], sentence: str, command: str
+) -> None:
+    starved = crashed("p-0", component, "compute", reason="OOMKilled")
+    starved["spec"]["containers"] = [{"name": component.daemon, "resources": {"limits": limits}}]
+    answer = explained(cluster(starved), "pod/p-0")
+    assert isinstance(answer, Cause)
+    assert answer.sentence.endswith(f"used more memory than {sentence}")
+    assert answer.command == f"kubectl -n slurm {command}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,53 @@ def test_an_operator_has_a_moment_to_look(now: str, code: str) -> None:
     answer = explained(replace(cluster(changed), now=now), "nodeset/compute")
     assert isinstance(answer, Cause)
     assert answer.code == code
+
+
+def test_a_worker_is_not_blamed_for_a_slurmctld_that_has_no_pod_yet() -> None:
+    waits = condition("Ready", "False", "WaitingForPods", "slurmctld has not been created")
+    facts = cluster(
+        resource("Controller", "slurm", {}, waits),
+        resource("NodeSet", "compute", {"replicas": 2}, condition("Ready", "False", "WorkersNotReady")),
+        crashed("compute-0", labels.WORKER, "compute"),
+        without=("slurm-controller-0",),
+        logs={("compute-0", "slurmd"): ("error: resolve_ctls: Unable to resolve slurm-controller",)},
+    )
+    answer = explained(facts, "nodeset/compute")
+    assert isinstance(answer, Cause)
+    assert answer.code == "WaitingForPods"
+
+
+def test_a_worker_that_does_not_find_slurmctld_is_told_what_is_wrong_with_that() -> None:
+    facts = cluster(
+        crashed("compute-0", labels.WORKER, "compute"),
+        crashed("slurm-controller-0", labels.CONTROLLER, "slurm"),
+        logs={
+            ("compute-0", "slurmd"): ("error: resolve_ctls: Unable to resolve slurm-controller",),
+            ("slurm-controller-0", "slurmctld"): ("error: write: No space left on device",),
+        },
+    )
+    answer = explained(facts, "node/compute-0")
+    assert isinstance(answer, Cause)
+    assert answer.code == "DiskFull"
+
+
+def test_a_nodeset_of_daemonset_mode_without_machines_says_which_ones_it_wants() -> None:
+    spec = {"scalingMode": "DaemonSet", "template": {"spec": {"nodeSelector": {"gpu": "h100"}}}}
+    answer = explained(cluster(resource("NodeSet", "metal", spec)), "nodeset/metal")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.chosen) == ("NoNodeFits", True)
+    assert "each Kubernetes node that has the labels gpu=h100" in answer.sentence
+    assert answer.command == "kubectl get nodes --show-labels"
+
+
+def test_a_missing_rest_api_is_made_by_the_command_that_comes_next() -> None:
+    unreachable = condition("SlurmReachable", "False", "RestApiMissing")
+    nodeset = resource("NodeSet", "compute", {"replicas": 2}, condition("Ready", "Unknown"), unreachable)
+    answer = explained(cluster(nodeset), "nodeset/compute")
+    assert isinstance(answer, Cause)
+    assert answer.code == "RestApiMissing"
+    made = json.loads(answer.command.removeprefix("kubectl -n slurm apply -f - <<<").strip("'"))
+    assert (made["kind"], made["spec"]) == ("RestApi", {"controllerRef": {"name": "slurm"}})
 
 
 TRYING = condition("ConfigApplied", "False", "Trying", "the controller pods have been given configuration 5f2c")

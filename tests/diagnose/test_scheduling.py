@@ -61,3 +61,23 @@ def test_only_nodes_that_a_pod_asks_for_keep_it_waiting(selector: Object, spec: 
     answer = explained(cluster(waiting_pod, {**CLOSED, "spec": spec}), "pod/compute-0")
     assert isinstance(answer, Cause)
     assert answer.code == code
+
+
+def test_a_taint_is_told_with_the_node_that_has_it() -> None:
+    waiting_pod = pending("compute-0", OBJECTIONS, nodeSelector={"rack": "x"})
+    answer = explained(cluster(waiting_pod, {**CLOSED, "spec": {"taints": [TAINT]}}), "pod/compute-0")
+    assert isinstance(answer, Cause)
+    assert answer.sentence.endswith("does not tolerate: closed (rack=x:NoSchedule)")
+
+
+def test_a_pod_without_room_is_told_by_how_much() -> None:
+    requests = [{"requests": {"memory": "900Ti", "cpu": "500m"}}, {"requests": {"cpu": "64"}}, {}]
+    containers = [{"name": str(index), "resources": each} for index, each in enumerate(requests)]
+    big = {"kind": "Node", "metadata": {"name": "machine-a"}, "status": {"allocatable": {"memory": "8178892Ki"}}}
+    message = "0/1 nodes are available: 1 Insufficient memory, 1 Insufficient cpu."
+    answer = explained(cluster(pending("compute-0", message, containers=containers), big), "pod/compute-0")
+    assert isinstance(answer, Cause)
+    assert answer.sentence.endswith(
+        "no node has enough free memory and cpu: it asks for 900Ti of memory, and the largest node has 7.8Gi in all; "
+        "64.5 of cpu, and the largest node has 0 in all"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.diagnose.broken import cluster
+from tests.diagnose.broken import cluster, resource, waiting
 from tests.diagnose.reason_names import NAMES_24_11, NAMES_26_05
 from tests.diagnose.said import said
 
@@ -90,14 +90,14 @@ ROWS: dict[str, Row] = {
     "an exclusive job of 26.05": Row(
         "Reason=Resources NumNodes=2 NumCPUs=2 SubmitLine=sbatch -N2 --exclusive x.sh",
         "Resources",
-        "it needs 2 whole nodes; 0 are free, 2 more needed",
+        "it needs 2 whole nodes; none is free, and 2 needed",
         "replicas",
         nodes=NODES.replace("CPUAlloc=0", "CPUAlloc=1").replace("CPUAlloc=4", "CPUAlloc=1").replace("IDLE", "MIXED"),
     ),
     "memory that is in use": Row(
         "Reason=Resources NumNodes=1 MinMemoryNode=6000",
         "Resources",
-        "0 are free, 1 more needed",
+        "none is free, and 1 needed",
         "replicas",
         nodes=NODES.replace("CPUAlloc=0 CPUTot=4", "CPUAlloc=1 AllocMem=4000 CPUTot=4").replace("IDLE", "MIXED"),
     ),
@@ -116,7 +116,7 @@ ROWS: dict[str, Row] = {
     "GPUs that are in use": Row(
         "Reason=Resources TresPerNode=gres/gpu:2",
         "Resources",
-        "0 are free, 1 more needed",
+        "none is free, and 1 needed",
         "replicas",
         nodes=NODES.replace("Features=a,b", "Gres=gpu:h100:4(S:0) GresUsed=gpu:h100:3(IDX:0-2)"),
     ),
@@ -330,7 +330,7 @@ ROWS: dict[str, Row] = {
     "longer than its QOS allows": Row(
         "Reason=QOSMaxWallDurationPerJobLimit QOS=normal",
         "QOSMaxWallDurationPerJobLimit",
-        "at most 00:10:00 time for each job (MaxWall)",
+        "at most 00:10:00 for each job (MaxWall), and it asks for 01:00:00",
         "timelimit=00:10:00",
         ok=False,
     ),
@@ -363,7 +363,7 @@ ROWS: dict[str, Row] = {
     "its node failed": Row(
         "JobState=NODE_FAIL FailedNode=compute-1", "NODE_FAIL", "node compute-1", "why node/compute-1", ok=False
     ),
-    "it was cancelled": Row("JobState=CANCELLED", "CANCELLED", "was cancelled", "scontrol show job 9"),
+    "it was cancelled": Row("JobState=CANCELLED", "CANCELLED", "cancelled it", "scontrol show job 9"),
     "it ran too long": Row("JobState=TIMEOUT", "TIMEOUT", "01:00:00", "scontrol show job 9", ok=False),
     "it used too much memory": Row("JobState=OUT_OF_MEMORY", "OUT_OF_MEMORY", "memory", "scontrol", ok=False),
     "it was preempted": Row("JobState=PREEMPTED", "PREEMPTED", "higher priority", "scontrol"),
@@ -380,6 +380,38 @@ def test_a_job_that_waits_has_its_cause_with_numbers_and_a_next_command(row: Row
     assert row.command in found.command, found
     assert f"why {row.target}" not in found.command
     assert found.wrong != row.ok, found
+
+
+def test_of_several_reservations_the_first_to_begin_is_in_the_way() -> None:
+    found = slurm_of(Row("Reason=ReqNodeNotAvail TimeLimit=600", "", "", ""))
+    hosts = ("compute-0", "compute-1")
+    both = {
+        "a-late": SlurmReservation("a-late", 1_794_931_200, 1_794_934_800, (), hosts),
+        "soon": SlurmReservation("soon", 1_794_919_800, 1_794_923_400, (), hosts),
+    }
+    facts = replace(cluster(slurm=replace(found, reservations=both)), now=NOW)
+    cause = explained(facts, "job/9")
+    assert isinstance(cause, Cause)
+    assert "in reservation soon from" in cause.sentence
+
+
+DRAINED = NODES.replace("IDLE", "IDLE+DRAIN").replace("ALLOCATED", "ALLOCATED+DRAIN")
+
+
+def test_more_nodes_than_a_partition_has_are_told_before_a_drain_of_those_that_it_has() -> None:
+    found = answer(Row("Reason=Resources NumNodes=5 NumCPUs=5", "", "", "", nodes=DRAINED))
+    assert isinstance(found, Cause)
+    assert found.code == "PartitionTooSmall"
+
+
+def test_a_job_that_waits_for_workers_that_have_not_come_is_told_why_they_have_not() -> None:
+    nodes, partition = NODES.splitlines()[1], PARTITION.replace("compute-[0-1]", "compute-1")
+    row = Row("Reason=Resources NumNodes=2 NumCPUs=2", "", "", "", nodes=nodes, partition=partition)
+    owner = resource("Partition", "debug", {"partitionName": "compute", "nodeSets": ["compute"]})
+    facts = cluster(owner, waiting("compute-0", "ImagePullBackOff", "not found"), slurm=slurm_of(row))
+    found = explained(replace(facts, now=NOW), "job/9")
+    assert isinstance(found, Cause)
+    assert found.code == "ImageNotPulled"
 
 
 @pytest.mark.parametrize("name", [*NAMES_24_11, *NAMES_26_05])

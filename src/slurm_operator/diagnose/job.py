@@ -16,7 +16,7 @@ ENDINGS = {
     "NODE_FAIL": "a node that it ran on failed",
     "OUT_OF_MEMORY": "it used more memory than it had asked for",
     "TIMEOUT": "it ran longer than its time limit {TimeLimit}",
-    "CANCELLED": "it was cancelled",
+    "CANCELLED": "somebody, or a program, cancelled it",
     "PREEMPTED": "a job of higher priority took its place",
     "FAILED": "its script ended with code {ExitCode}",
     "BOOT_FAIL": "its node could not be started",
@@ -79,7 +79,7 @@ def _forgotten(facts: Facts, name: str) -> Unseen:
     if any(spec_of(each).get("accountingRef") for each in facts.every("Controller")):
         return Unseen(
             f"Slurm no longer has job {name}; its accounting may",
-            f"kubectl slurm -n {facts.namespace} shell -- sacct -j {number} -o JobID,State,ExitCode,End,NodeList",
+            f"kubectl slurm -n {facts.namespace} shell -- sacct -j {number} -o JobID,State%20,ExitCode,End,NodeList",
         )
     return Unseen(
         f"Slurm has no job {name}, and keeps no record of old ones: its Controller has no accountingRef",
@@ -115,7 +115,7 @@ def _completing(facts: Facts, job: SlurmJob) -> Diagnosis:
 
 
 def _ended(facts: Facts, job: SlurmJob) -> Cause:
-    record = "sacct -j {id} -o JobID,State,ExitCode,NodeList"
+    record = "sacct -j {id} -o JobID,State%20,ExitCode,NodeList"
     kept = any(spec_of(each).get("accountingRef") for each in facts.every("Controller"))
     command = in_shell(facts, job, record if kept else "scontrol show job {id}")
     text = filled(ENDINGS[job.state], job)

@@ -163,7 +163,9 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
         return plain(facts, job, text, command=_shown_limit(facts, job, limit), waits=limit.waits)
     too_much = _asks_too_much(limit, job, found.value)
     noun = limit.noun.removesuffix("s") if found.value == "1" else limit.noun
-    bound = f"{'at least' if limit.least else 'at most'} {found.value} {noun}{each} ({limit.column})"
+    # A time says by itself what it is.
+    amount = found.value if limit.column.endswith("Wall") else f"{found.value} {noun}"
+    bound = f"{'at least' if limit.least else 'at most'} {amount}{each} ({limit.column})"
     text = f"{found.whose} allows {bound}{_compared(limit, job, found, too_much)}"
     command = _fit(facts, job, limit, found.value) if too_much or not limit.waits else _holders(facts, job, limit)
     return plain(facts, job, text, command=command, waits=limit.waits and not too_much)
@@ -181,6 +183,8 @@ def _asked(limit: Limit, job: SlurmJob) -> int:
 def _compared(limit: Limit, job: SlurmJob, found: Held, too_much: bool) -> str:
     if too_much:
         return f", and it asks for {_asked(limit, job)}"
+    if limit.column == "MaxWall" and job.wants.get("TimeLimit"):
+        return f", and it asks for {job.wants['TimeLimit']}"
     return f", and {found.used} {'is' if found.used == 1 else 'are'} in use" if found.used is not None else ""
 
 

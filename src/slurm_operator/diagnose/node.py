@@ -39,6 +39,8 @@ SLURM_DRAINS = re.compile(
     r"duplicate jobid|low \w|gres/|not enough|health ?check)"
 )
 RESTARTED = "Node unexpectedly rebooted"
+# What a worker looks like that waits for slurmctld.
+WITHOUT_SLURMCTLD = frozenset({"NameNotResolved", "ControllerUnreachable", "Starting", "ProbeFails"})
 
 
 def why(facts: Facts, name: str) -> Diagnosis:
@@ -48,7 +50,7 @@ def why(facts: Facts, name: str) -> Diagnosis:
     if pod is not None:
         broken = pods.why(facts, name_of(pod))
         if broken is not None:
-            return broken.under(f"node {host} is pod {name_of(pod)}")
+            return (_of_slurmctld(facts, pod, broken) or broken).under(f"node {host} is pod {name_of(pod)}")
     cluster, slurm = _cluster(facts, host, pod)
     if isinstance(slurm, Silence):
         return silent(facts, cluster, slurm)
@@ -62,6 +64,18 @@ def why(facts: Facts, name: str) -> Diagnosis:
 def _pod(facts: Facts, name: str) -> Object | None:
     workers = [pod for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == WORKER]
     return next((pod for pod in workers if name in (name_of(pod), host_of(pod))), None)
+
+
+def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
+    """What is wrong with slurmctld, where a worker only says that it does not find it."""
+    owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
+    if owner is None or broken.code not in WITHOUT_SLURMCTLD:
+        return None
+    for each in facts.pods_of(labels.CONTROLLER, controller_of(owner)):
+        cause = pods.why(facts, name_of(each))
+        if cause is not None:
+            return cause.under(f"its slurmd needs slurmctld of {controller_of(owner)!r}")
+    return None
 
 
 def _cluster(facts: Facts, host: str, pod: Object | None) -> tuple[str, Slurm | Silence]:
@@ -139,7 +153,8 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
 
 
 def _shown(node: SlurmNode) -> str:
-    return "+".join(sorted(node.states)).lower()
+    # How it came to Slurm says nothing of how it is.
+    return "+".join(sorted(node.states - {"DYNAMIC_NORM"})).lower()
 
 
 def _passing(facts: Facts, node: SlurmNode) -> Cause | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
+from slurm_operator.diagnose import operator
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmPartition, condition_of, spec_of
@@ -25,7 +26,7 @@ def why(facts: Facts, name: str) -> Diagnosis:
     for mine in (asked, owner):
         if mine is not None and mine.kind == "Partition":
             fault = resources.why(facts, "Partition", mine.name)
-            if isinstance(fault, Cause) and fault.code in resources.FAULTS | {"OperatorAbsent"}:
+            if isinstance(fault, Cause) and fault.code in resources.FAULTS | operator.UNSEEN:
                 return fault
     cluster = _cluster(facts, name, owner)
     slurm = facts.slurm_of(cluster)
@@ -147,7 +148,7 @@ def _change_state(facts: Facts, owner: Owner) -> str:
 
 
 def _empty(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
-    names = _nodesets(owner)
+    names = nodesets_of(owner)
     for name in names:
         answer = resources.why(facts, "NodeSet", name) if name != ALL else None
         if isinstance(answer, Cause):
@@ -159,7 +160,8 @@ def _empty(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
     )
 
 
-def _nodesets(owner: Owner | None) -> list[str]:
+def nodesets_of(owner: Owner | None) -> list[str]:
+    """The NodeSets that a partition is made of, by their names; `ALL` stands for every one."""
     if owner is None or owner.kind == "Controller":
         return []
     if owner.kind == "NodeSet":

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
 from slurm_operator.diagnose import scheduling
@@ -31,6 +33,14 @@ OUT_OF_MEMORY = "OOMKilled"
 # A container that is no older than this may still be starting, and a pod may be so late to end.
 START_SECONDS = 60.0
 LATE_SECONDS = 60.0
+# The kind that a pod belongs to, by the daemon that runs in it.
+OWNERS = {
+    labels.CONTROLLER.daemon: "Controller",
+    labels.ACCOUNTING.daemon: "Accounting",
+    labels.RESTAPI.daemon: "RestApi",
+    labels.LOGIN.daemon: "LoginSet",
+    labels.WORKER.daemon: "NodeSet",
+}
 NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 NO_ANSWER = re.compile(r"(?i)deadline exceeded|timed out|timeout")
 # What Slurm puts before each line of its logs.
@@ -268,9 +278,7 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
 def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], restarts: int) -> Cause:
     command = _kubectl(facts, f"logs {name_of(pod)} -c {container} --previous --tail=20")
     if ended.get("reason") == OUT_OF_MEMORY:
-        return Cause(
-            "OutOfMemory", f"container {container} of pod {name_of(pod)} used more memory than its limit", command
-        )
+        return _out_of_memory(facts, pod, container)
     if ended.get("reason") in NEVER_STARTED:
         start_error = _start_error(str(ended.get("message", "")))
         return Cause(
@@ -285,6 +293,25 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
     last = _last_fault(lines)
     start_error = f": {last}" if last else f" with code {ended.get('exitCode')}"
     return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps exiting{start_error}", command)
+
+
+def _out_of_memory(facts: Facts, pod: Object, container: str) -> Cause:
+    """Which limit it ran into, and where that is set."""
+    mine = (each for each in _container_specs(pod) if each.get("name") == container)
+    limits = ((each.get("resources") or {}).get("limits") or {} for each in mine)
+    bound = next((f" of {each['memory']}" for each in limits if each.get("memory")), "")
+    kind = OWNERS.get(str(label_of(pod).get(labels.NAME, "")))
+    owner = str(label_of(pod).get(labels.INSTANCE, ""))
+    return Cause(
+        "OutOfMemory",
+        f"container {container} of pod {name_of(pod)} used more memory than its limit{bound}",
+        _kubectl(facts, f"edit {BY_NAME[kind].plural}.{GROUP} {owner}" if kind else f"describe pod {name_of(pod)}"),
+    )
+
+
+def _container_specs(pod: Object) -> Iterator[Mapping[str, Any]]:
+    yield from spec_of(pod).get("initContainers") or ()
+    yield from spec_of(pod).get("containers") or ()
 
 
 def _start_error(message: str) -> str:
@@ -328,10 +355,12 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
         return Cause(known[0], known[1], command)
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
-    if not probes:
-        waits = _is_young(facts, pod)
-        return Cause("Starting", f"{runs}, and its probe has not succeeded yet", command, waits=waits)
-    message = str(probes[-1].get("message", "")).strip().rstrip(":")
+    message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
+    young = _is_young(facts, pod)
+    if not probes or young:
+        # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
+        told = f": {message}" if message else ""
+        return Cause("Starting", f"{runs}, and its probe has not succeeded yet{told}", command, waits=young)
     if NO_ANSWER.search(message):
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)
     return Cause("ProbeFails", f"{runs}: {message}", command)

@@ -6,13 +6,14 @@ on to what it waits for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
-from slurm_operator.diagnose import database, references, scale_in
+from slurm_operator.diagnose import database, operator, references, scale_in
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
@@ -25,7 +26,6 @@ from slurm_operator.diagnose.facts import (
     controller_of,
     host_of,
     name_of,
-    seconds_since,
     spec_of,
     status_of,
 )
@@ -44,8 +44,6 @@ FAULTS = frozenset(
         *("SecondDefault", "NotSupported", "Forbidden", "Invalid", "ConfigInvalid", "RolledBack", "Refused"),
     }
 )
-# It looks within milliseconds; this is long for it, and short for whoever asks.
-OPERATOR_SECONDS = 5.0
 CONFIG = ("ConfigValid", "ConfigApplied")
 UNDER_TRIAL = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation"})
 # A trial takes a second; one that lasts so long does not end any more.
@@ -62,7 +60,7 @@ def why(facts: Facts, kind: str, name: str) -> Diagnosis:
     for look in (
         references.why,
         _fault,
-        _unseen_by_operator,
+        operator.why,
         _controller,
         _leaving,
         _no_pods,
@@ -96,29 +94,6 @@ def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
     return None
 
 
-def _unseen_by_operator(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    generation = (resource.get("metadata") or {}).get("generation")
-    seen = status_of(resource).get("observedGeneration")
-    if seen is not None and (generation is None or int(seen) >= int(generation)):
-        return None
-    ago = seconds_since(facts, resource)
-    if ago is not None and ago < OPERATOR_SECONDS:
-        return Cause(
-            "JustChanged",
-            f"{kind} {name_of(resource)} changed {max(ago, 0):.0f} s ago, and the operator has not reconciled it yet",
-            _describe(facts, kind, name_of(resource)),
-            waits=True,
-        )
-    state = "has never reconciled it" if seen is None else "has not reconciled its last change"
-    return Cause(
-        "OperatorAbsent",
-        f"the operator {state}: it does not run, or does not watch namespace {facts.namespace}",
-        "kubectl get pods -A -l app.kubernetes.io/name=slurm-operator",
-        (f"{kind} {name_of(resource)} has generation {generation}, and the operator has seen {seen or 'none'}",),
-        root="operator",
-    )
-
-
 def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
     if kind == "Controller":
         return None
@@ -134,10 +109,17 @@ def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
         )
     if kind == "LoginSet" or spec_of(found).get("external"):
         return None
+    if _is_ready(resource):
+        return None
+    step = f"{kind} {name_of(resource)} needs slurmctld of {owner!r}"
     for pod in facts.pods_of(labels.CONTROLLER, owner):
         broken = pods.why(facts, name_of(pod))
-        if broken is not None and not _is_ready(resource):
-            return broken.under(f"{kind} {name_of(resource)} needs slurmctld of {owner!r}")
+        if broken is not None:
+            return broken.under(step)
+    if not facts.pods_of(labels.CONTROLLER, owner):
+        # What pods say of a slurmctld that is not there is no cause.
+        upper = why(facts, "Controller", owner)
+        return upper.under(step) if isinstance(upper, Cause) else None
     return None
 
 
@@ -155,7 +137,23 @@ def _no_pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
             """-p '{"spec":{"replicas":1}}'""",
             chosen=kind in ("NodeSet", "LoginSet"),
         )
-    return _refused_pod(facts, resource)
+    return _refused_pod(facts, resource) or _no_machines(kind, resource)
+
+
+def _no_machines(kind: str, resource: Object) -> Cause | None:
+    """A NodeSet of DaemonSet mode has as many workers as there are Kubernetes nodes for it, and that may be none."""
+    if kind != "NodeSet" or spec_of(resource).get("scalingMode") != "DaemonSet" or status_of(resource).get("desired"):
+        return None
+    asked = spec_of(spec_of(resource).get("template") or {}).get("nodeSelector") or {}
+    chosen = ",".join(f"{key}={value}" for key, value in sorted(asked.items()))
+    labelled = f" that has the labels {chosen}" if chosen else ""
+    return Cause(
+        "NoNodeFits",
+        f"NodeSet {name_of(resource)} has no workers: it runs one on each Kubernetes node{labelled} whose taints it "
+        "tolerates, and there is none",
+        "kubectl get nodes --show-labels",
+        chosen=True,
+    )
 
 
 def _refused_pod(facts: Facts, resource: Object) -> Cause | None:
@@ -291,7 +289,7 @@ def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
         return Cause(
             "RestApiMissing",
             f"Controller {owner!r} has no RestApi, through which the operator asks Slurm",
-            f"kubectl -n {facts.namespace} get restapis.slinky.slurm.net",
+            f"kubectl -n {facts.namespace} apply -f - <<<'{_rest_api_for(owner)}'",
             (step,),
         )
     for each in mine:
@@ -299,6 +297,13 @@ def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
         if isinstance(answer, Cause):
             return answer.under(step)
     return None
+
+
+def _rest_api_for(controller: str) -> str:
+    """The least that a RestApi is."""
+    meta, spec = {"name": controller}, {"controllerRef": {"name": controller}}
+    made = {"apiVersion": f"{GROUP}/v1beta1", "kind": "RestApi", "metadata": meta, "spec": spec}
+    return json.dumps(made, separators=(",", ":"))
 
 
 def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:

@@ -43,6 +43,11 @@ class Room:
     unfit: tuple[str, ...] = ()
 
     @property
+    def all(self) -> int:
+        """How many nodes its partitions have."""
+        return self.able + len(self.out) + len(self.unfit)
+
+    @property
     def able(self) -> int:
         """How many could run it one day, as they are."""
         return len(self.free) + len(self.busy) + len(self.reserved)
@@ -94,8 +99,11 @@ def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
     node, own = slurm.nodes[name], job.wants.get("Reservation")
     if node.states & RESERVED and node.reservation != own:
         return node.reservation or "of somebody else"
-    others = (slurm.reservations or {}).items() if code_of(job) == "ReqNodeNotAvail" else ()
-    return next((title for title, each in others if title != own and name in each.nodes), "")
+    if code_of(job) != "ReqNodeNotAvail":
+        return ""
+    # The first to begin is the one that a job must end before.
+    others = sorted((slurm.reservations or {}).values(), key=lambda each: each.start)
+    return next((each.name for each in others if each.name != own and name in each.nodes), "")
 
 
 def _kind(job: SlurmJob, node: SlurmNode, cpus: int, reservation: str) -> str:

@@ -14,8 +14,10 @@ from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
+from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
+from slurm_operator.diagnose.partition_owner import owner_of
 from slurm_operator.diagnose.reasons import OFFERS
 from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions_of, reservation_of, room_for
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
@@ -25,12 +27,13 @@ MAX_NAMED = 3
 
 def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     """What is missing."""
-    upper = _partitions(facts, job)
-    if upper is not None:
-        return upper
     room = room_for(job, slurm)
     wanted = nodes_needed(job, room)
     need = _Need(facts, job, slurm, room, wanted)
+    # More nodes than a partition has are never there, whatever else is wrong with those that it has.
+    upper = (_too_few(need) if room.all else None) or _partitions(facts, job)
+    if upper is not None:
+        return upper
     for look in (_lost, _too_few, _too_small, _out, _reserved, _busy):
         cause = look(need)
         if cause is not None:
@@ -79,15 +82,32 @@ def _lost(need: _Need) -> Cause | None:
 
 def _too_few(need: _Need) -> Cause | None:
     facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
-    there = room.able + len(room.out) + len(room.unfit)
+    there = room.all
     if there >= wanted or job.required:
         return None
+    absent = _absent(need)
+    if absent is not None:
+        return absent
     return Cause(
         "PartitionTooSmall",
         f"{title(job)} asks for {counted(wanted, 'node')}, and partition {job.partition} has {there}",
         _more(facts, slurm, job, wanted - there)
         or in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={there}"),
     )
+
+
+def _absent(need: _Need) -> Cause | None:
+    """Why workers have not come that would be enough; a NodeSet need not grow for them."""
+    owners = [owner for name in partitions_of(need.job) if (owner := owner_of(need.facts, name))]
+    names = {each for owner in owners for each in partitions.nodesets_of(owner)}
+    sets = [each for each in need.facts.every("NodeSet") if names & {name_of(each), partitions.ALL}]
+    asked = [spec_of(each).get("replicas") for each in sets]
+    if sum(each for each in asked if isinstance(each, int)) < need.wanted:
+        return None
+    answers = [resources.why(need.facts, "NodeSet", name_of(each)) for each in sets]
+    wrong = [each for each in answers if isinstance(each, Cause) and each.wrong]
+    has = f"it needs {counted(need.wanted, 'node')}, and {need.room.all} of those that are to be there have come"
+    return wrong[0].under(has) if wrong else None
 
 
 def _too_small(need: _Need) -> Cause | None:
@@ -139,7 +159,8 @@ def _busy(need: _Need) -> Cause | None:
     missing = wanted - len(room.free)
     if missing <= 0 or not room.busy:
         return None
-    has = f"{len(room.free)} {'is' if len(room.free) == 1 else 'are'} free, {missing} more needed"
+    free = counted(len(room.free), "is", "are") if room.free else ""
+    has = f"{free} free, {missing} more needed" if free else f"none is free, and {missing} needed"
     users = "; ".join(_users(facts, slurm, room.busy, missing))
     command = _more(facts, slurm, job, missing) or in_shell(facts, job, "squeue -t R -S e -p {Partition}")
     text = f"it needs {_shape(wanted, room, job)}; {has}" + (f"; {users}" if users else "")
@@ -149,7 +170,7 @@ def _busy(need: _Need) -> Cause | None:
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
     """Who sits on the nodes that are free the soonest."""
     last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
-    soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end))[: min(missing, MAX_NAMED)]
+    soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end, name))[: min(missing, MAX_NAMED)]
     nodes_of: dict[str, list[str]] = {}
     for name in soonest:
         nodes_of.setdefault(f"{title(last[name])} of {last[name].user} {_until(facts, last[name])}", []).append(name)

@@ -1,80 +1,22 @@
-"""A small cluster, and what is broken beside it from the start: each break in a resource of its own, with its cause.
+"""What is broken from the start, beside a good cluster: each break in a resource of its own, with its cause.
 
-Used by `test_why.py`.
+`WAVE` is all of it at once. Used by `test_why.py` with the harness of `table.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from tests.real.local.e2e.cluster import NAMESPACE
+from tests.real.local.table import Row, Wave
 
 Json = dict[str, Any]
 API = "slinky.slurm.net/v1beta1"
-MANIFEST = """\
-apiVersion: v1
-kind: Namespace
-metadata: {name: slurm}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: slurm-key, namespace: slurm}
-stringData: {slurm.key: change-me-change-me-change-me-change-me-change-me-change-me-change-me}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: jwt-key, namespace: slurm}
-stringData: {jwt.key: change-me-change-me-change-me-change-me}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: files, namespace: slurm}
-data:
-  cgroup.conf: |
-    CgroupPlugin=disabled
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: Controller
-metadata: {name: slurm, namespace: slurm}
-spec:
-  slurmKeyRef: {name: slurm-key, key: slurm.key}
-  jwtKeyRef: {name: jwt-key, key: jwt.key}
-  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-  configFileRefs: [{name: files}]
-  slurmctld: {image: "ghcr.io/slinkyproject/slurmctld:26.05", readinessProbe: {periodSeconds: 1}}
-  extraConf: |
-    ProctrackType=proctrack/linuxproc
-    TaskPlugin=task/none
-    SlurmdTimeout=5
-    MessageTimeout=3
-    MinJobAge=600
-    KillWait=1
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: RestApi
-metadata: {name: slurm, namespace: slurm}
-spec:
-  controllerRef: {name: slurm}
-  slurmrestd: {image: "ghcr.io/slinkyproject/slurmrestd:26.05", readinessProbe: {periodSeconds: 1}}
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: NodeSet
-metadata: {name: compute, namespace: slurm}
-spec:
-  controllerRef: {name: slurm}
-  replicas: 1
-  oversubscribeNode: true
-  slurmd: {image: "ghcr.io/slinkyproject/slurmd:26.05", readinessProbe: {periodSeconds: 1}}
-  partition: {enabled: true, config: "Default=YES"}
-  template: {spec: {nodeSelector: {kubernetes.io/hostname: local-0}}}
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: Partition
-metadata: {name: short, namespace: slurm}
-spec: {controllerRef: {name: slurm}, nodeSets: [compute], maxTime: "30"}
-"""
-IMAGE = "ghcr.io/slinkyproject/{}:26.05"
+# VERSION is replaced by a Slurm version when it is applied.
+IMAGE = "ghcr.io/slinkyproject/{}:VERSION"
 OTHER_KEY = "another-key-another-key-another-key-another-key-another-key-another"
 
 
@@ -103,8 +45,8 @@ def partition(name: str, **spec: Any) -> Json:
 def controller(name: str, *, slurmctld: Json | None = None, pod: Json | None = None, **spec: Any) -> Json:
     """A second cluster's head, which never comes up."""
     made = {
-        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
         "persistence": {"enabled": False},
         "slurmctld": {"image": IMAGE.format("slurmctld"), "readinessProbe": {"periodSeconds": 1}, **(slurmctld or {})},
         "template": {"spec": {"terminationGracePeriodSeconds": 1, **(pod or {})}},
@@ -112,17 +54,21 @@ def controller(name: str, *, slurmctld: Json | None = None, pod: Json | None = N
     return plain("Controller", name, {**made, **spec})
 
 
-def accounting(name: str, host: str, **storage: Any) -> Json:
+def login(name: str, **spec: Any) -> Json:
+    """Another login pod."""
+    made = {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    return plain("LoginSet", name, {**made, **spec})
+
+
+def accounting(name: str, host: str, *, slurmdbd: Json | None = None, **storage: Any) -> Json:
     """A slurmdbd that never has a database."""
     keys = {
-        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
     }
-    password = {"passwordKeyRef": {"name": "jwt-key", "key": "jwt.key"}}
-    slurmdbd = {"image": IMAGE.format("slurmdbd"), "readinessProbe": {"periodSeconds": 1}}
-    return plain(
-        "Accounting", name, {**keys, "storageConfig": {"host": host, **password, **storage}, "slurmdbd": slurmdbd}
-    )
+    password = {"passwordKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}}
+    made = {"image": IMAGE.format("slurmdbd"), "readinessProbe": {"periodSeconds": 1}, **(slurmdbd or {})}
+    return plain("Accounting", name, {**keys, "storageConfig": {"host": host, **password, **storage}, "slurmdbd": made})
 
 
 def volume(name: str, source: Json) -> Json:
@@ -150,7 +96,7 @@ NEXT = {
     "Tainted": "TAINTS",
     "NodesCordoned": "uncordon local-1",
     "NotEnoughRoom": "describe nodes",
-    "OutOfMemory": "--previous",
+    "OutOfMemory": "edit nodesets.slinky.slurm.net oom",
     "ContainerFails": "logs",
     "ContainerNotMade": "describe pod",
     "ProbeFails": "logs",
@@ -250,7 +196,7 @@ STANDING: dict[str, Standing] = {
     "the only node that fits has a taint": Standing(
         "nodeset/taint",
         "Tainted",
-        "taint",
+        "local-2 (rack=closed:NoSchedule)",
         (nodeset("taint", pod={"nodeSelector": {"kubernetes.io/hostname": "local-2"}}),),
     ),
     "the only node that fits is cordoned": Standing(
@@ -262,13 +208,13 @@ STANDING: dict[str, Standing] = {
     "no node has that much memory": Standing(
         "nodeset/huge",
         "NotEnoughRoom",
-        "memory",
+        "memory: it asks for 900Ti of memory, and the largest node has ",
         (nodeset("huge", slurmd={"resources": {"requests": {"memory": "900Ti"}}}),),
     ),
     "more memory than the limit": Standing(
         "nodeset/oom",
         "OutOfMemory",
-        "memory",
+        "limit of 64Mi",
         (nodeset("oom", slurmd={"command": EATS_MEMORY, "resources": {"limits": {"memory": "64Mi"}}}),),
     ),
     "a command that ends": Standing(
@@ -286,7 +232,7 @@ STANDING: dict[str, Standing] = {
     "an init container that ends": Standing(
         "nodeset/init",
         "ContainerFails",
-        "prepare",
+        "container prepare of pod init-0 keeps exiting: fatal: the licence server says no",
         (
             nodeset(
                 "init",
@@ -297,7 +243,7 @@ STANDING: dict[str, Standing] = {
     "a probe that fails": Standing(
         "nodeset/probe",
         "ProbeFails",
-        "slurmd",
+        "Readiness probe failed",
         (nodeset("probe", slurmd={"readinessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1}}),),
     ),
     "another slurm.key": Standing(
@@ -392,12 +338,13 @@ STANDING: dict[str, Standing] = {
         "the licence server says no",
         (nodeset("orphan", controllerRef={"name": "crash"}),),
     ),
+    "a node of a slurmctld that ends": Standing("node/orphan-0", "ContainerFails", "the licence server says no", ()),
     "a Secret without the key that is named": Standing(
         "controller/wrong-key",
         "SecretKeyMissing",
         "'other.key'",
-        (controller("wrong-key", slurmKeyRef={"name": "slurm-key", "key": "other.key"}),),
-        "edit secret slurm-key",
+        (controller("wrong-key", slurmKeyRef={"name": "slurm-auth-slurm", "key": "other.key"}),),
+        "edit secret slurm-auth-slurm",
     ),
     "a file of the configuration that is not there": Standing(
         "controller/files",
@@ -449,13 +396,13 @@ STANDING: dict[str, Standing] = {
         "create secret generic nosuch",
     ),
     "a LoginSet without its sssd.conf": Standing(
-        "loginset/login",
+        "loginset/lost",
         "SecretMissing",
         "spec.sssdConfRef",
         (
             plain(
                 "LoginSet",
-                "login",
+                "lost",
                 {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "nosuch", "key": "sssd.conf"}},
             ),
         ),
@@ -481,4 +428,88 @@ STANDING: dict[str, Standing] = {
         ),
         "describe pod",
     ),
+    "a RestApi that ends": Standing(
+        "restapi/crash",
+        "ContainerFails",
+        "the licence server says no",
+        (
+            plain(
+                "RestApi",
+                "crash",
+                {
+                    "controllerRef": {"name": "slurm"},
+                    "slurmrestd": {"image": IMAGE.format("slurmrestd"), "command": SAYS_HELLO},
+                },
+            ),
+        ),
+    ),
+    "a LoginSet whose image is not there": Standing(
+        "loginset/unbuilt",
+        "ImageNotPulled",
+        "example.com/nosuch:4",
+        (login("unbuilt", login={"image": "example.com/nosuch:4"}),),
+    ),
+    "a LoginSet whose home is not there": Standing(
+        "loginset/homeless",
+        "ClaimMissing",
+        "'home'",
+        (
+            login(
+                "homeless",
+                login={"image": IMAGE.format("login"), **mount("home", "/home")},
+                template={"spec": volume("home", {"persistentVolumeClaim": {"claimName": "home"}})},
+            ),
+        ),
+    ),
+    "a LoginSet that nobody may log in to": Standing(
+        "loginset/none", "ScaledToZero", "replicas are 0", (login("none", replicas=0),)
+    ),
+    "a database that refuses the password": Standing(
+        "accounting/refused",
+        "DatabaseUnreachable",
+        "ccess denied",
+        (accounting("refused", "mariadb", username="slurm", database="slurm_acct_db"),),
+        "logs",
+    ),
+    "the image of slurmdbd is not there": Standing(
+        "accounting/unbuilt",
+        "ImageNotPulled",
+        "example.com/nosuch:5",
+        (accounting("unbuilt", "mariadb", slurmdbd={"image": "example.com/nosuch:5"}),),
+    ),
+    "a Token of a Secret that has no such key": Standing(
+        "token/wrong",
+        "SecretKeyMissing",
+        "'other.key'",
+        (plain("Token", "wrong", {"username": "alice", "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "other.key"}}),),
+        "edit secret slurm-auth-jwt",
+    ),
+    "a DaemonSet of machines that there are none of": Standing(
+        "nodeset/metal",
+        "NoNodeFits",
+        "gpu=h100",
+        (nodeset("metal", scalingMode="DaemonSet", pod={"nodeSelector": {"gpu": "h100"}}),),
+        "get nodes",
+    ),
 }
+
+
+@contextmanager
+def _standing(cluster: Any) -> Iterator[None]:
+    cluster.kubectl("taint", "node", "local-2", "rack=closed:NoSchedule")
+    cluster.kubectl("cordon", "local-1")
+    objects = [item for each in STANDING.values() for item in each.objects]
+    try:
+        cluster.apply(*objects)
+        yield
+    finally:
+        cluster.remove(*objects)
+        cluster.kubectl("uncordon", "local-1")
+        cluster.kubectl("taint", "node", "local-2", "rack-")
+
+
+def _row(case: Standing) -> Row:
+    return Row(lambda _: nullcontext(case.target), case.code, case.words, case.next)
+
+
+WAVE = Wave({name: _row(case) for name, case in STANDING.items()}, _standing)

@@ -1,52 +1,56 @@
-"""A real cluster broken on purpose, way after way: `kubectl slurm why` names each true cause, and never a false one.
+"""A real cluster broken on purpose in ninety ways, on each Slurm version: `kubectl slurm why` names each true cause.
 
-Breaks that stand side by side, each in a resource of its own, are made all at once; those of the whole cluster come one
-after the other and are mended again. An answer on the way may say that something is not there yet, but every cause that
-is named must be the true one. Needs root and Slurm 26.05; where it cannot run it is skipped loudly.
+Breaks that do not touch each other are made side by side, in waves. All of a wave are asked about at the same moments,
+by what `kubectl slurm why` itself calls, until each has its cause: an answer on the way may say that something is not
+there yet, but every cause that is named must be the true one. At the end of each version stands the count. Needs root;
+where it cannot run it is skipped loudly.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import shlex
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.real.local.broken import MANIFEST, STANDING, Standing, partition, plain
-from tests.real.local.e2e.cluster import CORDON, NAMESPACE, CannotRun, LocalCluster
+from tests.real.local import breaking, broken, waiting
+from tests.real.local.e2e.cluster import NAMESPACE, CannotRun, LocalCluster
+from tests.real.local.table import Score, Wave, ask, ask_doctor
+from tests.real.local.table import broken as broken_by
 
+from slurm_operator.cli.kubectl.command import Where, judged
+from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.cli.kubectl.main import main as kubectl_slurm
-from slurm_operator.local.supervisor import read_parts
+from slurm_operator.cli.kubectl.view import answer_data
+from slurm_operator.diagnose.reasons import REASONS, limit_of
+from slurm_operator.local.image import store
 
 pytestmark = [
     pytest.mark.real_slurm,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(os.geteuid() != 0, reason="a local cluster needs root"),
     pytest.mark.xdist_group("local-why"),
 ]
 
 Json = dict[str, Any]
-SECONDS = 30.0
-LOOK_SECONDS = 0.3
-# Answers that name no cause: something is on its way.
-ON_THE_WAY = frozenset(
-    {
-        *("", "JustChanged", "NotScheduledYet", "Starting", "PodIsEnding", "NotCreatedYet", "RolloutNotSeen"),
-        *("RollingOut", "WaitingForPods", "Working", "WorkersNotReady", "NotInSlurmYet", "Trying", "NotRegistered"),
-        "WaitingForSlurmctld",
-    }
-)
+VERSIONS = ("24.11", "26.05")
+WELL_SECONDS = 240.0
+WELL = ("controller/slurm", "accounting/slurm", "restapi/slurm", "nodeset/compute", "loginset/login", "partition/short")
+WAVES: dict[str, Wave] = {"from the start": broken.WAVE, **waiting.WAVES, **breaking.WAVES}
 
 
 class Broken(LocalCluster):
     """A cluster that is asked why."""
+
+    # The job that a wave stands on.
+    first = ""
 
     def why(self, target: str) -> Json:
         """What `kubectl slurm why` says."""
@@ -57,288 +61,134 @@ class Broken(LocalCluster):
         assert found["ok"] == (done.exit_code == 0)
         return found
 
+    def why_all(self, targets: Iterable[str]) -> dict[str, Json]:
+        """What it would say of each, all asked at one moment."""
+        names = list(targets)
+        where = Where(str(self.home.kubeconfig), "", NAMESPACE)
+        _, answers = asyncio.run(judged(where, lambda facts: [explained(facts, name) for name in names]))
+        return {name: answer_data(answer) for name, answer in zip(names, answers, strict=True)}
+
+    def doctor(self) -> list[Json]:
+        """What `kubectl slurm doctor` says."""
+        where = ["--kubeconfig", str(self.home.kubeconfig), "-n", NAMESPACE]
+        done = CliRunner().invoke(kubectl_slurm, [*where, "doctor", "-o", "json"], catch_exceptions=False)
+        found: list[Json] = json.loads(done.stdout)
+        assert done.exit_code == (0 if all(each["ok"] for each in found) else 1), done.output
+        return found
+
     @property
     def kubectl_program(self) -> str:
         """Where kubectl is."""
         return str(self._kubectl)
 
-    def expect(self, target: str, code: str, words: str, seconds: float = SECONDS) -> Json:
-        """The cause must come, and no other one before it."""
-        began, said = time.monotonic(), self.why(target)
-        true = set(code.split("|"))
-        while said.get("code", "") in ON_THE_WAY - true and time.monotonic() - began < seconds:
-            time.sleep(LOOK_SECONDS)
-            said = self.why(target)
-        assert said.get("code") in true, said
-        assert words in said["sentence"], said
-        assert said["command"].startswith("kubectl "), said
-        assert f"why {target}" not in said["command"], said
-        return said
-
     def apply(self, *objects: Json) -> None:
+        self.kubectl("apply", "-f", "-", stdin=self._list(objects))
+
+    def remove(self, *objects: Json) -> None:
+        self.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=self._list(objects))
+
+    def _list(self, objects: Iterable[Json]) -> str:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.kubectl("apply", "-f", "-", stdin=text)
+        return text.replace("VERSION", self.version)
 
-    def patch(self, kind: str, name: str, patch: Json) -> None:
-        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(patch))
+    def settle(self) -> None:
+        """Whatever was broken is mended: no job is left, and `why` finds nothing wrong with anything that is good."""
+        self.admin("scancel --me -u alice; scancel -u alice; n=0; while squeue -h | grep -q .; do sleep 0.2; done")
+        said: dict[str, Json] = {}
 
-    def sbatch(self, *options: str) -> str:
-        """A job of the administrator's."""
-        return self.admin(shlex.join(["sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", "sleep 300"]))
+        def is_well() -> bool:
+            said.update(self.why_all(WELL))
+            return all(each["ok"] for each in said.values())
+
+        try:
+            self.until("everything is well again", is_well, WELL_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {[each for each in said.values() if not each['ok']]}") from error
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """The Slurm version."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
-    """A good cluster beside everything that is broken from the start."""
+def score(version: str) -> Score:
+    """What is counted for a version."""
+    return Score()
+
+
+@pytest.fixture(scope="module")
+def cluster(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
+    """A good cluster of two workers, with accounting and a login pod."""
     folder: Path = tmp_path_factory.mktemp("why")
     manifest = folder / "manifest.yaml"
-    manifest.write_text(MANIFEST)
-    made = Broken(folder / "cluster", "26.05")
-    made.name = "why"
+    manifest.write_text(waiting.manifest(version))
+    made = Broken(folder / "cluster", version)
+    made.name = f"why-{version.replace('.', '-')}"
     try:
         made.prepare()
     except CannotRun as error:
         pytest.skip(f"no local cluster: {error}")
     try:
-        made.local("up", "--nodes", "3", "--no-wait", "--slurm", "26.05", "-f", str(manifest))
-        made.until("the good part is ready", lambda: made.condition("partition", "short") == "True")
+        # One partition is DOWN, and so never ready.
+        made.local("up", "--nodes", "3", "--slurm", version, "--no-wait", "-f", str(manifest))
         # Otherwise every name stands for some image.
         rules = made.home.rules
         rules.write_text(rules.read_text().replace("match: '*'", "match: library/*"))
-        made.kubectl("taint", "node", "local-2", "rack=closed:NoSchedule")
-        made.kubectl("cordon", "local-1")
-        made.apply(*(item for each in STANDING.values() for item in each.objects))
+        for kind, name in (target.split("/") for target in WELL):
+            made.until(f"{kind} {name} is ready", lambda k=kind, n=name: made.condition(k, n) == "True", 300)  # type: ignore[misc]
+        waiting.prepare(made)
         yield made
     finally:
         made.reset()
 
 
-@pytest.mark.parametrize("case", STANDING.values(), ids=STANDING)
-def test_what_is_broken_from_the_start_has_its_cause(cluster: Broken, case: Standing) -> None:
-    said = cluster.expect(case.target, case.code, case.words)
-    assert case.next in said["command"], said
+@pytest.mark.parametrize("wave", WAVES.values(), ids=WAVES)
+def test_each_break_has_its_true_cause_and_is_well_when_it_is_mended(cluster: Broken, score: Score, wave: Wave) -> None:
+    with broken_by(cluster, wave) as made:
+        results = ask(cluster, wave, made)
+        score.results.extend(results)
+        score.doctor.append(ask_doctor(cluster, wave, results))
+        print("", *results, score.doctor[-1], sep="\n")
+    cluster.settle()
+    assert [str(each) for each in (*results, score.doctor[-1]) if not each.is_good] == []
 
 
-# One after the other
+def test_a_good_cluster_has_no_cause_and_the_command_says_so(cluster: Broken) -> None:
+    for target in (*WELL, "node/compute-0"):
+        assert cluster.why(target)["ok"], target
 
 
-@contextmanager
-def pod_cordoned(cluster: Broken) -> Iterator[str]:
-    cluster.kubectl("annotate", "pod", "compute-0", f"{CORDON}=true")
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.kubectl("annotate", "pod", "compute-0", f"{CORDON}-")
-
-
-@contextmanager
-def machine_cordoned(cluster: Broken) -> Iterator[str]:
-    machine = cluster.get("pod", "compute-0")["spec"]["nodeName"]
-    cluster.kubectl("cordon", machine)
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.kubectl("uncordon", machine)
-
-
-@contextmanager
-def drained(cluster: Broken) -> Iterator[str]:
-    cluster.admin("scontrol update nodename=compute-0 state=drain reason='bad dimm'")
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.admin("scontrol update nodename=compute-0 state=resume")
-
-
-@contextmanager
-def set_down(cluster: Broken) -> Iterator[str]:
-    cluster.admin("scontrol update nodename=compute-0 state=down reason='new psu'")
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.admin("scontrol update nodename=compute-0 state=resume")
-
-
-@contextmanager
-def drained_by_slurm(cluster: Broken) -> Iterator[str]:
-    cluster.admin("scontrol update nodename=compute-0 state=drain reason='Kill task failed'")
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.admin("scontrol update nodename=compute-0 state=resume")
-
-
-@contextmanager
-def reserved(cluster: Broken) -> Iterator[str]:
-    cluster.admin("scontrol create reservation reservationname=r starttime=now duration=9 users=root nodes=compute-0")
-    try:
-        cluster.until("the node says so", lambda: "RESERVED" in cluster.admin("scontrol show node compute-0"))
-        yield "node/compute-0"
-    finally:
-        cluster.admin("scontrol delete reservationname=r")
-
-
-@contextmanager
-def drained_under_a_job(cluster: Broken) -> Iterator[str]:
-    with drained(cluster), job(cluster, "-p", "short") as target:
-        yield target
-
-
-@contextmanager
-def job(cluster: Broken, *options: str) -> Iterator[str]:
-    number = cluster.sbatch(*options)
-    try:
-        yield f"job/{number}"
-    finally:
-        cluster.admin(f"scancel {number}")
-
-
-@contextmanager
-def dependent_job(cluster: Broken) -> Iterator[str]:
-    with job(cluster, "-H") as first, job(cluster, "-d", f"afterok:{first.partition('/')[2]}") as second:
-        yield second
-
-
-@contextmanager
-def partition_set_by_hand(cluster: Broken) -> Iterator[str]:
-    cluster.apply(partition("hand", driftPolicy="Report"))
-    cluster.until("it is there", lambda: cluster.condition("partition", "hand") == "True")
-    # Slurm reads its file once more when the new line is in it; what is set by hand before that is not a drift yet.
-    published = ("get", "configmap", "slurm-config", "-o", "jsonpath={.data.slurm\\.conf}")
-    cluster.until("it is in slurm.conf", lambda: "PartitionName=hand" in cluster.kubectl(*published))
-    cluster.until("that is in force", lambda: cluster.condition("controller", "slurm", "ConfigApplied") == "True")
-    cluster.admin("scontrol update partitionname=hand state=down")
-    try:
-        yield "partition/hand"
-    finally:
-        cluster.kubectl("delete", "partition", "hand")
-
-
-@contextmanager
-def stopped(cluster: Broken, pod: str, daemon: str) -> Iterator[str]:
-    inside = ("exec", pod, "-c", daemon, "--", "sh", "-c")
-    cluster.kubectl(*inside, f"kill -STOP $(pidof {daemon})")
-    try:
-        yield "node/compute-0"
-    finally:
-        cluster.kubectl(*inside, f"kill -CONT $(pidof {daemon})")
-
-
-@contextmanager
-def record_without_pod(cluster: Broken) -> Iterator[str]:
-    cluster.admin(
-        "scontrol create nodename=ghost cpus=1 state=cloud; scontrol update nodename=ghost state=down reason=gone"
-    )
-    try:
-        yield "node/ghost"
-    finally:
-        cluster.admin("scontrol delete nodename=ghost || true")
-
-
-@contextmanager
-def extra_conf(cluster: Broken, line: str) -> Iterator[str]:
-    before = cluster.get("controller", "slurm")["spec"]["extraConf"]
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": before + line + "\n"}})
-    try:
-        yield "controller/slurm"
-    finally:
-        cluster.patch("controller", "slurm", {"spec": {"extraConf": before}})
-
-
-@contextmanager
-def config_file(cluster: Broken) -> Iterator[str]:
-    cluster.patch("configmap", "files", {"data": {"cgroup.conf": "CgroupPlugin=disabled\nBogus=1\n"}})
-    try:
-        yield "controller/slurm"
-    finally:
-        cluster.patch("configmap", "files", {"data": {"cgroup.conf": "CgroupPlugin=disabled\n"}})
-
-
-@contextmanager
-def no_slurmrestd(cluster: Broken, target: str) -> Iterator[str]:
-    cluster.patch("restapi", "slurm", {"spec": {"replicas": 0}})
-    try:
-        yield target
-    finally:
-        cluster.patch("restapi", "slurm", {"spec": {"replicas": 1}})
-
-
-@contextmanager
-def no_rest_api(cluster: Broken) -> Iterator[str]:
-    found = cluster.get("restapi", "slurm")
-    cluster.kubectl("delete", "restapi", "slurm")
-    try:
-        yield "nodeset/compute"
-    finally:
-        cluster.apply(plain("RestApi", "slurm", found["spec"]))
-
-
-@contextmanager
-def operator_stopped(cluster: Broken) -> Iterator[str]:
-    pid = read_parts(cluster.home)["operator"].pid
-    os.kill(pid, signal.SIGSTOP)
-    cluster.patch("nodeset", "compute", {"spec": {"minReadySeconds": 1}})
-    try:
-        yield "nodeset/compute"
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-Break = Callable[[Broken], AbstractContextManager[str]]
-AFTER_EACH_OTHER: dict[str, tuple[Break, str, str]] = {
-    "a cordoned pod": (pod_cordoned, "PodCordoned", "annotation"),
-    "a cordoned Kubernetes node": (machine_cordoned, "KubernetesNodeCordoned", "local-0"),
-    "a drain by somebody else": (drained, "DrainedBySomebody", "bad dimm"),
-    "a job whose only node is drained": (drained_under_a_job, "DrainedBySomebody", "bad dimm"),
-    "a held job": (lambda it: job(it, "-H"), "JobHeldUser", "holds"),
-    "a job over its partition's time": (lambda it: job(it, "-p", "short", "-t", "60"), "PartitionTimeLimit", "1:00:00"),
-    "a job of more nodes than there are": (
-        lambda it: job(it, "-p", "short", "-N", "5"),
-        "PartitionTooSmall",
-        "5 nodes",
-    ),
-    "a job for later": (lambda it: job(it, "-b", "now+1hour"), "BeginTime", "before"),
-    "a job after another job": (dependent_job, "Dependency", "another job"),
-    "a job in a partition that is down": (lambda it: job(it, "-p", "down"), "PartitionNotUp", "DOWN"),
-    "a partition that was set by hand": (partition_set_by_hand, "PartitionNotUp", "scontrol"),
-    "a node that somebody set down": (set_down, "SetDown", "new psu"),
-    "a node that Slurm drained": (drained_by_slurm, "DrainedBySlurm", "Kill task failed"),
-    "a node in a reservation": (reserved, "Reserved", "reservation r"),
-    "a node record without a pod": (record_without_pod, "PodGone", "no pod"),
-    "a line that Slurm does not know": (lambda it: extra_conf(it, "Bogus=1"), "LinterRefused", "Bogus"),
-    "a plugin that is not there": (lambda it: extra_conf(it, "JobSubmitPlugins=nosuch"), "SlurmRefused", "nosuch"),
-    "a file that Slurm does not understand": (config_file, "LinterRefused", "cgroup.conf line 2"),
-    "no slurmrestd": (lambda it: no_slurmrestd(it, "restapi/slurm"), "ScaledToZero", "replicas are 0"),
-    "no slurmrestd for a NodeSet": (lambda it: no_slurmrestd(it, "nodeset/compute"), "ScaledToZero", "replicas are 0"),
-    "no RestApi": (no_rest_api, "RestApiMissing", "RestApi"),
-    "a stopped operator": (operator_stopped, "OperatorAbsent", "operator"),
-    "a stopped slurmd": (
-        lambda it: stopped(it, "compute-0", "slurmd"),
-        "NotAnswering|NotResponding",
-        "slurmd",
-    ),
-    "a stopped slurmctld": (
-        lambda it: stopped(it, "slurm-controller-0", "slurmctld"),
-        "NotAnswering|SlurmSilent",
-        "slurmctld",
-    ),
-}
-
-
-@pytest.mark.parametrize(("broken", "code", "words"), AFTER_EACH_OTHER.values(), ids=AFTER_EACH_OTHER)
-def test_what_breaks_later_has_its_cause_and_is_well_when_it_is_mended(
-    cluster: Broken, broken: Break, code: str, words: str
-) -> None:
-    with broken(cluster) as target:
-        cluster.expect(target, code, words)
-    cluster.until("the workers are well again", lambda: cluster.why("nodeset/compute")["ok"])
-
-
-def test_a_good_cluster_has_no_cause(cluster: Broken) -> None:
-    for target in ("controller/slurm", "restapi/slurm", "nodeset/compute", "node/compute-0", "partition/short"):
-        cluster.until(f"{target} is well", lambda target=target: cluster.why(target)["ok"])  # type: ignore[misc]
+def test_the_command_for_a_lost_key_brings_the_same_key_back(cluster: Broken) -> None:
+    before = cluster.secret("slurm-auth-jwt", "jwt.key")
+    with waiting.without_key(cluster) as target:
+        command = cluster.why(target)["command"].replace("kubectl ", f"{shlex.quote(cluster.kubectl_program)} ")
+        environment = {**os.environ, "KUBECONFIG": str(cluster.home.kubeconfig)}
+        subprocess.run(["bash", "-c", command], env=environment, check=True, timeout=60)
+        assert cluster.secret("slurm-auth-jwt", "jwt.key") == before
 
 
 def test_kubectl_finds_the_plugin_of_a_local_cluster(cluster: Broken) -> None:
     said = cluster.local("kubectl", "slurm", "--namespace", NAMESPACE, "partition", "list", "-o", "json")
     assert "short" in [row["name"] for row in json.loads(said)]
+
+
+def test_every_reason_that_this_slurm_knows_has_a_text(version: str) -> None:
+    """They stand beside each other in Slurm's library."""
+    libraries = sorted(store.default_cache().glob(f"**/slurm-{version}-*/**/libslurmfull.so"))
+    if not libraries:
+        pytest.skip(f"there is no image of Slurm {version}")
+    text = libraries[0].read_bytes()
+    start = max(text.find(b"\0InvalidReason\0"), text.find(b"\0InvaildReason\0"))
+    names = {found.decode() for found in re.findall(rb"[A-Z][A-Za-z]+(?=\0)", text[start : text.find(b"\0../", start)])}
+    assert {"PartitionTimeLimit", "QOSGrpCpuLimit", "ReservationDeleted"} <= names
+    unknown = [name for name in names if name not in REASONS and limit_of(name) is None]
+    assert set(unknown) <= {"InvalidReason", "InvaildReason"}
+
+
+def test_the_table_has_its_counts(version: str, score: Score) -> None:
+    print(f"\n{score.summary(version)}")
+    if len(score.results) < sum(len(wave.rows) for wave in WAVES.values()):
+        pytest.skip("not the whole table was run")
+    assert score.meets_the_bar, score.summary(version)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from kube_runtime.client.client import Client
-from kube_runtime.client.errors import KubeError
+from kube_runtime.client.errors import KubeError, TimedOut
 from kube_runtime.client.objects import (
     CLAIMS,
     CONFIG_MAPS,
@@ -123,6 +123,8 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
         return Silence("there is no slurmctld pod")
     try:
         return slurm_facts(*await _together(*(scontrol(client, facts, pods[0], *arguments(name)) for name in LISTS)))
+    except TimedOut:
+        return Silence(f"scontrol has waited {SECONDS:g} s for it")
     except (KubeError, SlurmError, SlurmRefused) as error:
         return Silence(printable(str(error)))
 
