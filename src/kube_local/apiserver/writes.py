@@ -339,8 +339,7 @@ class Writes:
         problems += names.check_changed_metadata(new["metadata"]) if old is not None else []
         problems += names.check_metadata(kind, new["metadata"])
         problems += self._schema_problems(step, new, old, blocked=any(one.reason in BLOCKING for one in problems))
-        if not problems:
-            problems += rules.check(kind.resource, new, old)
+        problems += rules.check(kind.resource, new, old)
         if kind.resource == CRD_RESOURCE and not problems:
             problems += crds.check(new)
         if old is not None:

@@ -102,6 +102,21 @@ async def test_bad_objects_are_refused_with_a_reason(api: Any, body: Any, code: 
     assert text in status["message"]
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
+async def test_all_that_is_wrong_is_said_at_once(api: Any, kind: str) -> None:
+    labels = {"app": "a"}
+    template = {"metadata": {"labels": labels}, "spec": pod()["spec"]}
+    spec = {"replicas": -1, "serviceName": "s", "selector": {"matchLabels": labels}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "Bad_Name", "labels": {"a b": "c"}}}
+    path = f"/apis/apps/v1/namespaces/default/{kind.lower()}s"
+    status = await api.fails(422, "POST", path, {**body, "spec": spec})
+    assert [each["field"] for each in status["details"]["causes"]] == [
+        "metadata.name",
+        "metadata.labels",
+        "spec.replicas",
+    ]
+
+
 async def test_a_body_of_an_unknown_type_is_415(api: Any) -> None:
     status = await api.fails(415, "POST", MAPS, b"<xml/>", content_type="text/xml")
     assert status["reason"] == "UnsupportedMediaType"
