@@ -167,15 +167,15 @@ MESSAGES = {
         (REFUSED, "no"),
     ),
     "control characters do nothing": ('worker-trial version=1 stage=refused reason="a\x1b[2J"', (REFUSED, "a [2J")),
-    "nothing": ("", (UNCLEAR, "it ended without a verdict")),
-    "something else": ("boom", (UNCLEAR, "it ended without a verdict: boom")),
+    "nothing": ("", (UNCLEAR, "the trial pod ended without a verdict")),
+    "something else": ("boom", (UNCLEAR, "the trial pod ended without a verdict: boom")),
     "a newer version": (
         'worker-trial version=2 stage=accepted reason=""',
-        (UNCLEAR, "its verdict is one that this operator does not know"),
+        (UNCLEAR, "this operator does not understand the verdict of the trial pod"),
     ),
     "another stage": (
         'worker-trial version=1 stage=fine reason=""',
-        (UNCLEAR, "its verdict is one that this operator does not know"),
+        (UNCLEAR, "this operator does not understand the verdict of the trial pod"),
     ),
 }
 

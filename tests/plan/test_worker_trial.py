@@ -103,19 +103,19 @@ STAGES = {
         (YES, ended({"exitCode": 137, "reason": "OOMKilled"})),
         YOUNG,
         TrialStage.UNTRIED,
-        "its trial failed: OOMKilled",
+        "the trial pod failed: OOMKilled",
     ),
     "a pod that was evicted": (
         (YES, {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}),
         YOUNG,
         TrialStage.UNTRIED,
-        "its trial failed: the node was low on memory",
+        "the trial pod failed: the node was low on memory",
     ),
     "pods that nobody lets in": (
         (None, None),
         replace(YOUNG, denied="exceeded quota"),
         TrialStage.UNTRIED,
-        "its pod cannot be made: exceeded quota",
+        "the trial pod cannot be created: exceeded quota",
     ),
     "one pod that nobody lets in, and one that runs": (
         (PENDING, None),

@@ -139,7 +139,7 @@ async def test_a_trial_that_never_starts_holds_nothing_for_ever_and_says_so(worl
     assert GOOD in published(world)
     status, reason, message = condition(world, "ConfigValid")
     assert (status, reason) == ("True", "WorkersNotTried")
-    assert "compute: not within 60 s" in message
+    assert "compute: no verdict within 60 s" in message
     assert [each["reason"] for each in world.stored("events")].count("WorkersNotTried") == 1
     assert leftovers(world) == []
 
@@ -186,5 +186,5 @@ async def test_a_namespace_that_lets_no_trial_in_gets_its_configuration_and_the_
     await extra(world, GOOD)
     await world.run()
     assert GOOD in published(world)
-    assert "its pod cannot be made" in condition(world, "ConfigValid")[2]
+    assert "the trial pod cannot be created" in condition(world, "ConfigValid")[2]
     assert leftovers(world) == [name]

@@ -1,12 +1,12 @@
-"""The trial of a configuration by slurmd: a short-lived pod of the worker's own image, and the line that it ends with.
+"""The trial of a configuration by slurmd: a short-lived pod with the worker's own image, and the verdict it ends with.
 
-In: a Controller, its NodeSets, and the files of a candidate. Out: `kinds`, the kinds of workers there are; for each a
-Pod, and for all one ConfigMap; and `read`, which understands a pod's termination message. Called by
-`plan/worker_trial.py`.
+In: a Controller, its NodeSets, and the files of a candidate. Out: `kinds`, the distinct kinds of workers; a Pod for
+each kind, and one ConfigMap for all of them; and `read`, which parses a pod's termination message. Called by
+`plan/worker_trial.py`; `kinds` by `reconcile/cluster_world.py`.
 
-The pod has what decides whether slurmd starts: image, rights, place, literal environment. It has nothing by which it
-could reach or be a worker: no Secret and so no key of the cluster, no token, no claim, no folder of its node, no
-device, no name in DNS, and no label of a worker.
+The pod has everything that decides whether slurmd starts: image, security context, node selection, literal environment.
+It has nothing that would let it reach or impersonate a worker: no Secret and so no key of the cluster, no token, no
+claim, no hostPath, no device, no DNS name, and no label of a worker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 
-# The line that a trial ends with; another version is not understood.
+# The version of the verdict line; any other version is UNCLEAR.
 VERSION = 1
 ACCEPTED, REFUSED, UNCLEAR = "accepted", "refused", "unclear"
 _LINE = re.compile(r'worker-trial version=(?P<version>\d{1,9}) stage=(?P<stage>[a-z]{1,16}) reason="(?P<reason>.*)"')
@@ -38,14 +38,14 @@ SCRIPT = "worker_trial.sh"
 CONTAINER = nodeset.SLURMD
 CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
 GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
-# Seconds: for slurmd to get ready, with the candidate and then with the last good one; and for the whole pod.
+# For slurmd to start, first with the candidate and then with the last good files; and for the pod as a whole.
 READY_LIMIT_SECONDS = 10
 POD_LIMIT_SECONDS = 45
-# Enough to start slurmd, and never more than the worker has.
+# Enough to start slurmd, but never more than the worker has.
 REQUESTS: Mapping[str, str] = {"cpu": "20m", "memory": "48Mi"}
 LIMITS: Mapping[str, str] = {"cpu": "1", "memory": "256Mi"}
 
-# What is taken over as it is: where the pod may run, with which rights, and how its image is had.
+# Copied from the worker's pod: where it may run, with which rights, and how its image is pulled.
 POD_FIELDS = (
     "hostUsers",
     "imagePullSecrets",
@@ -58,7 +58,7 @@ POD_FIELDS = (
     "tolerations",
 )
 CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "workingDir")
-# Volumes that anybody may have as often as they like; the others are empty folders here.
+# Volumes that any number of pods may share; all others become empty folders.
 KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
 SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
 OWN_PREFIX = "TRIAL_"
@@ -67,24 +67,24 @@ OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
 
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
-    """Workers whose slurmd is tried once for all: of one image, with the same rights, in the same surroundings."""
+    """Workers that one trial stands for: same image, same rights, same environment."""
 
     nodesets: tuple[str, ...]
     spec: Mapping[str, Any]
-    # Folders that its workers have and its trial has not: a complaint that names one of them says nothing.
+    # Folders that its workers have and its trial pod does not: a refusal that names one of them does not count.
     left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLine:
-    """What a trial ended with: its stage, or why it is not understood."""
+    """The verdict that a trial pod ended with; UNCLEAR, with the reason, if it cannot be understood."""
 
     stage: str
     reason: str = ""
 
 
 def kinds(cr: Controller, nodesets: Iterable[NodeSet], refs: Refs) -> tuple[WorkerKind, ...]:
-    """The kinds of workers of some NodeSets; one that cannot be built has no workers to try."""
+    """The kinds of workers of these NodeSets; a NodeSet that cannot be built has no workers to try."""
     found: dict[str, WorkerKind] = {}
     for each in nodesets:
         try:
@@ -127,13 +127,13 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
 def _volumes(
     slurmd: Mapping[str, Any], worker: Mapping[str, Any]
 ) -> tuple[list[Object], list[Object], tuple[str, ...]]:
-    """Mounts and volumes of the trial, and the folders whose content it lacks."""
+    """Mounts and volumes of the trial pod, and the folders whose content it lacks."""
     sources = {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
     mounts = [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
     used = {str(each["name"]): sources.get(str(each["name"]), {}) for each in mounts}
     lacking = {name for name, volume in used.items() if not KEPT_SOURCES & volume.keys()}
     volumes = [{"name": name, "emptyDir": {}} if name in lacking else volume for name, volume in used.items()]
-    # An empty folder has no part that could be mounted.
+    # An empty folder has no subPath to mount.
     kept = [each for each in mounts if each["name"] not in lacking or not each.keys() & {"subPath", "subPathExpr"}]
     volumes = [each for each in volumes if any(mount["name"] == each["name"] for mount in kept)]
     left_out = sorted(str(each["mountPath"]).rstrip("/") for each in mounts if each["name"] in lacking)
@@ -141,9 +141,9 @@ def _volumes(
 
 
 def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
-    """What is literal, since a reference may lead to a Secret; and not what only the image's entry point reads.
+    """Literal variables alone, since a reference may lead to a Secret; without those that only the entry point reads.
 
-    Nor what the script of a trial would read: it may run with rights over its node, and its orders are the operator's.
+    Also without those that the trial's own script reads: it may be privileged, so only the operator may steer it.
     """
     for entry in slurmd.get("env") or ():
         name = str(entry["name"])
@@ -163,13 +163,13 @@ def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:
 
 
 def _node_conf(each: NodeSet) -> str:
-    """What slurmd is told of its node, but for features: they differ between NodeSets, and stop no slurmd."""
-    words = nodeset.node_conf(each).split()
-    return " ".join(word for word in words if not word.startswith(f"{nodeset.FEATURES}="))
+    """The node options of slurmd without features: these differ between NodeSets, and never stop slurmd."""
+    options = nodeset.node_conf(each).split()
+    return " ".join(option for option in options if not option.startswith(f"{nodeset.FEATURES}="))
 
 
 def _asks_for_devices(slurmd: Mapping[str, Any]) -> bool:
-    """Whether Kubernetes hands devices to the worker, by an extended resource or a claim: the trial takes none away."""
+    """Whether the worker gets devices from Kubernetes (extended resource or claim); the trial pod asks for none."""
     resources = slurmd.get("resources") or {}
     wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return bool(resources.get("claims")) or any("/" in name for name in wanted)
@@ -187,7 +187,7 @@ def _smaller(ours: str, theirs: object) -> str:
 
 
 def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
-    """The files that are tried. Their hash is in the name: nothing else is ever tried under it."""
+    """The files to try. Their hash is in the name, so the content under a name never changes."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -198,7 +198,7 @@ def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
 
 
 def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
-    """The pod that tries these files with workers of a kind; its name says which files and which kind."""
+    """The pod that tries these files for one kind of worker; its name identifies both."""
     own = [
         {"name": CANDIDATE_VOLUME, "configMap": {"name": names.worker_trial_config(cr, hash_)}},
         {"name": GOOD_VOLUME, "configMap": {"name": names.config(cr)}},
@@ -228,7 +228,7 @@ def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
 
 
 def object_labels(cr: Controller) -> dict[str, str]:
-    """Labels by which the pods of a trial are found, and no worker is."""
+    """Labels that select the objects of trials, and no worker."""
     return {**labels.of(labels.WORKER_TRIAL, cr.name), labels.CLUSTER: cr.name}
 
 
@@ -237,12 +237,12 @@ def _key(kind: WorkerKind, hash_: str) -> str:
 
 
 def read(message: str) -> TrialLine:
-    """What a termination message says: text of an image that anybody may have made, so it is bounded."""
+    """The verdict in a termination message; its length is bounded, since anybody may have built the image."""
     lines = [found for found in map(_LINE.fullmatch, message.splitlines()) if found is not None]
     if not lines:
-        said = printable(message, MAX_REASON_CHARACTERS)
-        return TrialLine(UNCLEAR, f"it ended without a verdict: {said}" if said else "it ended without a verdict")
+        text = printable(message, MAX_REASON_CHARACTERS)
+        return TrialLine(UNCLEAR, "the trial pod ended without a verdict" + (f": {text}" if text else ""))
     last = lines[-1]
     if int(last["version"]) != VERSION or last["stage"] not in (ACCEPTED, REFUSED, UNCLEAR):
-        return TrialLine(UNCLEAR, "its verdict is one that this operator does not know")
+        return TrialLine(UNCLEAR, "this operator does not understand the verdict of the trial pod")
     return TrialLine(last["stage"], printable(last["reason"], MAX_REASON_CHARACTERS))

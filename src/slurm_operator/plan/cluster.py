@@ -61,15 +61,15 @@ class Release:
     # The objects as they shall be; and, once these are there, pods to nudge and revisions to keep.
     objects: Plan
     afterwards: Plan
-    # The pods in which slurmd tries it, and their files.
-    worker_trial: Plan
+    # The pods in which slurmd tries the configuration, and their ConfigMap.
+    trial_pods: Plan
     memory: ClusterMemory
     # By partition that Slurm would not take, and by partition whose line the linter refuses: why.
     refused: Mapping[str, str] = field(default_factory=dict)
     refused_by_linter: Mapping[str, str] = field(default_factory=dict)
     # By the name of the Partition.
     partitions: Mapping[str, PartitionOutcome] = field(default_factory=dict)
-    # What was changed back in Slurm, told where it is asked for.
+    # Reverts of changes made in Slurm, each on the resource that has the partition.
     events: tuple[OwnerEvent, ...] = ()
 
 
@@ -243,13 +243,13 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
         config,
         plan_owned(world.objects, list(_objects(world, config))),
         Plan((tuple(_afterwards(world, config, files)),)),
-        plan_trial(config.workers, world.workers),
+        plan_trial(config.worker_trial, world.workers),
         ClusterMemory(
             partitions,
             _next_poll(world, config),
             (config.candidate or {}).get(FILE, ""),
             {**lint.judged, hash_: judged},
-            remembered(config.workers, hash_, world.memory.worker_trial, world.now),
+            remembered(config.worker_trial, hash_, world.memory.worker_trial, world.now),
         ),
         refused,
         lint.refused,
@@ -305,7 +305,7 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
 
 
 def _worker_trial(world: ClusterWorld, files: Files, hash_: str) -> WorkerTrial:
-    """What slurmd says of the files, where it would read something new in them."""
+    """The trial of the files by slurmd, if slurmd would read something new in them."""
     workers, maps = world.workers, world.maps
     if not is_needed(maps.good, maps.candidate_files, files, is_one_version=workers.is_one_version):
         return WorkerTrial()
@@ -318,8 +318,8 @@ def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
 
 
 def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | None:
-    if config.stage is Stage.ON_WORKERS:
-        # A sidecar may still be trying the one before.
+    if config.stage is Stage.TRYING_ON_SLURMD:
+        # A sidecar may still be trying the previous one.
         return world.memory.poll
     if not config.is_open or config.stage is Stage.WAITING:
         return None
@@ -348,8 +348,8 @@ def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:
 def _afterwards(world: ClusterWorld, config: ConfigDecision, files: Files) -> Iterator[Action]:
     if world.objects.waits_for_key:
         return
-    if config.workers.stage is TrialStage.UNTRIED and world.maps.candidate_files != files:
-        yield RecordEvent("WorkersNotTried", f"slurmd was not tried with it: {config.untried}", warning=True)
+    if config.worker_trial.stage is TrialStage.UNTRIED and world.maps.candidate_files != files:
+        yield RecordEvent("WorkersNotTried", f"slurmd has not tried it: {config.untried}", warning=True)
     yield from (_nudge(pod) for pod in config.nudge)
     status, history = world.cr.status.config, world.history
     if status is not None and status.hash == config.hash and config.stage is Stage.APPLIED and history.is_due:

@@ -1,12 +1,12 @@
-"""The way of a configuration: rendered, checked, tried by slurmd, handed over, tried by the sidecar, published.
+"""The stages of a configuration: rendered, linted, tried by slurmd, handed over, tried by the sidecar, published.
 
-In: the files that are wanted, what both ConfigMaps hold, what slurmd said of them (`plan/worker_trial.py`), and what
-the sidecars of the controller pods said last. Out: a `ConfigDecision`: what both ConfigMaps shall hold, which pods to
-nudge, and how far it has come. Nothing is remembered between reconciles: the same world always gives the same decision.
-Pure; called by `plan/cluster.py`.
+In: the files that are wanted, what both ConfigMaps hold, the trial by slurmd (`plan/worker_trial.py`), and the last
+verdicts of the sidecars. Out: a `ConfigDecision`: the content of both ConfigMaps, which pods to nudge, and the stage.
+Nothing is remembered between reconciles: the same world always gives the same decision. Pure; called by
+`plan/cluster.py`.
 
-The last good ConfigMap is written when slurmctld runs with what it says, with two exceptions: the very first one, which
-nobody can try before there is a pod, and pods whose sidecar is of another make and reads that ConfigMap itself.
+The last good ConfigMap is written once slurmctld runs with its content, with two exceptions: the very first one, since
+there is no pod yet that could try it, and pods whose sidecar reports no verdicts and reads that ConfigMap itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMON = frozenset(
 MIN_TERM_CHARACTERS = 3
 # A line that shares only words with many others is no place.
 MIN_SCORE = 0.5
-# In the note beside the files: whose slurmd was not tried, and why.
+# In the note beside the files: which NodeSets' slurmd did not try them, and why.
 UNTRIED = "workers="
 MAX_UNTRIED_CHARACTERS = 500
 
@@ -50,7 +50,7 @@ class Stage(Enum):
     """How far a configuration has come."""
 
     INVALID = "the linter refuses it"
-    ON_WORKERS = "slurmd is trying it"
+    TRYING_ON_SLURMD = "slurmd is trying it"
     REFUSED_BY_SLURMD = "slurmd refuses it"
     FIRST = "published untried: there is no slurmctld yet"
     DIRECT = "published untried: the sidecar reports nothing"
@@ -100,7 +100,7 @@ class ConfigWorld:
     candidate: Files | None = None
     note: str = ""
     pods: Sequence[ControllerPod] = ()
-    # What the status says is in force: once said, no sidecar is asked again.
+    # The hash that the status reports as in force: no sidecar is asked about it again.
     applied: str = ""
     # Whether a sidecar hands it over at all; otherwise a new pod reads it.
     in_place: bool = True
@@ -108,13 +108,13 @@ class ConfigWorld:
     frozen: bool = False
     # How often a pod whose sidecar has reported nothing should have been nudged by now.
     nudges: int = 1
-    # What slurmd says of what is wanted.
-    workers: WorkerTrial = field(default_factory=WorkerTrial)
+    # The trial of the wanted files by slurmd.
+    worker_trial: WorkerTrial = field(default_factory=WorkerTrial)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDecision:
-    """What both ConfigMaps shall hold, whom to nudge, and what to say."""
+    """The content of both ConfigMaps, which pods to nudge, and what to report."""
 
     stage: Stage
     hash: str
@@ -129,17 +129,17 @@ class ConfigDecision:
     behind: tuple[tuple[str, str], ...] = ()
     # Its place in the files, where the reason names something that stands there.
     place: str = ""
-    # What slurmd says of it, where it was asked in this reconcile.
-    workers: WorkerTrial = field(default_factory=WorkerTrial)
+    # Its trial by slurmd, if one was needed in this reconcile.
+    worker_trial: WorkerTrial = field(default_factory=WorkerTrial)
 
     @property
     def is_open(self) -> bool:
-        """Whether a sidecar's word is waited for."""
+        """Whether the verdict of a sidecar is still to come."""
         return self.stage in (Stage.TRYING, Stage.FIRST, Stage.WAITING, Stage.UNREADABLE)
 
     @property
     def untried(self) -> str:
-        """Whose slurmd was not tried before it was handed over, and why; empty where all were, or none had to be."""
+        """The NodeSets whose slurmd did not try it before the hand-over, and why; empty if no trial is missing."""
         return untried(self.note)
 
 
@@ -164,7 +164,7 @@ def note(files: Files, *, live_partitions: bool, check: bool) -> str:
 
 
 def untried(note: str) -> str:
-    """What a note says of workers that were not tried."""
+    """What a note says about NodeSets whose slurmd did not try the files."""
     return next((line.removeprefix(UNTRIED) for line in note.splitlines() if line.startswith(UNTRIED)), "")
 
 
@@ -198,7 +198,7 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
     """The next step of a configuration; `note` goes with it, `findings` are the linter's errors."""
     hash_ = content_hash(wanted)
     if world.good is None and world.candidate is not None and content_hash(world.candidate) == world.applied:
-        # Somebody took the last good one away; what is in force is known all the same.
+        # Somebody deleted the last good ConfigMap; what is in force is known all the same.
         world = replace(world, good=world.candidate)
     before = content_hash(world.good) if world.good is not None else ""
     if findings:
@@ -210,17 +210,17 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
     if world.good is None or not world.in_place or any(not pod.reports_verdicts for pod in world.pods):
         stage = Stage.FIRST if world.good is None else Stage.DIRECT
         return ConfigDecision(stage, hash_, wanted, wanted, note, good_hash=hash_)
-    if world.workers.holds:
-        return _on_workers(wanted, world, hash_, before)
-    return _tried(wanted, _with_untried(note, wanted, world), world, hash_, before)
+    if world.worker_trial.blocks_hand_over:
+        return _tried_by_slurmd(wanted, world, hash_, before)
+    return _tried_by_sidecar(wanted, _with_untried(note, wanted, world), world, hash_, before)
 
 
-def _on_workers(wanted: Files, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
-    """Nothing is handed over before slurmd has said that it starts with it."""
-    reason = world.workers.reason
-    is_refused = world.workers.stage is TrialStage.REFUSED
+def _tried_by_slurmd(wanted: Files, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
+    """Nothing changes while slurmd is trying the files, nor when it refuses them."""
+    reason = world.worker_trial.reason
+    is_refused = world.worker_trial.stage is TrialStage.REFUSED
     return ConfigDecision(
-        Stage.REFUSED_BY_SLURMD if is_refused else Stage.ON_WORKERS,
+        Stage.REFUSED_BY_SLURMD if is_refused else Stage.TRYING_ON_SLURMD,
         hash_,
         world.good,
         world.candidate,
@@ -228,20 +228,20 @@ def _on_workers(wanted: Files, world: ConfigWorld, hash_: str, before: str) -> C
         verdict=Verdict(hash_, verdicts.REFUSED, reason=reason) if is_refused else None,
         good_hash=before,
         place=locate(wanted, reason) if reason else "",
-        workers=world.workers,
+        worker_trial=world.worker_trial,
     )
 
 
 def _with_untried(note: str, wanted: Files, world: ConfigWorld) -> str:
-    """The note, with whom it was handed over untried: as long as the candidate is there, that is known."""
+    """The note, with the NodeSets that did not try the files: this is known as long as the candidate exists."""
     why = untried(world.note) if world.candidate == wanted else ""
-    if world.workers.stage is TrialStage.UNTRIED:
-        said = f"{', '.join(world.workers.nodesets)}: {world.workers.reason}"
-        why = printable(said, MAX_UNTRIED_CHARACTERS)
+    if world.worker_trial.stage is TrialStage.UNTRIED:
+        text = f"{', '.join(world.worker_trial.nodesets)}: {world.worker_trial.reason}"
+        why = printable(text, MAX_UNTRIED_CHARACTERS)
     return f"{note}{UNTRIED}{why}\n" if why else note
 
 
-def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
+def _tried_by_sidecar(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
     stage, verdict = _progress(world, hash_, before)
     good = wanted if stage is Stage.APPLIED else world.good
     if stage is Stage.APPLIED:
@@ -261,7 +261,7 @@ def _tried(wanted: Files, note: str, world: ConfigWorld, hash_: str, before: str
             if pod.verdict is not None and pod.verdict.stage == _NAMES[Stage.APPLIED] and pod.verdict.hash != hash_
         ),
         place=locate(wanted, verdict.reason) if verdict is not None and verdict.reason else "",
-        workers=world.workers,
+        worker_trial=world.worker_trial,
     )
 
 

@@ -119,7 +119,7 @@ class ClusterReader:
     async def _offers_live_partitions(
         self, world: ResourceWorld[Controller], cluster: Cluster | Unknown, known: Files | None
     ) -> bool | None:
-        """Whether slurmrestd changes partitions; while it cannot be asked, what was said last."""
+        """Whether slurmrestd can change partitions; while it cannot be asked, what it could do before."""
         if world.cr.name not in world.refs.served or known is None:
             return None
         if not isinstance(cluster, Unknown):
@@ -129,19 +129,19 @@ class ClusterReader:
         return keeps_partitions(known.get(FILE, ""))
 
     def trials(self, world: ResourceWorld[Controller]) -> WorkersWorld:
-        """What is there of trials by slurmd."""
+        """The pods and ConfigMaps of trials by slurmd that exist."""
         pods = (pod for pod in self.observer.controlled_pods(world.cr.metadata.uid) if _is_of_a_trial(pod.metadata))
         maps = (item.metadata for key, item in world.owned.items() if key[1] == "ConfigMap")
         return WorkersWorld(pods=tuple(pods), files=tuple(each for each in maps if _is_of_a_trial(each)))
 
     def _workers(self, world: ResourceWorld[Controller], files: Files, maps: ConfigMaps) -> WorkersWorld:
-        """The same; and, where slurmd would read something new, the kinds of workers that may be made."""
+        """The same, and the kinds of workers if slurmd would read something new: `plan/worker_trial.py` judges then."""
         cr, refs = world.cr, world.refs
         found = replace(self.trials(world), is_one_version=is_one_version(cr, refs.nodesets_of(cr)))
         has_trial = cr.spec.inplace_reconfigure and is_checked(cr)
         if not has_trial or not is_needed(maps.good, maps.candidate_files, files, is_one_version=found.is_one_version):
             return found
-        # What no rule lets a worker be, no trial is either.
+        # A worker that the rules refuse gets no trial pod either.
         made = (each for each in refs.nodesets_of(cr) if not each.metadata.deletion_timestamp)
         allowed = [each for each in made if not errors(rules.check(each, None, refs, standing=True))]
         return replace(found, kinds=worker_trial.kinds(cr, allowed, refs))

@@ -52,7 +52,7 @@ class Controllers(OwnedReconciler[Controller]):
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
     async def reconcile_checked(self, world: ResourceWorld[Controller]) -> Result:
-        """One reconcile; of a Controller that went meanwhile nothing is remembered."""
+        """One reconcile; nothing is remembered of a Controller that was deleted meanwhile."""
         try:
             return await super().reconcile_checked(world)
         finally:
@@ -89,7 +89,7 @@ class Controllers(OwnedReconciler[Controller]):
         published = await self._execute(world, plan_owned(objects, objects.built))
         await self._execute(world, plan_trial(WorkerTrial(), self.reader.trials(world)))
         name = self.reader.clusters.name_of(world.cr)
-        # What is no name is not carried on, though nothing else is believed in its stead.
+        # A text that is not a valid name is not copied, and no other name takes its place.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
         return await self.report(world, _report(world, published, monitor_refusal).replacing((), pinned))
 
@@ -101,9 +101,9 @@ class Controllers(OwnedReconciler[Controller]):
         return published
 
     async def _try_on_workers(self, world: ResourceWorld[Controller], released: Release) -> None:
-        """Make and take away trial pods; that none may be made stops nothing, and is remembered as why none was."""
+        """Create and delete trial pods; if the API server denies one, that is remembered and blocks nothing else."""
         try:
-            await self._execute(world, released.worker_trial)
+            await self._execute(world, released.trial_pods)
         except (BadRequest, Forbidden, NameTaken) as error:
             trial = released.memory.worker_trial
             if trial is None:
@@ -112,7 +112,7 @@ class Controllers(OwnedReconciler[Controller]):
             self._memories[world.cr.metadata.uid] = memory
 
     async def _record(self, world: ResourceWorld[Controller], events: Sequence[OwnerEvent]) -> None:
-        """Tell on the resources that have them which partitions were changed back."""
+        """Record an event for each reverted partition, on the resource that has it."""
         for each in events:
             owner = self.observer.get(each.kind, world.cr.namespace, each.name)
             if owner is not None:
@@ -130,7 +130,7 @@ class Controllers(OwnedReconciler[Controller]):
         await super().report_failure(world, report)
 
     def forget(self, uid: str) -> None:
-        """A Controller has gone: drop all that was remembered of it."""
+        """Forget a Controller that was deleted."""
         self._memories.pop(uid, None)
         self.outcomes.forget(uid)
 
@@ -169,7 +169,7 @@ def _candidates(cr: Controller) -> tuple[Identity, ...]:
 
 
 def _without_monitor(report: Report, cr: Controller, why: str) -> Report:
-    """Nothing else waits for a ServiceMonitor that may not be read; but a condition says so."""
+    """A condition for a ServiceMonitor that the operator may not read; nothing else waits for it."""
     monitor = cr.spec.metrics.service_monitor
     if not (why and cr.spec.metrics.enabled and monitor and monitor.enabled):
         return report

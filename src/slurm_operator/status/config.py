@@ -57,7 +57,7 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
     # One that was in force and is wanted again was tried then.
     if checked and (decision.stage is Stage.APPLIED or (decision.stage is Stage.FIRST and known)):
         if decision.untried:
-            message = f"slurmctld accepts configuration {short_hash(decision.hash)}; slurmd was not tried with it: "
+            message = f"slurmctld accepts configuration {short_hash(decision.hash)}; slurmd has not tried it: "
             return yes(CONFIG_VALID, "WorkersNotTried", message + decision.untried)
         return yes(CONFIG_VALID, "Tried", f"Slurm accepts configuration {short_hash(decision.hash)}")
     if decision.stage is Stage.APPLIED:
@@ -84,11 +84,11 @@ def _valid(decision: ConfigDecision, checked: bool, known: bool) -> ConditionDra
 
 def _trier(decision: ConfigDecision) -> str:
     """Who is trying it."""
-    return _slurmd(decision) if decision.stage is Stage.ON_WORKERS else "slurmctld"
+    return _slurmd(decision) if decision.stage is Stage.TRYING_ON_SLURMD else "slurmctld"
 
 
 def _slurmd(decision: ConfigDecision) -> str:
-    named = decision.workers.nodesets
+    named = decision.worker_trial.nodesets
     shown = ", ".join(named[:MAX_NAMED_NODESETS])
     more = f" and {len(named) - MAX_NAMED_NODESETS} more" if len(named) > MAX_NAMED_NODESETS else ""
     return f"slurmd of {'NodeSet' if len(named) == 1 else 'NodeSets'} {shown}{more}"
@@ -161,7 +161,7 @@ def _applied(decision: ConfigDecision, before: ConfigStatus | None) -> Condition
         case Stage.UNREADABLE:
             message = _not_understood(decision, decision.verdict) if decision.verdict else "a verdict is not understood"
             return unknown(CONFIG_APPLIED, "VerdictNotUnderstood", message)
-        case Stage.ON_WORKERS:
+        case Stage.TRYING_ON_SLURMD:
             return no(CONFIG_APPLIED, "Trying", f"{_slurmd(decision)} is trying configuration {short}")
         case Stage.TRYING:
             return no(CONFIG_APPLIED, "Trying", f"the controller pods have been given configuration {short}")
