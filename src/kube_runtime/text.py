@@ -1,4 +1,4 @@
-"""Foreign text, made safe to show or to count with.
+"""Foreign text, made safe to show or to count with, and lists that are too long to show.
 
 In: text that somebody else wrote: an API server, Slurm, a user. Out: one line, lines, or a number; nothing raises.
 Called wherever such text becomes a message, a condition or a number.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,6 +35,12 @@ def printable_lines(text: str) -> str:
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
+def first_few(items: Sequence[object], most: int = 5) -> str:
+    """`a, b, c`; of more than `most` items the first ones: `a, b and 3 more`."""
+    named = ", ".join(map(str, items[:most]))
+    return named if len(items) <= most else f"{named} and {len(items) - most} more"
 
 
 def shown(value: object) -> str:

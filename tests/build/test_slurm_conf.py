@@ -189,7 +189,7 @@ def test_verdicts_come_with_the_text() -> None:
     ]
 
 
-def test_all_nodes_of_extra_conf_together_are_bounded() -> None:
+def test_all_nodes_of_extra_conf_cross_checks_are_bounded() -> None:
     """T3: each line may name a hundred thousand hosts, and a file has tens of thousands of lines."""
     text = "".join(f"NodeName=n{at}-[0-99999]\n" for at in range(200))
     found = build.claimed(conf.parse(text))

@@ -58,4 +58,4 @@ def test_workers_without_a_record_are_named_and_not_all(cluster: Cluster) -> Non
     gone = [Delete("v1", "Pod", cluster.pod(f"w-{number}").metadata, "why") for number in range(7)]
     (told,) = events(world, gone, ())
     assert (told.reason, told.warning) == ("SlurmNodeNotRegistered", True)
-    assert "7 workers (w-0, w-1, w-2, w-3, w-4, …)" in told.message
+    assert "7 workers (w-0, w-1, w-2, w-3, w-4 and 2 more)" in told.message

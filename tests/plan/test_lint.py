@@ -123,7 +123,7 @@ def test_a_file_that_extra_conf_includes_may_not_set_what_the_operator_sets() ->
         ),
         (
             "NodeName=a\nPartitionName=x Nodes=a Default=YES\nPartitionName=y Nodes=a Default=YES",
-            f"{EXTRA} line 3: partition x is the default already, by {EXTRA} line 2; Slurm takes the last one",
+            f"{EXTRA} line 3: partition x is already the default, set at {EXTRA} line 2; Slurm takes the last one",
         ),
         (
             "NodeSet=compute Feature=x",

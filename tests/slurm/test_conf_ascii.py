@@ -25,7 +25,7 @@ from slurm_operator.slurm.conf_lint import lint
             "PartitionName=a\u00a0Nodes=ALL\n",
             15,
             "error",
-            "PartitionName: U+00A0 (no-break space) in column 16 is not ASCII, and Slurm takes it as it is"
+            "PartitionName: U+00A0 (no-break space) in column 16 is not ASCII, and Slurm takes it literally"
             " (expected a plain space)",
             id="a space",
         ),
@@ -33,14 +33,14 @@ from slurm_operator.slurm.conf_lint import lint
             "PartitionName=a Nodes=ALL MaxTime=1\u201300:00:00\n",
             35,
             "error",
-            "MaxTime: \u2013 U+2013 (en dash) in column 36 is not ASCII, and Slurm takes it as it is (expected -)",
+            "MaxTime: \u2013 U+2013 (en dash) in column 36 is not ASCII, and Slurm takes it literally (expected -)",
             id="a dash in a time",
         ),
         pytest.param(
             "DownNodes=a Reason=\uff08disk\uff09\n",
             20,
             "warning",
-            "Reason: \uff08 U+FF08 (fullwidth left parenthesis) in column 20 is not ASCII, and Slurm takes it as it is"
+            "Reason: \uff08 U+FF08 (fullwidth left parenthesis) in column 20 is not ASCII, and Slurm takes it literally"
             " (expected ()",
             id="a bracket in a text",
         ),
@@ -56,7 +56,7 @@ from slurm_operator.slurm.conf_lint import lint
             "PartitionName=a Nodes=ALL\u200b \u200bState=UP\n",
             23,
             "error",
-            "Nodes: U+200B (zero width space) in column 26 is not ASCII, and Slurm takes it as it is"
+            "Nodes: U+200B (zero width space) in column 26 is not ASCII, and Slurm takes it literally"
             " (expected nothing in its place)",
             id="a space without width",
         ),

@@ -19,6 +19,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import ALL, Partition, PartitionSpec
 from slurm_operator.api.problem import Path
 from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.conf_values import is_yes
 
 ACCEPTED = "Accepted"
 NAME_TAKEN = "NameTaken"
@@ -76,7 +77,6 @@ _FLAG_ATTRIBUTES = frozenset(attribute for attribute, _ in _FLAGS)
 # By option of the line: the attribute of a Partition's spec; by attribute: the field as it is written.
 _ATTRIBUTES = {key: attribute for attribute, key in (*_VALUES, *_FLAGS, ("state", "State"), ("default", "Default"))}
 _FIELD_NAMES = {each.name: each.encode_name for each in msgspec.structs.fields(PartitionSpec)}
-YES = frozenset({"yes", "true", "up", "1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +273,11 @@ def _field_value(attribute: str, value: str) -> object:
     if attribute == "state":
         return value.upper() or "UP"
     if attribute == "default":
-        return value.lower() in YES
+        return is_yes(value)
     if value in ("", "NONE"):
         return None
     if attribute in _FLAG_ATTRIBUTES:
-        return value.lower() in YES
+        return is_yes(value)
     if attribute.startswith(("allow_", "deny_")):
         return None if value == ALL else value.split(",")
     number = whole_number(value) if attribute in _NUMBERS else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from kube_runtime.text import first_few
 from slurm_operator.api.plural import counted
 from slurm_operator.plan.actions import Action, Delete, DeleteNodes, RecordEvent
 from slurm_operator.plan.nodeset_world import NodeSetWorld
@@ -41,4 +42,4 @@ def _chosen(world: NodeSetWorld) -> Iterator[RecordEvent]:
 
 
 def _named(what: str, names: list[str]) -> str:
-    return f"{counted(len(names), what)} ({', '.join(sorted(names)[:5])}{', …' if len(names) > 5 else ''})"
+    return f"{counted(len(names), what)} ({first_few(sorted(names))})"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from kube_runtime.client.objects import RawObject
+from kube_runtime.text import first_few
 from kube_runtime.times import seconds_text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
@@ -446,7 +447,7 @@ def kept_by_slurm(world: NodeSetWorld) -> str | None:
             return f"Slurm's list of jobs is not available: {jobs.why}"
         holders = sorted(job.job_id for job in jobs if _waits_for(world, job))
         if holders:
-            return f"jobs are in partition {world.cr.slurm_name}: {', '.join(map(str, holders[:5]))}"
+            return f"jobs are in partition {world.cr.slurm_name}: {first_few(holders)}"
     return _still_held(world)
 
 

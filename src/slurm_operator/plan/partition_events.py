@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
-from kube_runtime.text import printable
+from kube_runtime.text import first_few, printable
 from slurm_operator.api.plural import counted
 from slurm_operator.build.partition import Acceptance
 from slurm_operator.plan.actions import Outcomes, Plan, RecordEvent, partitions_of
@@ -93,6 +93,6 @@ def _row(each: Difference) -> str:
 
 def _others(controller: str, names: list[str]) -> Iterator[OwnerEvent]:
     if names:
-        shown = ", ".join(names[:MAX_NAMED]) + (" and others" if len(names) > MAX_NAMED else "")
-        message = f"{BY_HAND} changed {counted(len(names), 'more partition')}, changed back: {shown}"
+        partitions = f"{counted(len(names), 'more partition')} ({first_few(names, MAX_NAMED)})"
+        message = f"{BY_HAND} changed {partitions}; changed back"
         yield OwnerEvent("Controller", controller, RecordEvent(REVERTED, message, warning=True))

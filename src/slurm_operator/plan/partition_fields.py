@@ -17,7 +17,7 @@ import msgspec
 
 from kube_runtime.text import whole_number
 from slurm_operator.slurm import hostlist
-from slurm_operator.slurm.conf_values import to_int
+from slurm_operator.slurm.conf_values import is_yes, to_int
 from slurm_operator.slurm.model import UNLIMITED, Limit, Partition
 from slurm_operator.slurm.requests import PartitionChange
 
@@ -27,7 +27,6 @@ ALL = "ALL"
 # slurmrestd ignores them in a change: only a partition that is made by a reconfigure has them.
 FILE_ONLY = frozenset({"CpuBind", "ResumeTimeout", "SelectTypeParameters", "SuspendTime", "SuspendTimeout"})
 _PREEMPT_MODES = frozenset({"OFF", "CANCEL", "REQUEUE", "SUSPEND", "PRIORITY"})
-_TRUE = frozenset({"yes", "true", "up", "1"})
 _ENDLESS = frozenset({"unlimited", "infinite", "-1"})
 # Slurm has one of two memory limits: setting one takes the other away.
 _TWINS = {
@@ -261,7 +260,7 @@ def _exclusive(values: Mapping[str, str]) -> dict[str, str]:
         return {"Exclusive": "NODE"}
     for key, meaning in (("ExclusiveUser", "USER"), ("ExclusiveTopo", "TOPO")):
         if key in values and "Exclusive" not in values:
-            return {"Exclusive": meaning if values[key].lower() in _TRUE else "NO"}
+            return {"Exclusive": meaning if is_yes(values[key]) else "NO"}
     return {}
 
 
@@ -353,7 +352,7 @@ def _time_limit(value: str) -> Limit:
 
 
 def _yes_no(text: str) -> str:
-    return "YES" if text.lower() in _TRUE else "NO"
+    return "YES" if is_yes(text) else "NO"
 
 
 def _names(text: str) -> str:

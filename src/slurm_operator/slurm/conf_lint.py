@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from slurm_operator.slurm import conf_ascii, conf_together, conf_topology
+from kube_runtime.text import first_few
+from slurm_operator.slurm import conf_ascii, conf_cross_checks, conf_topology
 from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, parse, shorten, unsafe_characters
+from slurm_operator.slurm.conf_cross_checks import finding as finding_at
 from slurm_operator.slurm.conf_keys import (
     DEPRECATED,
     EXCLUSIVE,
@@ -27,14 +29,12 @@ from slurm_operator.slurm.conf_keys import (
     Key,
     Table,
 )
-from slurm_operator.slurm.conf_together import finding as finding_at
-from slurm_operator.slurm.conf_values import Complaint, Version, closest, parse_version, to_int
+from slurm_operator.slurm.conf_values import Complaint, Version, closest, is_yes, parse_version, to_int
 from slurm_operator.slurm.hostlist import MAX_NAMES, HostListError, count, expand
 
 __all__ = ["Finding", "lint"]
 
 MAX_SUGGESTIONS = 50
-_YES = frozenset({"yes", "true", "up", "1"})
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -73,7 +73,11 @@ def lint(
     documents: dict[str, Document] = {}
     found = {finding for name in files for finding in _file(name, files, cluster, documents)}
     names = (name.rpartition("/")[2] for name in files)
-    found |= set(conf_together.findings(conf_together.Set.of(documents, names, cluster.version), complete=complete))
+    found |= set(
+        conf_cross_checks.findings(
+            conf_cross_checks.ConfigFiles.of(documents, names, cluster.version), complete=complete
+        )
+    )
     return sorted(
         found, key=lambda finding: (finding.file, finding.line, finding.column, finding.code, finding.message)
     )
@@ -252,7 +256,7 @@ def _lookalike(pair: Entry, complaint: Complaint | None) -> Complaint | None:
     if odd is None:
         return complaint
     severity = "error" if odd.harms else complaint.severity if complaint else "warning"
-    message = f"{odd.describe(pair.value_column)}, and Slurm takes it as it is"
+    message = f"{odd.describe(pair.value_column)}, and Slurm takes it literally"
     return Complaint(message, odd.advice(), severity=severity, code="NotAscii")
 
 
@@ -325,10 +329,12 @@ class _Names:
                 message = f"partition {entry.value} is already defined at {first.file}:{first.line}"
                 yield finding_at(entry, "DuplicatePartition", message, other=first)
             marked = entry.attribute("Default")
-            if marked and marked.value.lower() in _YES:
+            if marked and is_yes(marked.value):
                 if default and default.value != entry.value:
                     where = f"{default.file}:{default.line}"
-                    message = f"partition {default.value} is the default already, by {where}; Slurm takes the last one"
+                    message = (
+                        f"partition {default.value} is already the default, set at {where}; Slurm takes the last one"
+                    )
                     yield finding_at(marked, "SecondDefault", message, other=default)
                 default = entry
             yield from self._partition_nodes(entry, nodes, nodes_by_default)
@@ -340,8 +346,7 @@ class _Names:
         elif not nodes.value.strip(", "):
             yield finding_at(nodes, "EmptyNodes", f"Nodes of partition {entry.value} is empty")
         elif unknown := self._unknown(nodes.value):
-            shown = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-            message = f"partition {entry.value} names {shown}, which is neither a node nor a NodeSet here"
+            message = f"partition {entry.value} names {first_few(unknown)}, which is neither a node nor a NodeSet here"
             certain = self.cluster.nodes is not None or self.cluster.nodesets is not None
             yield finding_at(
                 nodes,

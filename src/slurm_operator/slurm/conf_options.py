@@ -37,7 +37,7 @@ class _Option:
         if self.value == "#":
             return None if _NUMBER.match(given) else f"{self.span.name}={given} is not a number"
         words = self.value.split("|")
-        return None if given.lower() in words else f"{self.span.name}={given} is none of {', '.join(words)}"
+        return None if given.lower() in words else f"{self.span.name}={given} is not one of {', '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Options:
         if option is None:
             names = [each.span.name for each in self._by_name.values() if not each.span.objection(version)]
             guess = closest(name[:64], names)
-            message = f"Slurm knows no option {name[:64]!r} here, and passes over it"
+            message = f"Slurm does not know the option {name[:64]!r} here, and ignores it"
             return Complaint(message, suggestion=guess, severity="warning", code="UnknownOption")
         if objection := option.span.objection(version):
             return Complaint(objection, severity="warning", code="WrongVersion")

@@ -132,7 +132,7 @@ class _Topologies:
         defaults = [default for node in topologies if (default := _pairs(node).get("cluster_default"))]
         chosen = [node for node in defaults if _text(node).lower() in {"true", "yes", "on"}]
         for node in chosen[1:]:
-            message = "another topology is the default already; Slurm takes the first one"
+            message = "another topology is already the default; Slurm takes the first one"
             self._at(node, "SecondDefault", message, severity="warning")
 
     def _tree(self, tree: yaml.Node) -> None:

@@ -28,8 +28,15 @@ _DECIMAL = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)\Z")
 _GRES_NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 _GRES_SPLIT = re.compile(r"[^A-Za-z0-9_-]+")
 _GRES_NAMES = ("gpu", "mps", "shard", "nic")
+# What Slurm reads as yes, in any case.
+_YES = frozenset({"yes", "true", "up", "1"})
 _WITHOUT_END = frozenset({"unlimited", "infinite"})
 _VERSION = re.compile(r"(?:v|slurm-)?([0-9]{2})[.-]([0-9]{2})(?![0-9])")
+
+
+def is_yes(value: str) -> bool:
+    """Whether Slurm reads a boolean value as yes."""
+    return value.lower() in _YES
 
 
 class Complaint(msgspec.Struct, frozen=True):
@@ -258,7 +265,7 @@ class FastSchedule:
     def check(self, value: str, _version: Version | None, /) -> Complaint | None:
         if value == "1":
             return Complaint("Slurm ignores FastSchedule=1; remove the line", severity="warning", code="IgnoredKey")
-        message = "FastSchedule was removed, Slurm refuses to start with it"
+        message = "FastSchedule was removed: Slurm does not start with it"
         successor = "SlurmdParameters=config_overrides" if value == "2" else None
         return Complaint(message, suggestion=successor, code="RemovedKey")
 
@@ -270,11 +277,11 @@ class GresNames:
     def check(self, value: str, _version: Version | None, /) -> Complaint | None:
         for given in filter(None, (each.strip() for each in value.split(","))):
             if not _GRES_NAME.match(given):
-                expected = "names with commas between, such as gpu,mps"
-                return Complaint(f"{given!r} is not a name of a resource", expected, _GRES_SPLIT.sub(",", given))
+                expected = "names separated by commas, such as gpu,mps"
+                return Complaint(f"{given!r} is not a valid name of a resource", expected, _GRES_SPLIT.sub(",", given))
             guess = closest(given, _GRES_NAMES) if given not in _GRES_NAMES else None
             if guess:
-                message = f"{given!r} is a resource of its own to Slurm, other than {guess}"
+                message = f"to Slurm, {given!r} is a different resource from {guess}"
                 return Complaint(message, suggestion=guess, severity="warning")
         return None
 

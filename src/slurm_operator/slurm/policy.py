@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
-from kube_runtime.text import printable
+from kube_runtime.text import first_few, printable
 from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "
@@ -127,7 +127,7 @@ def _may_remove_known(view: Known, jobs: Iterable[Job]) -> Yes | No:
     node = view.node
     holders = sorted(job.job_id for job in jobs if occupies(job, node.name))
     if holders:
-        return No(f"node {node.name} has jobs: {_some(holders)}")
+        return No(f"node {node.name} has jobs: {first_few(holders)}")
     if is_busy(node):
         return No(f"node {node.name} is busy ({state_text(node)})")
     if not is_draining(node):
@@ -185,8 +185,3 @@ def _later(one: Limit, other: Limit) -> Limit:
     if isinstance(one, str) or isinstance(other, str):
         return UNLIMITED
     return max(one, other)
-
-
-def _some(job_ids: list[int], max_shown: int = 5) -> str:
-    shown = ", ".join(map(str, job_ids[:max_shown]))
-    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"

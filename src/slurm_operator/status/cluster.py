@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kube_runtime.text import first_few
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.controller import ConfigStatus, Controller
 from slurm_operator.plan import daemons
@@ -92,9 +93,7 @@ def _unanswered(world: ClusterWorld) -> str:
 
 
 def _jobs(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(str(each) for each in numbers[:MAX_NAMED_JOBS])
-    more = f" and {len(numbers) - MAX_NAMED_JOBS} more" if len(numbers) > MAX_NAMED_JOBS else ""
-    return f"jobs {shown}{more}" if numbers else "Slurm is asked once more"
+    return f"jobs {first_few(numbers, MAX_NAMED_JOBS)}" if numbers else "Slurm is asked once more"
 
 
 def _daemons(world: ClusterWorld, release: Release) -> Iterator[Census]:

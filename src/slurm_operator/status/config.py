@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from kube_runtime.text import first_few
 from kube_runtime.times import parse_seconds, seconds_text
 from slurm_operator.api.controller import ConfigStatus
 from slurm_operator.build.hashes import short_hash
@@ -89,9 +90,7 @@ def _trier(decision: ConfigDecision) -> str:
 
 def _slurmd(decision: ConfigDecision) -> str:
     named = decision.worker_trial.nodesets
-    shown = ", ".join(named[:MAX_NAMED_NODESETS])
-    more = f" and {len(named) - MAX_NAMED_NODESETS} more" if len(named) > MAX_NAMED_NODESETS else ""
-    return f"slurmd of {'NodeSet' if len(named) == 1 else 'NodeSets'} {shown}{more}"
+    return f"slurmd of {'NodeSet' if len(named) == 1 else 'NodeSets'} {first_few(named, MAX_NAMED_NODESETS)}"
 
 
 def shown(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kube_runtime.text import printable
+from kube_runtime.text import first_few, printable
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.plural import counted
 from slurm_operator.api.problem import FieldProblem
@@ -24,6 +24,7 @@ ACCEPTED_TYPE = "Accepted"
 APPLIED = "Applied"
 IN_SYNC = "InSync"
 MAX_NAMED_HOSTS = 10
+MAX_NAMED_JOBS = 10
 # Of a value in a row of drift: a longer one than the definition allows would keep the whole status from being written.
 MAX_DRIFT_CHARACTERS = 16_384
 
@@ -63,16 +64,22 @@ def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
 
 
 def _undone_nodes(outcome: PartitionOutcome) -> ConditionDraft | None:
-    """Hosts that only a live change adds or takes away, of a Slurm that has none."""
+    """Hosts that only a live change could add or remove, if this Slurm cannot change partitions live."""
     if outcome.supports_live_partitions or isinstance(outcome.found, Unknown):
         return None
     added, removed = outcome.acceptance.live_nodes, outcome.acceptance.removed_nodes
     if removed:
-        message = f"{_some(removed)} cannot be removed: slurm.conf cannot express it, and this Slurm cannot"
-        return yes(ACCEPTED_TYPE, "NodesNotTakenOut", f"{message} change partitions live")
+        named = first_few(removed, MAX_NAMED_HOSTS)
+        message = (
+            f"{named} cannot be removed: slurm.conf cannot express it, and this Slurm cannot change partitions live"
+        )
+        return yes(ACCEPTED_TYPE, "NodesNotTakenOut", message)
     if added:
-        message = f"{_some(added)} cannot be added: slurm.conf does not declare it, and this Slurm cannot"
-        return yes(ACCEPTED_TYPE, "NodesNotAdded", f"{message} change partitions live")
+        named = first_few(added, MAX_NAMED_HOSTS)
+        message = (
+            f"{named} cannot be added: slurm.conf does not declare it, and this Slurm cannot change partitions live"
+        )
+        return yes(ACCEPTED_TYPE, "NodesNotAdded", message)
     return None
 
 
@@ -161,7 +168,13 @@ def deleting(name: str, jobs: Sequence[int] | Unknown, *, finished_too: bool) ->
             return [no(READY, "Deleting", f"its jobs have ended; {message}")]
         return [no(READY, "Deleting", f"its jobs have ended; partition {name} is being deleted from Slurm")]
     records = "the records of jobs" if finished_too else "jobs"
-    return [no(READY, "WaitingForJobs", f"it accepts no new jobs, and waits for {records} {_some(jobs)}")]
+    return [
+        no(
+            READY,
+            "WaitingForJobs",
+            f"it accepts no new jobs, and waits for {records} {first_few(jobs, MAX_NAMED_JOBS)}",
+        )
+    ]
 
 
 def drift_rows(before: Iterable[Drift], drift: Iterable[Difference], now: str) -> list[dict[str, str]]:
@@ -180,8 +193,3 @@ def _rows(differences: Iterable[Difference]) -> str:
     return "; ".join(
         f"{each.field} is {each.found or 'not set'}, not {each.wanted or 'not set'}" for each in differences
     )
-
-
-def _some(items: Sequence[object]) -> str:
-    named = ", ".join(map(str, items[:MAX_NAMED_HOSTS]))
-    return named if len(items) <= MAX_NAMED_HOSTS else f"{named} and {len(items) - MAX_NAMED_HOSTS} more"

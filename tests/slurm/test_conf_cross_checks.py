@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.slurm import conf_together
+from slurm_operator.slurm import conf_cross_checks
 from slurm_operator.slurm.conf import Finding
 from slurm_operator.slurm.conf_lint import lint, lint_node_options
 
@@ -38,12 +38,12 @@ def found(text: str, version: str | None = "26.05", **files: str) -> list[Findin
         (
             "JobSubmitPlugins=lua",
             {},
-            "job_submit/lua reads job_submit.lua, which is not there; put it into a ConfigMap of configFileRefs",
+            "job_submit/lua needs job_submit.lua, which is missing; add it to a ConfigMap in configFileRefs",
         ),
         (
             "TopologyPlugin=topology/tree",
             {},
-            "topology/tree reads topology.conf or topology.yaml, which is not there; put it into a ConfigMap of",
+            "topology/tree needs topology.conf or topology.yaml, which is missing; add it to a ConfigMap in",
         ),
         (
             "JobContainerType=job_container/tmpfs",
@@ -53,14 +53,14 @@ def found(text: str, version: str | None = "26.05", **files: str) -> list[Findin
         (
             "PrologFlags=X11\nProctrackType=proctrack/linuxproc",
             {},
-            "PrologFlags=X11 cannot stand beside ProctrackType=proctrack/linuxproc",
+            "PrologFlags=X11 cannot be combined with proctrack/linuxproc",
         ),
         ("JobAcctGatherParams=UsePss,NoShared", {}, "UsePss and NoShared exclude each other"),
         ("GresTypes=mps", {}, "GresTypes=mps needs gpu too; did you mean gpu,mps?"),
         (
             "GresTypes=gpu",
             {"gres__conf": "Name=gpu Count=1\nName=gpu File=/dev/a\n"},
-            "of the records of gpu, some name a File and some do not: see the record at gres.conf:1",
+            "either all records of gpu have a File or none has: see the record at gres.conf:1",
         ),
     ],
     ids=[
@@ -102,7 +102,7 @@ def test_what_slurm_ignores_is_a_warning(text: str, files: dict[str, str], code:
 def test_the_names_of_resources_have_commas_between() -> None:
     (wrong,) = found("GresTypes=gpu;mps")
     assert wrong.without_place == (
-        "GresTypes: 'gpu;mps' is not a name of a resource (expected names with commas between, such as gpu,mps);"
+        "GresTypes: 'gpu;mps' is not a valid name of a resource (expected names separated by commas, such as gpu,mps);"
         " did you mean gpu,mps?"
     )
 
@@ -162,19 +162,19 @@ def test_a_key_that_will_go_is_named_in_time() -> None:
         ("Name=gpu File=/dev/nvidia[0-1] Count=4", "Count=4 does not match File, which names 2"),
         (
             "Name=gpu File=/dev/nvidia0 Flags=no_gpu_env,nvidia_gpu_env",
-            "no_gpu_env excludes the other flags of the environment",
+            "no_gpu_env and the other *_env flags exclude each other",
         ),
         (
             "Name=gpu File=/dev/nvidia0\nName=gpu Count=1",
-            "of the records of gpu, some name a File and some do not: see the record at gres.conf:1",
+            "either all records of gpu have a File or none has: see the record at gres.conf:1",
         ),
         (
             "Name=gpu File=/dev/nvidia0\nName=gpu File=/dev/nvidia1 Type=a100",
-            "of the records of gpu, some name a Type and some do not: see the record at gres.conf:1",
+            "either all records of gpu have a Type or none has: see the record at gres.conf:1",
         ),
         (
             "Name=gpu Count=1\nName=gpu Count=2",
-            "gpu has a record already, without File or Type: see the record at gres.conf:1",
+            "gpu already has a record without File or Type: see the record at gres.conf:1",
         ),
     ],
 )
@@ -201,7 +201,7 @@ def test_records_of_gres_without_a_contradiction_are_not_called_one(records: str
     ("text", "said"),
     [
         ("SlurmdUser=slurm", "slurmd runs as root in a worker, and does not start with SlurmdUser=slurm"),
-        ("PrologFlags=NoHold,Contain", "PrologFlags=NoHold cannot stand beside Contain or X11"),
+        ("PrologFlags=NoHold,Contain", "PrologFlags=NoHold cannot be combined with Contain or X11"),
         ("MCSParameters=enforced", "MCSParameters needs MCSPlugin"),
     ],
 )
@@ -227,16 +227,16 @@ def test_options_of_a_node_are_read_as_slurmd_reads_them(options: str, said: lis
 
 def test_any_number_of_gres_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ConfigMap holds a hundred thousand of them, and whoever lints them has others to serve."""
-    splits, names = [0], conf_together._gres_names
+    splits, names = [0], conf_cross_checks._gres_names
 
-    def counted(some: conf_together.Set) -> frozenset[str]:
+    def counted(some: conf_cross_checks.ConfigFiles) -> frozenset[str]:
         splits[0] += 1
         return names(some)
 
-    monkeypatch.setattr(conf_together, "_gres_names", counted)
+    monkeypatch.setattr(conf_cross_checks, "_gres_names", counted)
     types, asked = (",".join(f"{word}{number}" for number in range(2000)) for word in ("known", "other"))
     records = "".join(f"Name=known{number}\n" for number in range(2000))
     said = found(f"GresTypes={types}\nNodeName=n0 Gres={asked}", gres__conf=records)
     unknown = [each for each in said if each.code == "NoEffect"]
-    assert (len(unknown), {each.suggestion for each in unknown}) == (conf_together.MAX_UNKNOWN_GRES, {None})
+    assert (len(unknown), {each.suggestion for each in unknown}) == (conf_cross_checks.MAX_UNKNOWN_GRES, {None})
     assert splits[0] <= 2
