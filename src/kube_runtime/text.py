@@ -62,6 +62,6 @@ def _repr(value: object) -> str:
 
 
 def _as_written(value: msgspec.Struct) -> str:
-    """A typed value as people write it, without what nobody set."""
+    """A typed value as it is written in a manifest, without fields that are not set."""
     plain = msgspec.to_builtins(value)
     return json.dumps({key: item for key, item in plain.items() if item is not None})

@@ -1,6 +1,6 @@
 """What the operator counts and times beside its loop, under the names `slurm_operator_*`.
 
-The loop's part is served under the names of controller-runtime and client-go too, for alerts that exist.
+The metrics of the loop are also served under the names of controller-runtime and client-go, for existing alerts.
 
 In: what happened. Out: text for Prometheus, and the catalogue that the reference page and the dashboards are held to.
 Made by `cli/run.py` and `cli/webhook.py`; fed by `reconcile/measured.py` and the admission server.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kube_runtime.loop.familiar_metrics import FAMILIAR_METRICS, FamiliarMetrics
+from kube_runtime.loop.controller_runtime_metrics import CONTROLLER_RUNTIME_METRICS, ControllerRuntimeMetrics
 from kube_runtime.loop.metrics import LOOP_METRICS, REQUEST_BUCKETS, MetricEntry, Metrics, entry
 from slurm_operator import __version__
 from slurm_operator.program import METRIC_PREFIX, NAME
@@ -78,7 +78,7 @@ _OWN: Final = (_SLURM_REQUESTS, _SLURM_SECONDS, _CONFIG_SECONDS, _REVIEWS, _REVI
 def catalogue() -> tuple[MetricEntry, ...]:
     """Every metric that this program has, as scraped, in the order of the reference page."""
     own = (replace(each, name=METRIC_PREFIX + each.name) for each in (*LOOP_METRICS, *_OWN))
-    return (*own, *FAMILIAR_METRICS)
+    return (*own, *CONTROLLER_RUNTIME_METRICS)
 
 
 def controller_of(kind: str) -> str:
@@ -91,7 +91,7 @@ class OperatorMetrics(Metrics):
 
     def __init__(self) -> None:
         super().__init__(METRIC_PREFIX, __version__, _ASKED)
-        self.registry.register(FamiliarMetrics(self.sources(), NAME, controller_of))
+        self.registry.register(ControllerRuntimeMetrics(self.sources(), NAME, controller_of))
         self._slurm_requests = self.counter(_SLURM_REQUESTS)
         self._slurm_seconds = self.histogram(_SLURM_SECONDS)
         self._config_seconds = self.histogram(_CONFIG_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_operator.api.crd import definitions, object_schema
 from slurm_operator.api.kinds import KINDS, Kind
-from slurm_operator.api.patterns import WORDS, mismatch, with_rules
+from slurm_operator.api.patterns import DESCRIPTIONS, mismatch, with_rules
 from slurm_operator.api.validate import decode
 
 SPEC: dict[str, Any] = {"controllerRef": {"name": "slurm"}, "nodeSets": ["compute"]}
@@ -25,7 +25,7 @@ def patterns(schema: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_pattern_that_people_meet_has_words(kind: Kind) -> None:
-    assert set(patterns(object_schema(kind)["properties"]["spec"])) <= set(WORDS)
+    assert set(patterns(object_schema(kind)["properties"]["spec"])) <= set(DESCRIPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.charts.rendering import CHARTS, HERE, ROOT
 from tests.docs.pages import Page
 
 from kube_runtime.loop.controller import Outcome
-from kube_runtime.loop.familiar_metrics import FAMILIAR_METRICS
+from kube_runtime.loop.controller_runtime_metrics import CONTROLLER_RUNTIME_METRICS
 from slurm_operator.admission.review import ReviewResponse
 from slurm_operator.api.kinds import KINDS
 from slurm_operator.metrics import catalogue
@@ -163,5 +163,5 @@ def test_every_metric_that_the_operator_serves_is_on_a_dashboard_or_in_an_alert(
     used = {metric for _, expression in EXPRESSIONS for metric in read(expression).metrics}
     bases = {re.sub(r"_(bucket|sum|count)$", "", metric) for metric in used}
     # What is served once more under the names of other operators is for alerts and dashboards that people have.
-    familiar = {entry.name for entry in FAMILIAR_METRICS}
+    familiar = {entry.name for entry in CONTROLLER_RUNTIME_METRICS}
     assert {entry.name for entry in catalogue()} - bases - familiar == set()

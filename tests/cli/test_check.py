@@ -213,7 +213,7 @@ def test_a_file_that_another_one_includes_is_read(write: Write) -> None:
     (got,) = messages(write, CONTROLLER + refs, files, KEYS)
     assert got == (
         "warning: spec.configFileRefs[0].name: ConfigMap 'files' holds cgroups.conf, which Slurm does not read"
-        ' and no other file names; did you mean "cgroup.conf"?'
+        ' and no other file mentions; did you mean "cgroup.conf"?'
     )
 
 
@@ -228,7 +228,7 @@ def test_a_mistake_in_an_included_file_is_led_back_to_its_line(write: Write) -> 
 def test_a_controller_that_is_not_among_the_files_is_a_warning(write: Write, document: str) -> None:
     (got,) = check(load([write(document)]))
     assert (got.severity, got.code, got.path) == ("warning", "ControllerNotGiven", "spec.controllerRef.name")
-    assert got.message == "Controller 'slurm' is not among the files, so what the two become together is not checked"
+    assert got.message == "Controller 'slurm' is not among the files, so this resource is not checked together with it"
 
 
 def test_images_that_the_operator_trusts_get_no_warning(write: Write) -> None:

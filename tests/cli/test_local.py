@@ -35,7 +35,7 @@ def test_a_reset_of_nothing_is_well(tmp_path: Path) -> None:
 def test_nothing_to_stop_is_well(tmp_path: Path) -> None:
     """`make down` without a cluster ended with an error."""
     code, said = local("down", "--data", str(tmp_path / "none"))
-    assert (code, said) == (0, f"There is no cluster in {tmp_path / 'none'}: nothing is to be stopped.\n")
+    assert (code, said) == (0, f"There is no cluster in {tmp_path / 'none'}: nothing to stop.\n")
 
 
 def test_without_root_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

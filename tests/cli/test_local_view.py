@@ -74,7 +74,7 @@ def test_what_is_left_over_is_named_once_and_not_waited_for(capsys: pytest.Captu
     lines(now)
     said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == [
-        "NodeSet slurm/old is not waited for, since it is going: job 7",
+        "NodeSet slurm/old is not waited for because it is going: job 7",
         "NodeSet slurm/compute is ready",
     ]
-    assert (now.settled, now.healthy, now.waited_for) == (True, False, [])
+    assert (now.ready_without_leftovers, now.healthy, now.waited_for) == (True, False, [])

@@ -104,7 +104,7 @@ async def test_values_of_a_file_stand_for_those_of_the_release(world: World, tmp
 
 async def test_the_answer_for_people_ends_in_the_order_of_the_switch(world: World) -> None:
     lines = migrate_check.text(migration(await installation(world))).splitlines()
-    assert lines[0] == f"Programs of the Go project: Deployment {NAMESPACE}/slurm-operator"
+    assert lines[0] == f"Programs of the Go operator: Deployment {NAMESPACE}/slurm-operator"
     assert any(line.startswith("Needs a decision: ") for line in lines)
     values = lines[lines.index(next(each for each in lines if each.startswith("Values"))) + 1 :]
     shown = yaml.safe_load("\n".join(values[: values.index("")]))
@@ -124,5 +124,5 @@ def test_a_secret_that_is_no_release_is_passed_over(data: str | None) -> None:
 def test_a_file_that_holds_no_values_is_named(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("- a\n")
-    with pytest.raises(click.ClickException, match="must be a mapping, as values of a chart are"):
+    with pytest.raises(click.ClickException, match="must be a mapping, like the values of any chart"):
         migrate_check._given(file)

@@ -35,14 +35,14 @@ class Clock:
 def shown(out: io.StringIO, *steps: tuple[float, Reason]) -> str:
     """What is written when the reason becomes so at these seconds, looked at four times a second until the last."""
     clock = Clock()
-    told = Waiting("the job runs", out, clock)
+    display = Waiting("the job runs", out, clock)
     for number in range(int(steps[-1][0] * 4) + 1):
         clock.now = 100.0 + number / 4
         for second, reason in steps:
             if second == number / 4:
-                told.because(reason)
-        told.show()
-    told.close()
+                display.because(reason)
+        display.show()
+    display.close()
     return out.getvalue()
 
 
@@ -66,7 +66,7 @@ def test_progress_alone_is_no_news() -> None:
 
 def test_while_nobody_knows_the_reason_only_a_long_wait_is_told() -> None:
     text = shown(io.StringIO(), (20.0, UNKNOWN))
-    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: there is no answer yet"]
+    assert text.splitlines() == ["[  6.0 s] waiting until the job runs: the reason is not known yet"]
 
 
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])
@@ -114,7 +114,14 @@ def test_a_diagnosis_is_a_reason(answer: Any, reason: Reason) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits as above, a hundred times as fast."""
-    for name in ("QUIET_SECONDS", "REASON_SECONDS", "LINE_SECONDS", "STILL_SECONDS", "LASTING_SECONDS", "LOOK_SECONDS"):
+    for name in (
+        "SILENT_SECONDS",
+        "REASON_POLL_SECONDS",
+        "NEW_REASON_SECONDS",
+        "SAME_REASON_SECONDS",
+        "LASTING_REASON_SECONDS",
+        "POLL_SECONDS",
+    ):
         monkeypatch.setattr(waiting, name, getattr(waiting, name) / 100)
 
 
@@ -124,7 +131,7 @@ async def waits(answers: list[bool], why: Any, seconds: float = 60.0) -> Waited:
     async def is_so() -> bool:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    return await until("it is so", is_so, why, seconds, look_seconds=0.01)
+    return await until("it is so", is_so, why, seconds, poll_seconds=0.01)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -153,7 +160,7 @@ async def test_whoever_cannot_say_why_keeps_nobody_from_waiting() -> None:
         raise OperatorError("Slurm does not answer")
 
     waited = await waits([False] * 20 + [True], why)
-    assert (waited.is_so, waited.reason.sentence) == (True, "it cannot be asked why: Slurm does not answer")
+    assert (waited.is_so, waited.reason.sentence) == (True, "the reason cannot be read: Slurm does not answer")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -169,26 +176,26 @@ async def test_a_slow_reason_delays_no_answer_and_is_not_waited_for() -> None:
 @pytest.mark.usefixtures("hasty")
 async def test_a_question_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]) -> None:
     """On a busy machine one look at Slurm took half a minute, and nothing was said meanwhile."""
-    answers, told = [True], asyncio.Event()
+    answers, released = [True], asyncio.Event()
 
     async def is_so() -> bool:
-        await told.wait()
+        await released.wait()
         return answers.pop()
 
     async def why() -> Reason:
-        asyncio.get_running_loop().call_later(0.2, told.set)
+        asyncio.get_running_loop().call_later(0.2, released.set)
         return BUSY
 
-    waited = await until("it is so", is_so, why, 60.0, look_seconds=0.01)
+    waited = await until("it is so", is_so, why, 60.0, poll_seconds=0.01)
     assert waited.is_so
     assert "waiting until it is so: job 4 of bob" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_question_that_never_ends_ends_with_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "FIRST_CHECK_SECONDS", 0.1)
 
     async def never() -> Any:
         await asyncio.sleep(3600)
 
-    assert not (await until("it is so", never, never, 0.1, look_seconds=0.01)).is_so
+    assert not (await until("it is so", never, never, 0.1, poll_seconds=0.01)).is_so

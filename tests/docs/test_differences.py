@@ -7,7 +7,7 @@ import re
 import yaml
 from tests.charts.rendering import CHARTS, ROOT
 
-from kube_runtime.loop.familiar_metrics import FAMILIAR_METRICS
+from kube_runtime.loop.controller_runtime_metrics import CONTROLLER_RUNTIME_METRICS
 from slurm_operator.build import labels
 from slurm_operator.build.pods import restricted
 from slurm_operator.cli.flags import WITHOUT_EFFECT
@@ -39,9 +39,9 @@ def test_every_event_reason_is_named() -> None:
     assert [reason for reason in sorted(reasons) if reason not in row("event reasons")] == []
 
 
-def test_the_familiar_metrics_have_no_host() -> None:
+def test_the_controller_runtime_metrics_have_no_host() -> None:
     assert "without the label `host`" in row("metrics")
-    assert not any("host" in each.labels for each in FAMILIAR_METRICS)
+    assert not any("host" in each.labels for each in CONTROLLER_RUNTIME_METRICS)
 
 
 def test_daemons_are_as_hardened_as_the_page_says() -> None:

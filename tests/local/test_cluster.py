@@ -93,12 +93,12 @@ async def test_what_is_not_ready_is_said_after_the_wait(home: Home) -> None:
 async def test_what_is_applied_and_being_deleted_is_found(home: Home) -> None:
     """It would be applied to an object that goes, and would go with it."""
     await cluster.apply(home, MINIMAL)
-    assert await cluster.going(home, MINIMAL) == []
+    assert await cluster.being_deleted(home, MINIMAL) == []
     async with client_of(home) as client:
         keep = {"metadata": {"finalizers": ["nodeset.slinky.slurm.net/drain"]}}
         await client.merge_patch(OURS["NodeSet"].raw(), "compute", keep, "slurm")
         await client.delete(OURS["NodeSet"], "compute", "slurm")
-    assert await cluster.going(home, MINIMAL) == [("NodeSet", "slurm", "compute")]
+    assert await cluster.being_deleted(home, MINIMAL) == [("NodeSet", "slurm", "compute")]
 
 
 async def test_a_pod_whose_containers_were_stopped_is_not_ready_any_more(home: Home) -> None:

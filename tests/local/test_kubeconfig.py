@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slurm_operator.local.kubeconfig import with_what_was_set
+from slurm_operator.local.kubeconfig import with_user_settings
 
 FRESH = yaml.safe_dump(
     {
@@ -31,18 +31,18 @@ def changed(**parts: Any) -> str:
 def test_the_namespace_that_a_person_chose_stays() -> None:
     """`kubectl config set-context --current --namespace=slurm` was undone by the next `local up` (U14)."""
     context = {"cluster": "embedded", "user": "admin", "namespace": "slurm"}
-    text = with_what_was_set(FRESH, changed(contexts=[{"name": "embedded", "context": context}]))
+    text = with_user_settings(FRESH, changed(contexts=[{"name": "embedded", "context": context}]))
     found = yaml.safe_load(text)
     assert found["contexts"] == [{"name": "embedded", "context": context}]
     assert found["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:2"
     assert found["users"][0]["user"]["token"] == "new"
-    assert with_what_was_set(FRESH, text) == text
+    assert with_user_settings(FRESH, text) == text
 
 
 def test_contexts_of_others_stay_and_so_does_the_choice_among_them() -> None:
     other = {"name": "mine", "context": {"cluster": "embedded", "user": "admin", "namespace": "lab"}}
     parts = {"contexts": [*yaml.safe_load(FRESH)["contexts"], other], "current-context": "mine"}
-    found = yaml.safe_load(with_what_was_set(FRESH, changed(**parts)))
+    found = yaml.safe_load(with_user_settings(FRESH, changed(**parts)))
     assert found["contexts"][1:] == [other]
     assert found["current-context"] == "mine"
 
@@ -53,4 +53,4 @@ def test_contexts_of_others_stay_and_so_does_the_choice_among_them() -> None:
     ids=["no file", "no YAML", "a list", "a word", "nothing set", "contexts of a wrong type", "a context that is gone"],
 )
 def test_nothing_else_of_an_old_file_comes_back(before: str) -> None:
-    assert with_what_was_set(FRESH, before) == FRESH
+    assert with_user_settings(FRESH, before) == FRESH

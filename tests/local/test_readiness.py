@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.local.readiness import Key, problems, state, states, without_leftovers
+from slurm_operator.local.readiness import Key, problems, state, states, states_with_leftovers
 
 
 def item(kind: str, **parts: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def named(kind: str, name: str, owner: tuple[str, str] = ("", ""), **parts: Any)
 
 def left_out(objects: list[dict[str, Any]], applied: set[Key] | None) -> dict[str, str]:
     """The names that nobody waits for, and why."""
-    found = without_leftovers(objects, applied)
+    found = states_with_leftovers(objects, applied)
     return {each.name: each.left_out for each in found if each.left_out}
 
 
@@ -174,7 +174,7 @@ def test_of_what_was_applied_everything_that_it_owns_is_waited_for_and_nothing_e
 )
 def test_workers_that_leave_are_not_waited_for(status: dict[str, Any], is_left_out: bool) -> None:
     found = left_out([named("NodeSet", "compute", spec={"replicas": 2}, status=status)], None)
-    assert found == ({"compute": "only workers that leave wait for their jobs"} if is_left_out else {})
+    assert found == ({"compute": "only workers that are being removed wait, for their jobs"} if is_left_out else {})
 
 
 def test_the_trouble_of_what_is_left_out_is_not_told() -> None:

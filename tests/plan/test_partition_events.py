@@ -103,7 +103,7 @@ def test_a_reconfigure_is_told_for_each_partition_that_it_was_for() -> None:
 def test_the_last_revert_says_that_the_next_change_is_left() -> None:
     (told,) = revert_events("slurm", (OF_NODESET,), plan("compute"), Outcomes(), frozenset({"compute"}))
     assert told.event.reason == "DriftComesBack"
-    assert told.event.message.endswith("revert 5 within 10 minutes: the next change is left as it is")
+    assert told.event.message.endswith("revert 5 within 10 minutes: the next change will not be reverted")
 
 
 def test_a_whole_cluster_that_was_changed_is_a_few_events() -> None:

@@ -16,7 +16,7 @@ from slurm_operator.build.nodeset import TERMINATING
 from slurm_operator.plan.actions import DeleteNodes
 from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.records import PATIENCE_SECONDS, defunct
+from slurm_operator.plan.records import MAX_WAIT_SECONDS, defunct
 from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.model import Node, Unknown
 
@@ -99,7 +99,7 @@ def test_in_daemonset_mode_all_records_go_with_their_nodeset(cluster: Cluster) -
     assert deleted(cluster, slurm, scalingMode="DaemonSet", deleting=True) == ["k1"]
 
 
-LATE = timedelta(seconds=PATIENCE_SECONDS)
+LATE = timedelta(seconds=MAX_WAIT_SECONDS)
 
 
 @pytest.mark.parametrize(

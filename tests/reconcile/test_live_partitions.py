@@ -317,7 +317,7 @@ async def test_whoever_insists_is_told_five_times_and_never_again(world: World) 
     assert len(told(world)) == MAX_REVERTS - 1
     ((about, _, note),) = told(world, "DriftComesBack")
     assert about == "NodeSet"
-    assert note.endswith("the next change is left as it is")
+    assert note.endswith("the next change will not be reverted")
     world.arm()
     await world.run_for(600.0)
     assert world.trace == []

@@ -17,8 +17,8 @@ from slurm_operator.slurm.conf_lint import lint
             "TaskPlugin=\u201ctask/none\u201d\n",
             12,
             "error",
-            "TaskPlugin: \u201c U+201C (left double quotation mark) in column 12 is not ASCII, and Slurm takes it as it"
-            ' is (expected ")',
+            "TaskPlugin: \u201c U+201C (left double quotation mark) in column 12 is not ASCII, and Slurm takes it"
+            ' literally (expected ")',
             id="a quotation mark",
         ),
         pytest.param(

@@ -109,7 +109,7 @@ def test_drift_is_told_with_both_values() -> None:
 def test_applied_does_not_call_it_as_requested_while_slurm_differs(policy: str) -> None:
     said = {each.type: each for each in status.drafts(PartitionOutcome(GOOD, UP, drift=LATE, policy=policy))}
     assert said["Applied"].message == (
-        "it took effect as requested, and was changed in Slurm since: MaxTime is UNLIMITED, not 01:00:00"
+        "it took effect as requested, but has been changed in Slurm since: MaxTime is UNLIMITED, not 01:00:00"
     )
 
 

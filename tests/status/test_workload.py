@@ -95,7 +95,7 @@ def test_a_missing_secret_is_the_cause_and_not_the_waiting() -> None:
     found = workload.rollout("slurmctld", needing(**projected("none", "slurm.key")), {})
     assert said(found)["Ready"] == ("False", "ReferenceNotFound")
     assert said(found)["Degraded"] == ("True", "ReferenceNotFound")
-    assert found[0].message == "Secret 'none' does not exist, and no slurmctld pod can start without it: create it"
+    assert found[0].message == "Secret 'none' does not exist, and slurmctld pods cannot start without it: create it"
 
 
 def test_pods_that_still_run_without_it_are_ready_and_in_danger() -> None:

@@ -1,8 +1,8 @@
-"""ClusterIPs: each TCP port of a Service answers on the Service's own address, to this machine and to pods.
+"""ClusterIPs: each TCP port of a Service is served on the Service's own address, for this machine and for pods.
 
-In: the caches of Services and EndpointSlices, and the range that Services have their addresses from; the machine takes
-that range for its own (`node/network.py`). Out: listeners, one for each port; each connection is handed on to a ready
-pod. Run by `run` beside the DNS server. Where no pod is ready, a connection is refused, as by kube-proxy.
+In: the caches of Services and EndpointSlices, and the address range of Services, which is routed to this machine
+(`node/network.py`). Out: a listener for each port, which forwards each connection to a ready pod. Run by `run` beside
+the DNS server. If no pod is ready, the connection is refused, as with kube-proxy.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kube_local.dns.records import BY_SERVICE, endpoints_of, is_ready
 
 log = logging.getLogger(__name__)
 
-# Linux: the address may be taken for the machine's later than this starts.
+# Linux: bind although the address may become local only later.
 _FREEBIND = 15
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 
-# Address and port of a Service, and a place behind it.
+# Address and port, of a Service or of a pod behind it.
 Place = tuple[str, int]
 
 
@@ -73,7 +73,7 @@ class ClusterAddresses:
             self._open.clear()
 
     async def _bring_up_to_date(self) -> bool:
-        """Answers whether some listener could not be opened."""
+        """Open and close listeners; returns whether any could not be opened."""
         wanted = {place: owner for service in self.services.items() for place, owner in self._places(service)}
         for place in [each for each in self._open if each not in wanted]:
             self._open.pop(place).close()
@@ -83,7 +83,7 @@ class ClusterAddresses:
                 self._open[place] = await asyncio.start_server(self._on_connection(place), sock=_bound(place))
             except OSError as error:
                 failed = True
-                log.warning("ClusterIP %s:%d cannot be served, and is tried again: %s", *place, error)
+                log.warning("ClusterIP %s:%d cannot be served, will be tried again: %s", *place, error)
         return failed
 
     def _places(self, service: Service) -> Iterator[tuple[Place, ServicePort]]:
@@ -116,11 +116,11 @@ class ClusterAddresses:
             finally:
                 away.close()
             return
-        # Not an end of what was said, but a refusal.
+        # A reset, not an orderly end: nobody answered.
         writer.transport.abort()
 
     def endpoints(self, place: Place) -> Iterator[Place]:
-        """The pods that are ready behind a Service's port, by what is known now."""
+        """The ready pods behind a Service's port, according to the caches."""
         for service in self.services.items():
             port = dict(self._places(service)).get(place)
             if port is None:
@@ -137,7 +137,7 @@ def _is_of(each: dict[str, Any], port: ServicePort) -> bool:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Everything that one side says, to the other; an end of it is an end there too."""
+    """Copy everything from one side to the other, including the end of the stream."""
     while chunk := await reader.read(_CHUNK_BYTES):
         writer.write(chunk)
         await writer.drain()

@@ -17,7 +17,7 @@ class Settings:
     dns_address: str = ""
     dns_port: int = 53
     cluster_domain: str = "cluster.local"
-    # Services have their addresses from this range, and answer on them; None: they have no listeners.
+    # The address range of Services, which are served on their ClusterIPs; None: they are not.
     service_network: IPv4Network | None = None
     # A node whose Lease was not renewed for so long is lost.
     node_grace_seconds: float = 40.0

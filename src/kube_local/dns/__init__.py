@@ -4,6 +4,6 @@
     records  which records a name has, out of the caches of Services and EndpointSlices
     server   UDP and TCP
 
-A ClusterIP Service answers with the addresses of its ready pods: from pod to pod nothing stands between. The address
-of the Service itself is served by `controllers/addresses.py`.
+The name of a ClusterIP Service resolves to the addresses of its ready pods, so pods connect to each other directly. The
+address of the Service itself is served by `controllers/addresses.py`.
 """

@@ -22,8 +22,8 @@ from kube_local.node.errors import CannotRunPods, CommandFailed, SandboxFailed
 from kube_local.node.paths import Paths, PodPaths
 
 RANGE = ipaddress.IPv4Network("10.240.0.0/12")
-# Of each range for pods there is one for Services, as far into this one as the other into that. Not 10.96.0.0/12, which
-# a Kubernetes on this very machine may use without a route that tells.
+# Each range of pods has a range of Services at the same offset in here. Not 10.96.0.0/12: a Kubernetes on this machine
+# may use that without a route by which it would be noticed.
 SERVICE_RANGE = ipaddress.IPv4Network("10.224.0.0/12")
 PREFIX_LENGTH = 20
 # Past this many pods the kernel's table of neighbours overflows with its default size.
@@ -133,7 +133,7 @@ def _make_bridge(network: Network) -> None:
     if address.encode() not in have.out:
         _ip("addr", "replace", address, "dev", network.bridge)
     _ip("link", "set", network.bridge, "up")
-    # The machine answers for the addresses of Services itself; the route goes with the bridge.
+    # This machine answers on the addresses of Services; the route disappears with the bridge.
     _ip("route", "replace", "local", str(network.services), "dev", network.bridge)
 
 

@@ -125,7 +125,7 @@ class CountedQueue(Sized, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The loop's own metrics, each with the labels above."""
+    """The metrics that the loop keeps, each with the labels above."""
 
     reconciles: MetricWrapperBase
     reconcile_seconds: MetricWrapperBase
@@ -248,7 +248,7 @@ class Metrics:
             self._api_seconds.labels(verb, resource).observe(seconds)
 
     def sources(self) -> Sources:
-        """What the loop keeps, for who shows it under other names."""
+        """The metrics of the loop, for a collector that exports them under other names."""
         scraped = self._scraped
         return Sources(
             reconciles=self._reconciles,
@@ -257,7 +257,7 @@ class Metrics:
             waits=self._queue_wait,
             api_requests=self._api_requests,
             queues=scraped.queues,
-            # Whom to ask is said later.
+            # `leading` is set later.
             leading=lambda: scraped.leading(),  # noqa: PLW0108
         )
 

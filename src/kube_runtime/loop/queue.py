@@ -96,7 +96,7 @@ class Queue(Generic[K]):
         self._closed = False
         self.adds = 0
         self.retries = 0
-        # Told how many seconds a key waited, when it is taken.
+        # Called with the seconds that a key has waited, when a worker takes it.
         self.on_wait: Callable[[float], object] | None = None
         self._since: dict[K, float] = {}
 

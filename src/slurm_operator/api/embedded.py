@@ -74,7 +74,7 @@ def problems(kind: str, raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
 
 
 def without_unknown(kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A resource without what Kubernetes' types inside it do not have."""
+    """A resource without the fields that Kubernetes' own types inside it do not have."""
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return raw

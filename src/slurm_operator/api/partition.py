@@ -150,9 +150,7 @@ class PartitionStatus(Part, frozen=True, kw_only=True):
 
     observed_generation: ObservedGeneration = None
     conditions: Conditions = ()
-    state: Annotated[
-        str | None, doc("Its state in Slurm; nothing where Slurm does not have it, or cannot be asked.")
-    ] = None
+    state: Annotated[str | None, doc("Its state in Slurm; empty if Slurm does not have it, or cannot be asked.")] = None
     nodes: Annotated[Count | None, doc("How many nodes it holds.")] = None
     cpus: Annotated[Count | None, doc("How many CPUs they have.")] = None
     running_jobs: Annotated[Count | None, doc("How many jobs run in it.")] = None

@@ -1,7 +1,7 @@
-"""What the patterns of our kinds mean, in words with examples: a regular expression is no answer to a person.
+"""What the patterns of our kinds mean, described with examples: nobody should have to read a regular expression.
 
 In: a pattern of a schema. Out: what a value should look like. Read by `api/structural.py` for its findings, and by
-`api/crd.py`, which writes the pattern of a time as a rule with a message: of a pattern, an API server shows itself.
+`api/crd.py`, which turns the pattern of a time into a rule with a message, since an API server would show the pattern.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from slurm_operator.api.meta import PROMETHEUS_DURATION, rule
 from slurm_operator.api.partition import NODE_COUNT, OVER_SUBSCRIBE, SLURM_NAME, SLURM_TIME
 from slurm_operator.api.schema import Schema
 
-WORDS = {
+DESCRIPTIONS = {
     SLURM_TIME: (
         "a time that Slurm reads: minutes (90), hours:minutes:seconds (1:30:00), days-hours (1-12), "
         "days-hours:minutes:seconds (2-00:00:00), or UNLIMITED"
@@ -24,17 +24,17 @@ WORDS = {
     r"^[^\n]+$": "one line of text that is not empty",
     r"^[^\n\r]+$": "one line of text that is not empty",
 }
-# Patterns of fields of bounded length, of kinds that nobody else defines.
+# Patterns that become rules: of fields with a bounded length, in kinds that only this project defines.
 AS_RULES = frozenset({SLURM_TIME})
 
 
 def mismatch(pattern: str) -> str:
-    """What is said of a value that does not match."""
-    return f"is not {WORDS[pattern]}" if pattern in WORDS else f"does not match {pattern}"
+    """The message for a value that does not match."""
+    return f"is not {DESCRIPTIONS[pattern]}" if pattern in DESCRIPTIONS else f"does not match {pattern}"
 
 
 def with_rules(schema: Any) -> Any:
-    """A schema for a definition, in which patterns that people meet are rules with words."""
+    """A schema for a CRD, in which some patterns are rules with a message."""
     if isinstance(schema, list):
         return [with_rules(each) for each in schema]
     if not isinstance(schema, dict):
@@ -42,5 +42,5 @@ def with_rules(schema: Any) -> Any:
     changed: Schema = {name: with_rules(value) for name, value in schema.items()}
     if changed.get("pattern") in AS_RULES:
         pattern = changed.pop("pattern")
-        changed["x-kubernetes-validations"] = [rule(f"self.matches('{pattern}')", f"must be {WORDS[pattern]}")]
+        changed["x-kubernetes-validations"] = [rule(f"self.matches('{pattern}')", f"must be {DESCRIPTIONS[pattern]}")]
     return changed

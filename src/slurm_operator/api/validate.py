@@ -43,8 +43,8 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     """Decode a custom resource; never raises.
 
     `served`: an API server holds it, which drops what its definitions do not have. A field that is not known here is
-    then one of newer definitions, which come before the operator in an upgrade, and is passed over. In the embedded
-    types, whose fields no definition names, it is left out as the API server would leave it out of a pod.
+    then one of newer definitions, which are upgraded before the operator, and is ignored. In the embedded types, whose
+    fields no definition lists, it is left out, as the API server would leave it out of a pod.
     """
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or raw.get("apiVersion") != API_VERSION:

@@ -1,8 +1,8 @@
-"""Where each line of a cluster's configuration was written: the resource, the field and the line that a person knows.
+"""Where each line of a cluster's configuration was written: the resource, the field and the line that the user knows.
 
 In: a Controller, `Refs`, its slurm.conf and the files as they are published or tried. Out: an `Origin` for a line of a
-file. slurm.conf comes together from the operator's own lines, NodeSets, Partitions and extraConf; a message that names
-`slurm.conf:42` names a line that nobody wrote. Called by `plan/lint.py` and `cli/check.py`. Pure.
+file. slurm.conf is assembled from the operator's own lines, NodeSets, Partitions and extraConf, so nobody wrote
+`slurm.conf:42` as such. Called by `plan/lint.py` and `cli/check.py`. Pure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from slurm_operator.slurm import conf
 from slurm_operator.slurm.conf import Finding
 
 EXTRA_CONF: Path = ("spec", "extraConf")
-# Lines of the operator's own that are there because a field of the Controller asks for them.
-ASKED_FOR: Mapping[str, Path] = {
+# By key that the operator writes: the field of the Controller that it comes from.
+FIELDS: Mapping[str, Path] = {
     "MetricsType": ("spec", "metrics", "enabled"),
     "ClusterName": ("spec", "clusterName"),
     "AccountingStorageType": ("spec", "accountingRef"),
@@ -43,7 +43,7 @@ _SLURM_PLACE = re.compile(r"(?:\bfile )?(?:[\w./-]*/)?([\w-]+\.(?:conf|yaml|lua)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A field of a resource, or a file of a ConfigMap; the line is one of its text, 0 when it is no text of lines."""
+    """A field of a resource, or a key of a ConfigMap, with the line in its text; 0 if it has no lines."""
 
     kind: str
     name: str
@@ -67,13 +67,13 @@ class Origins:
         self.options = {each.name: each.spec.config or "" for each in refs.partitions_of(cr)}
         self.nodesets = {each.slurm_name: each.name for each in refs.nodesets_of(cr)}
         self.extra = extra_conf(cr.spec.extra_conf)
-        # As the files are laid together: of two ConfigMaps with one file the later one counts.
+        # If two ConfigMaps have the same file, the later one counts, as when the files are published.
         self.maps = {file: name for name in extra_names(cr) for file in refs.config_maps.get(name, {}) if file != FILE}
         self.document = conf.parse(self.extra)
         self._lines: dict[int, Origin] | None = None
 
     def of(self, file: str, line: int, column: int = 0) -> Origin | None:
-        """The origin of a line; None for a file that is the operator's own."""
+        """The origin of a line; None for a file that the operator itself writes."""
         if file == FILE:
             found = self._slurm_conf().get(line)
             return self._field(found, line, column) if found else Origin("Controller", self.cr.name, ("spec",))
@@ -81,7 +81,7 @@ class Origins:
         return Origin("ConfigMap", name, ("data", file), line) if name else None
 
     def placed(self, finding: Finding) -> Finding:
-        """A finding with the places that its reader knows."""
+        """A finding with the places where its lines were written."""
         origin = self.of(finding.file, finding.line, finding.column)
         message, other = finding.message, finding.other
         if other is not None and (elsewhere := self.of(*other)):
@@ -89,7 +89,7 @@ class Origins:
         return msgspec.structs.replace(finding, message=message, place=str(origin) if origin else "")
 
     def translated(self, text: str) -> str:
-        """What Slurm says, with the places that its reader knows for those that Slurm names."""
+        """A message of Slurm, with the places where its lines were written."""
         return _SLURM_PLACE.sub(self._translated, text)
 
     def _translated(self, place: re.Match[str]) -> str:
@@ -97,7 +97,7 @@ class Origins:
         return str(origin) if origin else place[0]
 
     def _field(self, origin: Origin, line: int, column: int) -> Origin:
-        """A Partition's line is made of many fields: the one that the column points at."""
+        """The field of a Partition that the column of its line points at."""
         if origin.kind != "Partition" or not column:
             return origin
         text = self.files[FILE].split("\n")[line - 1]
@@ -113,7 +113,7 @@ class Origins:
         return self._lines
 
     def _read(self, lines: list[str]) -> Iterator[tuple[int, Origin]]:
-        """Each line that somebody else than the operator is the reason for."""
+        """Each line that comes from a resource, with its origin."""
         theirs = self.extra.split("\n")
         first = lines.index(EXTRA_HEADER) + 1 if EXTRA_HEADER in lines else len(lines)
         position = 0
@@ -129,28 +129,28 @@ class Origins:
         return Origin("Controller", self.cr.name, EXTRA_CONF, line)
 
     def _own(self, line: str) -> Origin | None:
-        """The origin of a line that the operator has written."""
+        """The origin of a line that the operator wrote."""
         key, _, rest = line.partition("=")
         value = rest.partition(" ")[0]
         if key == "PartitionName":
             known = self.partitions.get(value)
-            return _of_acceptance(known) if known else self._said_by_extra(key, value)
+            return _of_acceptance(known) if known else self._in_extra_conf(key, value)
         if key == "NodeSet":
             name = self.nodesets.get(value)
-            return Origin("NodeSet", name, ("metadata", "name")) if name else self._said_by_extra(key, value)
-        # A list that is the operator's and theirs together; what is wrong with it is wrong with their part.
-        theirs = self._said_by_extra(key)
+            return Origin("NodeSet", name, ("metadata", "name")) if name else self._in_extra_conf(key, value)
+        # A list that is merged from the operator's value and theirs; a mistake in it must be in theirs.
+        theirs = self._in_extra_conf(key)
         if theirs is not None:
             return theirs
-        return Origin("Controller", self.cr.name, ASKED_FOR[key]) if key in ASKED_FOR else None
+        return Origin("Controller", self.cr.name, FIELDS[key]) if key in FIELDS else None
 
-    def _said_by_extra(self, key: str, value: str | None = None) -> Origin | None:
+    def _in_extra_conf(self, key: str, value: str | None = None) -> Origin | None:
         entries = [each for each in self.document.all(key) if value in (None, each.value)]
         return self._extra(entries[-1].line) if entries else None
 
 
 def _next(lines: list[str], line: str, position: int) -> int | None:
-    """Where a line stands from there on: next, or further on when a partition that stays took lines away."""
+    """The index of a line from `position` on; further on if lines in between were left out."""
     if position < len(lines) and lines[position] == line:
         return position
     return lines.index(line, position) if line in lines[position:] else None

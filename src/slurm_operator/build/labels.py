@@ -31,7 +31,7 @@ NODE_CORDON_REASON = f"nodeset.{GROUP}/node-cordon-reason"
 HOSTNAME_OVERRIDE = f"nodeset.{GROUP}/hostname-override"
 TOPOLOGY = f"topology.{GROUP}/spec"
 FEATURES = f"features.{GROUP}/spec"
-# On a resource: a new value restarts its daemons. Written by people, so it bears no group.
+# On a resource: a new value restarts its daemons. People type it, so it has no group.
 RESTART_TRIGGER = "restart-trigger"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
@@ -86,7 +86,7 @@ ACCOUNTING = Component("slurmdbd", "accounting")
 RESTAPI = Component("slurmrestd", "restapi")
 LOGIN = Component("login", "login")
 WORKER = Component("slurmd", "worker")
-# A slurmd that only tries a configuration.
+# A slurmd that only tries out a configuration.
 WORKER_TRIAL = Component("slurmd-trial", "worker-trial")
 
 

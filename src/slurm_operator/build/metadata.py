@@ -2,7 +2,7 @@
 
 In: the custom resource and the object's own parts. Out: the `metadata` mapping of a child. A child carries the labels
 and annotations of its resource, except those that tools keep for themselves; a pod carries only what its template says,
-and the one annotation by which people restart a daemon.
+and the annotation that restarts a daemon.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def pod(template: Metadata, labels: Mapping[str, str], annotations: Mapping[str,
 
 
 def restart(cr: Resource) -> dict[str, str]:
-    """What a resource's pods carry of its annotations: a new value makes new pods."""
+    """The annotation of a resource that its pods carry too: a new value replaces them."""
     return {key: value for key, value in cr.metadata.annotations.items() if key == RESTART_TRIGGER}
 
 

@@ -373,14 +373,14 @@ def _mounts(cr: NodeSet) -> list[Object]:
 
 
 def _log_mount(cr: NodeSet) -> Object:
-    """The file alone: in the folder, whoever can write there could make slurmd's log a link to any of its files."""
+    """The file alone: whoever can write in its folder could turn slurmd's log into a link to any of its files."""
     if not has_own_log(cr):
         return pods.mount(pods.LOG_VOLUME, pods.LOGS)
     return pods.mount(pods.LOG_VOLUME, f"{pods.LOGS}/{LOG_FILE}", sub_path=LOG_FILE)
 
 
 def has_own_log(cr: NodeSet) -> bool:
-    """Whether the log sidecar makes its file as we wrote it, and slurmd's log folder is not a volume of the user's."""
+    """Whether the log sidecar runs our script, and slurmd's log folder is not a volume of the user's."""
     mounts = (each for _, user in slurmd_overlays(cr) for each in user.get("volumeMounts") or ())
     paths = (str(each.get("mountPath")) for each in mounts if isinstance(each, Mapping))
     return not any(own_log_commands(cr)) and all(path.rstrip("/") != pods.LOGS for path in paths)

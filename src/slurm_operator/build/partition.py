@@ -253,9 +253,9 @@ def _options(name: str, nodes: str, spec: PartitionSpec, *, default: bool) -> It
 
 
 def field_of(option: str, value: str) -> Iterator[tuple[str, object]]:
-    """The field of a Partition's spec that stands for an option of the line, with its value; nothing where none does.
+    """The field of a Partition's spec for an option of its line, with its value; nothing if there is no such field.
 
-    An empty value stands for Slurm's default.
+    An empty value means Slurm's default.
     """
     attribute = _ATTRIBUTES.get(option)
     if attribute is not None:

@@ -33,7 +33,7 @@ KEY_FILE = "slurm.key"
 JWT_FILE = "jwt.key"
 JWKS_FILE = "jwks.json"
 
-_MEANT_FOR_KUBELET = re.compile(r"\$(?=[$(])")
+_KUBELET_EXPANSION = re.compile(r"\$(?=[$(])")
 
 
 @cache
@@ -43,12 +43,12 @@ def script(name: str) -> str:
 
 
 def as_argument(text: str) -> str:
-    """A script as a word of a container's command: the kubelet makes `$$` a `$`, and `$(…)` a variable of that name."""
-    return _MEANT_FOR_KUBELET.sub("$$", text)
+    """A script as an argument of a container's command: the kubelet would turn `$$` into `$`, and expand `$(…)`."""
+    return _KUBELET_EXPANSION.sub("$$", text)
 
 
 def shell(name: str) -> list[str]:
-    """The command of a container that runs a script, whatever its variables are called."""
+    """The command of a container that runs a script exactly as it is written."""
     return ["sh", "-c", as_argument(script(name))]
 
 
@@ -110,7 +110,7 @@ def memory_dir(name: str) -> Object:
 
 
 def log_dir() -> Object:
-    """The volume of a daemon's log file: small, whatever the daemon writes between two looks of the log sidecar."""
+    """The volume of a daemon's log file, with a limit on what it writes before the log sidecar truncates the file."""
     return {"name": LOG_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": LOG_BYTES}}
 
 

@@ -30,7 +30,7 @@ from slurm_operator.cli.world import Loaded, Namespace, World
 from slurm_operator.plan.lint import lint_all, slurm_version
 from slurm_operator.slurm.conf import Finding as LintFinding
 
-# A resource that may well be in the cluster, only not among the files.
+# Findings on a resource that is not among the files, but may be in the cluster.
 NOT_GIVEN = frozenset({"ControllerNotGiven", "SecretNotGiven"})
 
 
@@ -92,7 +92,7 @@ def _is_known_broken(finding: Finding, world: World) -> bool:
 
 
 def _controller(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
-    """A Controller that is not among the files: a slip where another one is there, else it may be in the cluster."""
+    """A Controller that is not among the files: an error if they have another one, else it may be in the cluster."""
     ref = getattr(getattr(loaded.resource, "spec", None), "controller_ref", None)
     namespace, name = loaded.resource.namespace, ref.name if ref else ""
     if not name or name in refs.controllers or (namespace, "Controller", name) in world.broken:
@@ -103,7 +103,7 @@ def _controller(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
         problem = FieldProblem(path, f"Controller {name!r} is not in this namespace; the files have {known}")
         yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
     else:
-        message = f"Controller {name!r} is not among the files, so what the two become together is not checked"
+        message = f"Controller {name!r} is not among the files, so this resource is not checked together with it"
         yield findings.of_field(loaded.manifest, FieldProblem(path, message, "warning"), "ControllerNotGiven")
 
 
@@ -149,7 +149,7 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     files = _files(cr, refs, conf.text)
     origins = Origins(cr, refs, conf, files)
     for finding in lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr)):
-        yield _led_back(finding, origins, here, cr.name)
+        yield _at_origin(finding, origins, here, cr.name)
 
 
 def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
@@ -160,16 +160,16 @@ def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
 
 
 def _files(cr: Controller, refs: Refs, text: str) -> dict[str, str]:
-    """The files beside each other, as the operator publishes them."""
+    """The files as the operator publishes them together."""
     files = {FILE: text, CGROUP_FILE: CGROUP_CONF}
     for name in extra_names(cr):
         files |= {file: content for file, content in refs.config_maps.get(name, {}).items() if file != FILE}
     return files
 
 
-def _led_back(finding: LintFinding, origins: Origins, here: Namespace, controller: str) -> Finding:
-    """A finding of the linter where its line was written."""
-    # A file of the operator's own has nobody else to be told of.
+def _at_origin(finding: LintFinding, origins: Origins, here: Namespace, controller: str) -> Finding:
+    """A finding of the linter, at the place where its line was written."""
+    # A finding in a file that the operator wrote is reported on the Controller.
     default = Origin("Controller", controller, ("spec",))
     origin = origins.of(finding.file, finding.line, finding.column) or default
     manifest, message = _manifest(origin, here), finding.without_place
@@ -191,7 +191,7 @@ def _manifest(origin: Origin, here: Namespace) -> Manifest:
 
 
 def _offset(origin: Origin, manifest: Manifest) -> int:
-    """How far below its key a line of a text stands: a block starts on the line below, one quoted line on its own."""
+    """How many lines below its key a line stands: a block starts on the next line, a quoted line on the same one."""
     text: Any = manifest.value
     for step in origin.path:
         text = text.get(step) if isinstance(text, dict) else None

@@ -1,8 +1,8 @@
 """The flags of the long-running commands, `run` and `webhook`: names as the Go operator has them, files, environment.
 
 In: click's context. Out: decorators, and values in the forms that `Settings` wants. A flag wins over the environment
-(`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default. As in Go, one dash
-is as good as two.
+(`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default. As in Go, a flag
+may have one dash or two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN_LEVELS = ("debug", "info", "warning", "error", "critical")
 KINDS = ("accounting", "controller", "loginset", "nodeset", "partition", "restapi", "token")
 
 
-# Flags of the Go operator that have nothing to do here, and why.
+# Flags of the Go operator that have no effect here, and why.
 WITHOUT_EFFECT = {
     "--zap-stacktrace-level": "an unexpected error always has its traceback in the log",
     "--zap-time-encoding": "times are written as in 2026-01-31T22:00:00.000+00:00",
@@ -44,7 +44,7 @@ class ServerCommand(click.Command):
     """A command whose long flags may be written with one dash."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what was given."""
+        """Parse the arguments, after giving known flags two dashes."""
         known = {option for each in self.get_params(ctx) for option in each.opts if option.startswith("--")}
         return super().parse_args(ctx, list(_with_two_dashes(args, known)))
 
@@ -58,7 +58,7 @@ def _with_two_dashes(args: list[str], known: set[str]) -> Iterator[str]:
 
 
 def set_up_logging(given: Mapping[str, Any]) -> None:
-    """The log as the flags ask for it; what has no effect is said once."""
+    """Set up logging by the flags, and warn about flags that have no effect."""
     from kube_runtime.loop.logs import setup_logging
 
     source = click.get_current_context().get_parameter_source
@@ -68,7 +68,7 @@ def set_up_logging(given: Mapping[str, Any]) -> None:
     setup_logging(level(chosen["log_level"]), chosen["log_format"])
     for flag, why in WITHOUT_EFFECT.items():
         if given[flag.lstrip("-").replace("-", "_")]:
-            log.warning("the flag %s of the Go operator is accepted and has no effect: %s", flag, why)
+            log.warning("the flag %s of the Go operator is accepted, but has no effect: %s", flag, why)
 
 
 def switch(name: str, default: bool = False, **options: Any) -> Callable[[Command], Command]:
@@ -128,7 +128,7 @@ def _shared(health: str, metrics: str) -> list[Callable[[Any], Any]]:
             default="auto",
             show_default=True,
         ),
-        switch("--zap-devel", help="As --log-level=debug --log-format=console, where those are not given."),
+        switch("--zap-devel", help="Same as --log-level=debug --log-format=console, unless those are given."),
         *(
             click.option(flag, default="", help=f"Accepted for compatibility with the Go operator; {why}.")
             for flag, why in WITHOUT_EFFECT.items()
@@ -143,7 +143,7 @@ def worker_images(command: Command) -> Command:
         default=",".join(TRUSTED),
         show_default=True,
         metavar="A,B",
-        help="Images that a privileged worker may run: repositories, or all below one that ends in a slash.",
+        help="Images that a privileged worker may run: repositories, or prefixes that end in a slash.",
     )(command)
 
 

@@ -1,7 +1,7 @@
-"""Commands as they run when somebody copies them: with the path of this program where the shell would not find it.
+"""Commands that can be copied and run as printed: with the path of this program if the shell would not find it.
 
-In: text that names `slurm-operator local …` or kubectl. Out: the same text for this very machine and cluster. Used by
-whatever prints such commands: `cli/local.py` and the demo. Texts elsewhere use the plain name.
+In: text that mentions `slurm-operator local …` or kubectl. Out: the same text with the commands for this machine and
+cluster. Used by `cli/local.py`, `cli/local_wait.py` and the demo; texts elsewhere use the plain name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 NAME = "slurm-operator"
 DEFAULT_CLUSTER = "demo"
 _COMMAND = re.compile(rf"(?<![\w/.-]){NAME} local\b(?: ([a-z]+))?")
-# These are about one cluster, and take --name and --data.
+# Commands on one cluster, which take --name and --data.
 _OF_CLUSTER = frozenset({"up", "down", "reset", "status", "logs", "kubeconfig", "kubectl", "shell", "images"})
 
 
 def program() -> str:
-    """This program, as it can be typed from where the user stands."""
+    """This program, as the user can type it in the current folder."""
     mine = Path(sysconfig.get_path("scripts")) / NAME
     by_sudo = os.environ.get("SUDO_UID", "0") != "0"
     found = shutil.which(NAME)
@@ -30,20 +30,20 @@ def program() -> str:
         return NAME
     here = Path.cwd()
     shown = mine.relative_to(here) if mine.is_relative_to(here) else mine
-    # sudo has a PATH of its own, and whoever came by it must come by it again.
+    # sudo has its own PATH, and a user who needed sudo needs it again.
     return f"{'sudo ' if by_sudo else ''}{shlex.quote(str(shown))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How commands on one local cluster are typed."""
+    """How to type commands for one local cluster."""
 
     name: str = DEFAULT_CLUSTER
     data: Path | None = None
 
     @property
     def options(self) -> list[str]:
-        """What tells this cluster from the default one."""
+        """The options that select this cluster; none for the default one."""
         chosen = [f"--name={self.name}"] if self.name != DEFAULT_CLUSTER else []
         return [*chosen, *([f"--data={self.data}"] if self.data is not None else [])]
 
@@ -52,7 +52,7 @@ class Typed:
         return " ".join([program(), "local", shlex.join([verb, *self.options, *arguments])])
 
     def text(self, text: str) -> str:
-        """A text whose commands run as they stand there."""
+        """A text with its commands made runnable."""
         return _COMMAND.sub(self._command, text)
 
     def _command(self, found: re.Match[str]) -> str:
@@ -62,6 +62,6 @@ class Typed:
         return f"{program()} local" + (f" {verb}" if verb else "")
 
     def kubectl(self, command: str) -> str:
-        """A kubectl command on this cluster; any other command stays."""
-        words, rest = command.partition(" ")[0], command.partition(" ")[2]
-        return f"{self.local('kubectl')} {rest}" if words == "kubectl" else self.text(command)
+        """A kubectl command for this cluster; any other command stays as it is."""
+        program_name, _, rest = command.partition(" ")
+        return f"{self.local('kubectl')} {rest}" if program_name == "kubectl" else self.text(command)

@@ -176,7 +176,7 @@ def down(name: str, data: Path | None) -> None:
 
     home = _home(name, data)
     if home.choices() is None:
-        click.echo(f"There is no cluster in {home.data}: nothing is to be stopped.", err=True)
+        click.echo(f"There is no cluster in {home.data}: nothing to stop.", err=True)
         return
     with show() as progress:
         ran = cluster.down(home, progress)

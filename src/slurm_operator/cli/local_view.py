@@ -60,7 +60,7 @@ class Lines:
 
     def __call__(self, health: Health) -> None:
         """Print what is new."""
-        self.say_leftovers(health)
+        self.print_leftovers(health)
         for each in health.objects:
             if each.ready and self._printed.get(each.title) != "ready":
                 self._print(each.title, "ready", f"{each.title} is ready")
@@ -71,11 +71,11 @@ class Lines:
             if key not in self._printed:
                 self._print(key, "said", sentence)
 
-    def say_leftovers(self, health: Health) -> None:
-        """Name what is not ready and is not waited for."""
+    def print_leftovers(self, health: Health) -> None:
+        """Print what is not ready, but is not waited for."""
         for each in health.objects:
             if not each.ready and each.left_out and each.title not in self._printed:
-                text = f"{each.title} is not waited for, since {each.left_out}: {each.message}"
+                text = f"{each.title} is not waited for because {each.left_out}: {each.message}"
                 self._print(each.title, "left out", text)
 
     def _print(self, key: str, value: str, text: str) -> None:

@@ -1,8 +1,7 @@
-"""What `local up` waits for, and what it says meanwhile.
+"""What `local up` waits for, and what it prints meanwhile.
 
-In: a cluster, and the objects that were applied. Out: nothing, once they are ready; an error with every reason when
-that takes too long. Called by `cli/local.py`; the reasons are those of `kubectl slurm why`, with commands that run as
-they are printed.
+In: a cluster, and the objects that were applied. Out: nothing, once they are ready; an error with every reason after
+the timeout. Called by `cli/local.py`; the reasons are those of `kubectl slurm why`, with commands that run as printed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from slurm_operator.local.readiness import Key, State
 
 
 def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, seconds: float) -> None:
-    """Wait until all that was applied is ready, and everything where nothing was."""
+    """Wait until everything that was applied is ready; if nothing was, until everything is."""
     lines, looks = Lines(typed=typed), Readiness(home, applied)
 
     async def is_so() -> bool:
@@ -48,17 +47,17 @@ def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, secon
     if looks.now is not None and not waited.is_so:
         raise LocalError(_with_reason(cluster.not_ready(looks.now, seconds), waited.reason))
     if looks.now is not None and sys.stderr.isatty():
-        lines.say_leftovers(looks.now)
+        lines.print_leftovers(looks.now)
 
 
 def until_gone(home: Home, objects: Sequence[dict[str, Any]], typed: Typed, seconds: float) -> None:
-    """Wait for the end of those of the objects that are being deleted: applied to now, they would go all the same."""
-    left: list[Key] = asyncio.run(cluster.going(home, objects))
+    """Wait until objects that are being deleted are gone: applying them now would not keep them."""
+    left: list[Key] = asyncio.run(cluster.being_deleted(home, objects))
     if not left:
         return
 
     async def is_so() -> bool:
-        left[:] = await cluster.going(home, objects)
+        left[:] = await cluster.being_deleted(home, objects)
         return not left
 
     async def why() -> Reason:
@@ -66,7 +65,7 @@ def until_gone(home: Home, objects: Sequence[dict[str, Any]], typed: Typed, seco
         return typed_reason(await _first_cause(home, states), typed)
 
     titles = " and ".join(f"{kind} {name}" for kind, _, name in left)
-    waited = asyncio.run(until(f"{titles} is gone, which somebody deleted", is_so, why, seconds))
+    waited = asyncio.run(until(f"{titles} is gone, since it is being deleted", is_so, why, seconds))
     if not waited.is_so:
         raise LocalError(_with_reason(f"{titles} is still being deleted after {seconds:g} s", waited.reason))
 
@@ -76,18 +75,18 @@ def _with_reason(text: str, reason: Reason) -> str:
 
 
 def typed_reason(reason: Reason, typed: Typed) -> Reason:
-    """A reason whose commands run as they are printed."""
+    """A reason whose commands run as printed."""
     command = typed.kubectl(reason.command) if reason.command else ""
     return replace(reason, sentence=typed.text(reason.sentence), command=command)
 
 
 async def _why(home: Home, now: Health) -> Reason:
-    """The first cause of what is not there yet, and how much of it there is."""
+    """The first cause of what is not ready, and how much is not ready."""
     if now.problems:
         return Reason(now.problems[0])
     stopped = next((part for part in now.parts if not part.is_running), None)
     if stopped is not None:
-        return Reason(f"{stopped.name} does not run ({stopped.last_exit or 'it is starting'})")
+        return Reason(f"{stopped.name} is not running ({stopped.last_exit or 'it is starting'})")
     if not now.waited_for:
         return Reason("the API server and the node agent are starting")
     first = await _first_cause(home, now.waited_for)

@@ -145,9 +145,9 @@ def _print_data(data: object, output: str) -> None:
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def migrate_check(kubeconfig: str, kube_context: str, namespace: str, values: tuple[Path, ...], output: str) -> None:
-    """Say what a switch from the Go operator would change, what it needs, and in which order; changes nothing.
+    """Show what a switch from the Go operator would change, what it needs, and the steps in order; changes nothing.
 
-    Ends with 1 when something needs a decision.
+    The exit code is 1 if something needs a decision.
     """
     from slurm_operator.cli import migrate_check as checking
     from slurm_operator.cli.kubectl.command import Where, answered, connected

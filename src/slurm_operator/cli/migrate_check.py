@@ -1,8 +1,8 @@
-"""`slurm-operator migrate-check`: reads a running installation of the Go operator and says what a switch would mean.
+"""`slurm-operator migrate-check`: reads a running installation of the Go operator and shows what a switch would mean.
 
-In: a client, and files with values of its chart. Out: the text or data that the command prints. It only ever lists;
-of Secrets it reads none but the releases of Helm, and no value of theirs is printed. What it all means is worked out by
-`diagnose/migration.py`. Called by `cli/main.py`.
+In: a client, and files with values of its chart. Out: the text or data that the command prints. It only lists objects;
+the only Secrets it reads are the releases of Helm, and it prints no value of them. `diagnose/migration.py` works out
+what it all means. Called by `cli/main.py`.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ READ: tuple[Resource[Any], ...] = (
     STATEFUL_SETS,
     PODS,
 )
-# The programs and their webhooks stand anywhere.
+# The programs and their webhooks may be in any namespace.
 READ_EVERYWHERE: tuple[Resource[Any], ...] = (DEPLOYMENTS, VALIDATING, MUTATING)
 CHARTS = ("slurm-operator", "slurm")
 RELEASES = "owner=helm,status=deployed"
-# A release is at most a Secret; what it unpacks to must not fill the memory.
+# A release fits into a Secret, but what it unpacks to must not fill the memory.
 MAX_RELEASE_BYTES = 32 * 1024 * 1024
 
 
 async def read(client: Client, namespace: str, values: tuple[Path, ...], known_flags: frozenset[str]) -> Installation:
-    """Everything that is looked at; of one namespace, or of all when it is empty."""
+    """Everything that is looked at, in one namespace, or in all if it is empty."""
     objects: dict[str, list[dict[str, Any]]] = {}
     unread: dict[str, str] = {}
     for resource, place in (
@@ -71,7 +71,7 @@ async def read(client: Client, namespace: str, values: tuple[Path, ...], known_f
         try:
             listing = await client.list(resource.raw(), place)
         except NotFound:
-            # Nobody serves the kind: there is none of it.
+            # The API server does not know the kind, so there are no such objects.
             objects[resource.kind] = []
         except KubeError as error:
             unread[resource.plural] = printable(str(error))
@@ -82,13 +82,13 @@ async def read(client: Client, namespace: str, values: tuple[Path, ...], known_f
 
 
 def _given(path: Path) -> Release:
-    """Values of the Go operator's chart out of a file."""
+    """Values of the Go operator's chart from a file."""
     try:
         content = yaml.safe_load(path.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.ClickException(f"{path}: {error}") from error
     if not isinstance(content, dict):
-        raise click.ClickException(f"{path}: must be a mapping, as values of a chart are")
+        raise click.ClickException(f"{path}: must be a mapping, like the values of any chart")
     return Release(str(path), "file", "slurm-operator", "", content)
 
 
@@ -96,13 +96,13 @@ async def _releases(client: Client, unread: dict[str, str]) -> list[Release]:
     try:
         listing = await client.list(SECRETS.raw(), "", label_selector=RELEASES)
     except KubeError as error:
-        unread["releases of Helm"] = f"{printable(str(error))}; --values takes them from a file"
+        unread["Helm releases"] = f"{printable(str(error))}; give the values with --values FILE"
         return []
     return [found for item in listing.items if (found := release(item.content())) is not None]
 
 
 def release(secret: Mapping[str, Any]) -> Release | None:
-    """What a Secret says of a release of one of the charts; None for any other."""
+    """The release of one of the charts that a Secret holds; None for any other Secret."""
     text = (secret.get("data") or {}).get("release")
     try:
         packed = b64decode(b64decode(str(text)))
@@ -123,7 +123,7 @@ def text(found: Migration) -> str:
 
 
 def _lines(found: Migration) -> Iterator[str]:
-    yield f"Programs of the Go project: {', '.join(found.programs) or 'none found'}"
+    yield f"Programs of the Go operator: {', '.join(found.programs) or 'none found'}"
     for title, level in (("Needs a decision", "decision"), ("Will change", "change")):
         notes = [note for note in found.notes if note.level == level]
         yield from ("", f"{title}: {len(notes) or 'nothing'}")
@@ -131,9 +131,12 @@ def _lines(found: Migration) -> Iterator[str]:
             first, *more = note.message.splitlines()
             yield f"- {note.place}: {first}"
             yield from (f"  {line}" for line in more)
-    yield from ("", "Values of the chart slurm-operator that say the same, and allow what your resources have:")
+    yield from (
+        "",
+        "Values of the chart slurm-operator with the same meaning, which also allow what your resources use:",
+    )
     yield from (f"  {line}" for line in _values(found).splitlines())
-    yield from ("", "In this order:")
+    yield from ("", "Steps, in this order:")
     yield from (f"{number}. {step}" for number, step in enumerate(found.steps, 1))
 
 

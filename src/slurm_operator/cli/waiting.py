@@ -1,8 +1,8 @@
 """Waits that are never silent: what is waited for, why, and what would help.
 
-In: a question that is asked again and again, and one that says why the answer is still no. Out: on a terminal one line
-that is redrawn, and each new reason above it once it has lasted; elsewhere a line when the reason changes, and now and
-then one that says that nothing has. Used by every command that waits: `local up`, `kubectl slurm`, the demo.
+In: a check that is polled until it is true, and a function that says why it is not yet. Out: on a terminal, one line
+that is redrawn, and above it each reason that lasts; elsewhere, a new line when the reason changes, and from time to
+time one that says that it has not. Used by every command that waits: `local up`, `kubectl slurm`, the demo.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kube_runtime.errors import OperatorError
 from kube_runtime.text import printable
 from slurm_operator.diagnose.cause import Diagnosis, Fine
 
-# What is over sooner needs no words.
-QUIET_SECONDS = 2.0
-# Between two questions for the reason: they take longer than the question whether it is over.
-REASON_SECONDS = 3.0
-# Between two lines where a line cannot be redrawn.
-LINE_SECONDS = 3.0
-STILL_SECONDS = 30.0
-# A reason that lasts as long is worth more than a line that is redrawn.
-LASTING_SECONDS = 6.0
-LOOK_SECONDS = 0.25
-# How long the very first answer is waited for beyond the time of the wait itself.
-ANSWER_SECONDS = 10.0
+# A wait that is over sooner prints nothing.
+SILENT_SECONDS = 2.0
+# Between two polls for the reason, which take longer than the check itself.
+REASON_POLL_SECONDS = 3.0
+# Between two lines with different reasons, and with the same reason, if a line cannot be redrawn.
+NEW_REASON_SECONDS = 3.0
+SAME_REASON_SECONDS = 30.0
+# After this long, a reason on a terminal gets a line that stays.
+LASTING_REASON_SECONDS = 6.0
+POLL_SECONDS = 0.25
+# How much longer than the wait itself the first check may take.
+FIRST_CHECK_SECONDS = 10.0
 MAX_REASON_CHARACTERS = 600
 _ERASE = "\r\x1b[K"
 T = TypeVar("T")
@@ -39,22 +39,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why it is not so yet, and the command that would help or shows more."""
+    """Why a wait is not over, and the command that would help or shows more."""
 
     sentence: str = ""
     command: str = ""
-    # How far it is. That changes all the time, and is no other reason.
+    # How far it is. It changes all the time, so it does not make another reason.
     progress: str = field(default="", compare=False)
 
     @property
     def line(self) -> str:
-        """How far it is, and why no further."""
+        """How far it is, and the reason."""
         sentence = printable(self.sentence, MAX_REASON_CHARACTERS)
         return f"{self.progress}; {sentence}" if self.progress else sentence
 
     @property
     def text(self) -> str:
-        """All of it, on one line."""
+        """Progress, reason and command, on one line."""
         return f"{self.line}; {printable(self.command, MAX_REASON_CHARACTERS)}" if self.command else self.line
 
 
@@ -63,7 +63,7 @@ def reason_of(answer: Diagnosis) -> Reason:
     return Reason(answer.sentence, "" if isinstance(answer, Fine) else answer.command)
 
 
-UNKNOWN = Reason("there is no answer yet")
+UNKNOWN = Reason("the reason is not known yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Waited:
 
 @dataclass(slots=True)
 class Waiting:
-    """One wait, as people see it."""
+    """How one wait is displayed."""
 
     what: str
     out: TextIO = field(default_factory=lambda: sys.stderr)
@@ -85,8 +85,8 @@ class Waiting:
     reason: Reason = UNKNOWN
     _start: float = 0.0
     _reason_since: float = 0.0
-    _said: Reason | None = None
-    _said_at: float = float("-inf")
+    _printed: Reason | None = None
+    _printed_at: float = float("-inf")
     _drawn: bool = False
 
     def __post_init__(self) -> None:
@@ -98,15 +98,15 @@ class Waiting:
         return self.clock() - self._start
 
     def because(self, reason: Reason) -> None:
-        """The reason as of now."""
+        """Set the current reason, and show it."""
         if reason != self.reason:
             self._reason_since = self.clock()
         self.reason = reason
         self.show()
 
     def show(self) -> None:
-        """Say what there is to say at this moment; cheap, to be called often."""
-        if self.seconds < QUIET_SECONDS:
+        """Print what is due at this moment; cheap, so it can be called often."""
+        if self.seconds < SILENT_SECONDS:
             return
         if self.out.isatty():
             self._redraw()
@@ -114,20 +114,20 @@ class Waiting:
             self._write_line("")
 
     def _is_news(self) -> bool:
-        if self.reason == UNKNOWN and self.seconds < LASTING_SECONDS:
+        if self.reason == UNKNOWN and self.seconds < LASTING_REASON_SECONDS:
             return False
-        passed = self.clock() - self._said_at
-        return passed >= (STILL_SECONDS if self._said == self.reason else LINE_SECONDS)
+        passed = self.clock() - self._printed_at
+        return passed >= (SAME_REASON_SECONDS if self._printed == self.reason else NEW_REASON_SECONDS)
 
     def _write_line(self, erase: str) -> None:
-        still = "still " if self._said == self.reason else ""
+        still = "still " if self._printed == self.reason else ""
         self.out.write(f"{erase}[{self.seconds:5.1f} s] {still}waiting until {self.what}: {self.reason.text}\n")
         self.out.flush()
-        self._said, self._said_at = self.reason, self.clock()
+        self._printed, self._printed_at = self.reason, self.clock()
 
     def _redraw(self) -> None:
         lasted = self.clock() - self._reason_since
-        if lasted >= LASTING_SECONDS and self.reason not in (self._said, UNKNOWN):
+        if lasted >= LASTING_REASON_SECONDS and self.reason not in (self._printed, UNKNOWN):
             self._write_line(_ERASE)
         columns = max(shutil.get_terminal_size().columns, 20)
         line = f"{self.seconds:4.0f} s  waiting until {self.what}: {printable(self.reason.line, columns)}"
@@ -136,7 +136,7 @@ class Waiting:
         self._drawn = True
 
     def close(self) -> None:
-        """Leave no half line behind."""
+        """Erase the line that is being redrawn."""
         if self._drawn:
             self.out.write(_ERASE)
             self.out.flush()
@@ -145,12 +145,12 @@ class Waiting:
 
 @contextmanager
 def waiting(what: str, out: TextIO | None = None) -> Iterator[Waiting]:
-    """A wait that is shown until it is over, however that comes about."""
-    told = Waiting(what, out or sys.stderr)
+    """Display a wait until the block ends, also with an exception."""
+    display = Waiting(what, out or sys.stderr)
     try:
-        yield told
+        yield display
     finally:
-        told.close()
+        display.close()
 
 
 async def until(
@@ -159,61 +159,61 @@ async def until(
     why: Callable[[], Awaitable[Reason]],
     seconds: float,
     *,
-    look_seconds: float = LOOK_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
 ) -> Waited:
-    """Ask until it is so, or `seconds` have passed; `why` is asked meanwhile, and may take its time or fail."""
-    with waiting(what) as told:
-        asking, check = _Asking(why, told), asyncio.ensure_future(is_so())
-        # One that was asked at the last moment may still answer.
-        deadline = seconds + ANSWER_SECONDS
+    """Poll `is_so` until it is true or `seconds` have passed; meanwhile display `why`, which may be slow or fail."""
+    with waiting(what) as display:
+        reasons, check = _ReasonPoll(why, display), asyncio.ensure_future(is_so())
+        # A first check that is slow may still succeed.
+        deadline = seconds + FIRST_CHECK_SECONDS
         try:
-            while told.seconds < deadline:
-                await asyncio.wait({check}, timeout=look_seconds)
-                asking.look()
+            while display.seconds < deadline:
+                await asyncio.wait({check}, timeout=poll_seconds)
+                reasons.poll()
                 if not check.done():
                     continue
-                if check.result() or told.seconds >= seconds:
-                    return Waited(check.result(), told.seconds, told.reason)
-                await asyncio.sleep(look_seconds)
+                if check.result() or display.seconds >= seconds:
+                    return Waited(check.result(), display.seconds, display.reason)
+                await asyncio.sleep(poll_seconds)
                 check, deadline = asyncio.ensure_future(is_so()), seconds
-            return Waited(False, told.seconds, told.reason)
+            return Waited(False, display.seconds, display.reason)
         finally:
             await _end(check)
-            await _end(asking.task)
+            await _end(reasons.task)
 
 
 @dataclass(slots=True)
-class _Asking:
-    """Asks for the reason now and then, one question at a time, and shows what is known."""
+class _ReasonPoll:
+    """Polls for the reason, one call at a time, and displays the last one."""
 
     why: Callable[[], Awaitable[Reason]]
-    told: Waiting
+    display: Waiting
     task: asyncio.Future[Reason] | None = None
-    _asked_at: float = float("-inf")
+    _polled_at: float = float("-inf")
 
-    def look(self) -> None:
-        """Take an answer that has come, ask again when it is time, and show."""
-        told = self.told
+    def poll(self) -> None:
+        """Take the result of a call that has ended, start the next one when it is due, and redraw."""
+        display = self.display
         if self.task is not None and self.task.done():
-            told.because(_answer(self.task, told.reason))
+            display.because(_result(self.task, display.reason))
             self.task = None
-        is_due = told.seconds >= QUIET_SECONDS / 2 and told.seconds - self._asked_at >= REASON_SECONDS
+        is_due = display.seconds >= SILENT_SECONDS / 2 and display.seconds - self._polled_at >= REASON_POLL_SECONDS
         if self.task is None and is_due:
-            self.task, self._asked_at = asyncio.ensure_future(self.why()), told.seconds
-        told.show()
+            self.task, self._polled_at = asyncio.ensure_future(self.why()), display.seconds
+        display.show()
 
 
 async def _end(task: asyncio.Future[T] | None) -> None:
-    """Nobody waits for it any more."""
+    """Cancel a task whose result is no longer needed."""
     if task is not None and not task.done():
         task.cancel()
         with suppress(asyncio.CancelledError, OperatorError, OSError):
             await task
 
 
-def _answer(asked: asyncio.Future[Reason], before: Reason) -> Reason:
-    """What was found; whoever cannot say why keeps nobody from waiting."""
+def _result(ended: asyncio.Future[Reason], before: Reason) -> Reason:
+    """The reason that was found; if the call failed, the one before, since a wait goes on without a reason."""
     try:
-        return asked.result()
+        return ended.result()
     except (OperatorError, OSError) as error:
-        return Reason(f"it cannot be asked why: {error}") if before == UNKNOWN else before
+        return Reason(f"the reason cannot be read: {error}") if before == UNKNOWN else before

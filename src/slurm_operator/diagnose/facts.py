@@ -251,6 +251,11 @@ def condition_of(item: Object, kind: str) -> Mapping[str, Any] | None:
     return next(found, None)
 
 
+def is_ready(item: Object) -> bool:
+    """Whether an object's condition Ready is True."""
+    return (condition_of(item, "Ready") or {}).get("status") == "True"
+
+
 def controller_of(item: Object) -> str:
     """The Controller that a resource belongs to."""
     return str((spec_of(item).get("controllerRef") or {}).get("name", ""))

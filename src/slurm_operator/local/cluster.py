@@ -42,7 +42,7 @@ from slurm_operator.local.home import PARTS, SUPERVISOR, Choices, Home, LocalErr
 from slurm_operator.local.image import build, recipe, rules, store
 from slurm_operator.local.image.progress import Progress, Report
 from slurm_operator.local.parts import answers, client_of
-from slurm_operator.local.readiness import Key, State, problems, state, without_leftovers
+from slurm_operator.local.readiness import Key, State, problems, state, states_with_leftovers
 from slurm_operator.local.supervisor import PartRecord
 from slurm_operator.reconcile.resources import ALL, OURS
 
@@ -75,14 +75,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waited_for(self) -> list[State]:
-        """What is not ready, and should come to be so."""
+        """What is not ready yet, and is waited for."""
         return [each for each in self.objects if not each.ready and not each.left_out]
 
     @property
-    def settled(self) -> bool:
-        """Whether nothing is waited for: all is well but for what is left over from before."""
-        whole = msgspec.structs.replace(self, objects=[each for each in self.objects if not each.left_out])
-        return whole.healthy
+    def ready_without_leftovers(self) -> bool:
+        """Whether everything is healthy except for leftovers of an earlier run, which nobody waits for."""
+        return msgspec.structs.replace(self, objects=[each for each in self.objects if not each.left_out]).healthy
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -282,7 +281,7 @@ async def objects_of(client: Client) -> list[dict[str, Any]]:
 
 
 async def health(home: Home, applied: Collection[Key] | None = None) -> Health:
-    """How the cluster is now; `applied` are the objects that a wait is about, None where it is about all."""
+    """The state of the cluster; `applied` are the objects to wait for, None for all."""
     choices = home.require()
     parts = list(supervisor.read_parts(home).values())
     pid = supervisor.supervisor_pid(home)
@@ -298,7 +297,7 @@ async def health(home: Home, applied: Collection[Key] | None = None) -> Health:
         answers=alive,
         agent_answers=await _agent_answers(home),
         parts=parts,
-        objects=(marked := without_leftovers(found, applied)),
+        objects=(marked := states_with_leftovers(found, applied)),
         problems=problems(found, {each.key for each in marked if each.left_out}),
     )
 
@@ -316,7 +315,7 @@ async def _agent_answers(home: Home) -> bool:
 
 @dataclass(slots=True)
 class Readiness:
-    """Looks until everything is ready that was `applied`, or everything at all."""
+    """Polls until everything that was `applied` is ready, or everything if it is None."""
 
     home: Home
     applied: Collection[Key] | None = None
@@ -324,15 +323,17 @@ class Readiness:
     _steady: int = 0
 
     async def look(self) -> bool:
-        """Whether it is; keeps what it saw."""
+        """Whether it is ready; keeps the state that it saw."""
         self.now = await health(self.home, self.applied)
-        # Twice in a row: objects that the operator is about to make are not there at the first look.
-        self._steady = self._steady + 1 if self.now.settled and all_nodes_registered(self.home, self.now) else 0
+        # Twice in a row, since the operator may be about to create more objects.
+        self._steady = (
+            self._steady + 1 if self.now.ready_without_leftovers and all_nodes_registered(self.home, self.now) else 0
+        )
         return self._steady >= 2
 
 
-async def going(home: Home, objects: Sequence[Json]) -> list[Key]:
-    """Which of these objects are being deleted: what is applied to one of them goes with it."""
+async def being_deleted(home: Home, objects: Sequence[Json]) -> list[Key]:
+    """Which of these objects are being deleted: whatever is applied to one of them is deleted with it."""
     found = []
     async with client_of(home) as client:
         known = by_kind((*ALL, *await discover(client)))
@@ -349,7 +350,7 @@ async def going(home: Home, objects: Sequence[Json]) -> list[Key]:
 
 
 def keys_of(objects: Iterable[Json]) -> frozenset[Key]:
-    """Which objects these are."""
+    """The keys of these objects."""
     heads = ((str(item.get("kind")), item.get("metadata") or {}) for item in objects)
     return frozenset(
         (kind, str(head.get("namespace") or DEFAULT_NAMESPACE), str(head.get("name") or "")) for kind, head in heads
@@ -362,7 +363,7 @@ def all_nodes_registered(home: Home, now: Health) -> bool:
 
 
 def not_ready(now: Health, seconds: float) -> str:
-    """What is still missing after the wait, line by line."""
+    """What is still not ready after the wait, one line each."""
     lines = [f"not everything is ready after {seconds:g} s:"]
     lines += [f"  {part.name} does not run ({part.last_exit})" for part in now.parts if not part.is_running]
     lines += [f"  {each.title}: {each.message}" for each in now.waited_for]
@@ -407,7 +408,7 @@ def down(home: Home, progress: Report) -> bool:
     """Stop everything; objects, volumes and certificates stay for the next `up`."""
     home.require()
     machine.require_root()
-    progress(Progress("tell slurmctld that nodes with jobs go down"))
+    progress(Progress("set nodes with jobs down in Slurm"))
     stopping.take_nodes_down(home)
     progress(Progress("stop the operator, the controllers, the node agent and the API server"))
     ran = supervisor.stop(home)

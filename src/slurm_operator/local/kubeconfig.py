@@ -1,6 +1,6 @@
-"""The kubeconfig of a local cluster: written anew at each start, with what a person has set in it. Pure.
+"""The kubeconfig of a local cluster: rewritten at each start, with the user's own settings kept. Pure.
 
-In: the file as the API server would write it, and as it is. Out: the text to write. Called by `parts.py`.
+In: the file as the API server would write it, and as it is now. Out: the text to write. Called by `parts.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ LISTS = ("clusters", "contexts", "users")
 Json = dict[str, Any]
 
 
-def with_what_was_set(fresh: str, before: str) -> str:
-    """The fresh kubeconfig, with the namespace of its context and with entries of other names as they were before."""
+def with_user_settings(fresh: str, before: str) -> str:
+    """The fresh kubeconfig, with the namespace of its context and all other entries as they were before."""
     try:
         old = yaml.safe_load(before)
     except yaml.YAMLError:

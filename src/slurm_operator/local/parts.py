@@ -24,7 +24,7 @@ from kube_runtime.client.objects import NAMESPACES, PODS
 from kube_runtime.errors import OperatorError
 from kube_runtime.loop.logs import setup_logging
 from slurm_operator.local.home import Choices, Home, LocalError, write_whole
-from slurm_operator.local.kubeconfig import with_what_was_set
+from slurm_operator.local.kubeconfig import with_user_settings
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ async def apiserver(home: Home, choices: Choices) -> None:
 
 
 def write_kubeconfig(home: Home, fresh: str) -> None:
-    """How to reach this server; what a person has set in the file stays, such as the namespace."""
+    """How to reach this server; what the user set in the file stays, such as the namespace."""
     before = home.kubeconfig.read_text(errors="replace") if home.kubeconfig.exists() else ""
-    text = with_what_was_set(fresh, before)
+    text = with_user_settings(fresh, before)
     if text != before:
         write_whole(home.kubeconfig, text.encode())
 

@@ -1,7 +1,8 @@
 """What of a cluster is ready, what is not, and what a person can do about it. Pure.
 
-In: objects as the API gives them. Out: one `State` per object that somebody waits for, what of them is left over from
-before and so not waited for, and sentences about pods in trouble. Used by `local up` and by `local status`.
+In: objects as the API server returns them. Out: one `State` for each object that can be waited for, with leftovers of
+an earlier run marked, which are not waited for; and sentences about failing pods. Used by `local up` and
+`local status`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: bool
     message: str = ""
-    # Why nobody waits for it; empty where somebody does.
+    # Why it is not waited for; empty if it is.
     left_out: str = ""
 
     @property
@@ -61,10 +62,10 @@ def states(objects: Iterable[Json]) -> list[State]:
     return [found for item in objects if (found := state(item)) is not None]
 
 
-def without_leftovers(objects: Sequence[Json], applied: Collection[Key] | None) -> list[State]:
-    """The same, with what is left over marked: where objects were `applied`, they and what they own are waited for.
+def states_with_leftovers(objects: Sequence[Json], applied: Collection[Key] | None) -> list[State]:
+    """The same, with leftovers marked: only what was `applied`, and what that owns, is waited for.
 
-    None stands for no choice: everything is waited for that is not on its way out.
+    If `applied` is None, everything is waited for that is not being deleted.
     """
     reasons = _left_out(objects, applied)
     found = [(state(item), reasons.get(_key(item), "")) for item in objects]
@@ -72,21 +73,21 @@ def without_leftovers(objects: Sequence[Json], applied: Collection[Key] | None) 
 
 
 def _left_out(objects: Sequence[Json], applied: Collection[Key] | None) -> dict[Key, str]:
-    going = _with_owned(objects, {_key(item) for item in objects if _is_going(item)})
+    deleting = _with_owned(objects, {_key(item) for item in objects if _is_being_deleted(item)})
     wanted = {_key(item) for item in objects} if applied is None else _with_owned(objects, set(applied))
-    pods = [item for item in objects if item.get("kind") == "Pod" and _key(item) in wanted - going]
+    pods = [item for item in objects if item.get("kind") == "Pod" and _key(item) in wanted - deleting]
     used = {claim for pod in pods for claim in _claims(pod)}
     reasons: dict[Key, str] = {}
     for item in objects:
         key = _key(item)
-        if key in going:
+        if key in deleting:
             reasons[key] = "it is being deleted"
         elif key[0] == "PersistentVolumeClaim" and key not in used:
             reasons[key] = "no pod that is waited for uses it"
         elif key[0] != "Node" and key not in wanted and key not in used:
             reasons[key] = "it is not in the files that were given"
         elif key[0] == "NodeSet" and _has_surplus_only(item):
-            reasons[key] = "only workers that leave wait for their jobs"
+            reasons[key] = "only workers that are being removed wait, for their jobs"
     return reasons
 
 
@@ -95,12 +96,12 @@ def _key(item: Json) -> Key:
     return (str(item.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
-def _is_going(item: Json) -> bool:
+def _is_being_deleted(item: Json) -> bool:
     return bool((item.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _with_owned(objects: Sequence[Json], keys: set[Key]) -> set[Key]:
-    """These objects and everything that they own; a Deployment's pods are known by their names."""
+    """These objects and everything that they own; a Deployment's pods are recognized by their names."""
     found, before = set(keys), -1
     while len(found) != before:
         before = len(found)
@@ -109,7 +110,7 @@ def _with_owned(objects: Sequence[Json], keys: set[Key]) -> set[Key]:
 
 
 def _owners(item: Json) -> set[Key]:
-    """Who owns it, by kind and name; of a ReplicaSet its Deployment, whose name it begins with."""
+    """Its owners, by kind and name; for a ReplicaSet its Deployment, whose name the ReplicaSet's begins with."""
     namespace = _key(item)[1]
     found: set[Key] = set()
     for owner in (item.get("metadata") or {}).get("ownerReferences") or ():
@@ -129,7 +130,7 @@ def _claims(pod: Json) -> Iterator[Key]:
 
 
 def _has_surplus_only(nodeset: Json) -> bool:
-    """Whether all that it is to have is there, and what is too much waits for jobs."""
+    """Whether it has all the workers that it should have, and the surplus ones wait for jobs."""
     status, wanted = nodeset.get("status") or {}, int((nodeset.get("spec") or {}).get("replicas") or 0)
     generation = int((nodeset.get("metadata") or {}).get("generation") or 0)
     seen = int(status.get("observedGeneration") or 0) >= generation
@@ -210,7 +211,7 @@ def _containers(status: Json) -> list[Json]:
 
 
 def problems(objects: Iterable[Json], left_out: Collection[Key] = ()) -> list[str]:
-    """A sentence for each container that waiting alone will not help, but for those of pods that are left out."""
+    """A sentence for each container that waiting alone will not help, except for pods that are left out."""
     pods = (item for item in objects if item.get("kind") == "Pod" and _key(item) not in left_out)
     return [sentence for pod in pods for sentence in _pod_problems(pod)]
 

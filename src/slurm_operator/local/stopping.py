@@ -1,9 +1,9 @@
 """Stops the pods of a cluster whose parts have ended, and takes away what they left on the machine.
 
 In: a data folder. Out: no container, network namespace, mount or cgroup of that cluster; its volumes and its store
-stay. Called by `cluster.down` and `cluster.reset`. Before the parts end, the nodes of workers with jobs go down, as at
-the end of any pod, so that Slurm requeues or fails these jobs. Containers are asked to end first, so that databases
-close their files; `node/cleanup.py` finds everything by its name, also after a crash or a reboot.
+stay. Called by `cluster.down` and `cluster.reset`. First, nodes with jobs are set down in Slurm, as at the end of any
+worker pod, so that Slurm requeues or fails these jobs. Then containers are asked to end, so that databases close their
+files; `node/cleanup.py` finds everything else by its name, also after a crash or a reboot.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ GRACE_SECONDS = 10.0
 MAX_CONCURRENT_STOPS = 16
 _LOOK_SECONDS = 0.1
 HOOK_SECONDS = 20
-# What every worker's pod would do at its end, in one call. Only where a job would lose its processes, and not where
-# somebody drained the node: that has a reason of its own.
+# What every worker's pod would do when it ends, in one call: only for nodes on which a job loses its processes, and not
+# for drained ones, which keep the reason of their drain.
 HOOK = f"""
 busy=$(squeue --noheader --states=running,suspended --format=%N | paste --serial --delimiters=,)
 [ "$busy" ] || exit 0
@@ -52,19 +52,19 @@ def remove_folder(home: Home) -> None:
 
 
 def take_nodes_down(home: Home) -> None:
-    """Let slurmctld requeue or fail what runs, while there is a DNS by which its commands find it."""
+    """Let slurmctld requeue or fail running jobs, while DNS still works: its commands need that."""
     base, names = _containers(Paths.of(home.data))
-    # Uid of the pod, name of the container, number of its start.
+    # A name is: uid of the pod, name of the container, number of its start.
     found = [name for name in names if name.split(".")[1:2] == [CONTROLLER.daemon]]
     command = ["timeout", str(HOOK_SECONDS), "/bin/sh", "-c", HOOK]
     for name in sorted(found)[:1]:
-        # One that does not answer is not waited for long.
+        # Do not wait long for a slurmctld that does not answer.
         with suppress(subprocess.TimeoutExpired):
             host.run_now([*base, "exec", name, *command], seconds=HOOK_SECONDS + 5)
 
 
 def _containers(paths: Paths) -> tuple[list[str], list[str]]:
-    """How runc is called for this cluster, and the names of its containers; none without runc."""
+    """The runc command of this cluster, and the names of its containers; none if there is no runc."""
     runc = which("runc")
     names = [entry.name for entry in os.scandir(paths.runc)] if runc and paths.runc.is_dir() else []
     return [runc or "runc", f"--root={paths.runc}"], names

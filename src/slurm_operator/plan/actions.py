@@ -161,7 +161,7 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class RequestRegistration:
-    """Let slurmctld ask slurmds to register again, and compare their jobs with its own."""
+    """Make slurmctld ask slurmds to register again, so that it compares their jobs with its own."""
 
     nodes: tuple[str, ...]
     why: str

@@ -1,7 +1,7 @@
-"""What a NodeSet's reconcile tells people as events, under the reasons that the Go operator has for the same.
+"""The events of a NodeSet's reconcile, with the reasons that the Go operator has for the same.
 
-In: the world, and the actions of a plan that are told of. Out: events. Each goes with a change that happens once, so a
-quiet world has none. Pure; used by `plan/nodeset.py`. That workers are created is told where that is planned.
+In: the world, and the deletions of a plan. Out: events. Each belongs to a change that happens once, so a world at rest
+has none. Pure; used by `plan/nodeset.py`, which records the creation of workers itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHOSEN = {SCALE_IN: ("ScalingDown", "removing"), UPDATE: ("RollingUpdate", "repl
 
 
 def events(world: NodeSetWorld, unregistered: Iterable[Action], leftovers: Iterable[Action]) -> Iterator[RecordEvent]:
-    """What is told of one reconcile."""
+    """The events of one reconcile."""
     yield from _chosen(world)
     lost = [each.name for each in unregistered if isinstance(each, Delete)]
     if lost:
@@ -33,7 +33,7 @@ def events(world: NodeSetWorld, unregistered: Iterable[Action], leftovers: Itera
 
 
 def _chosen(world: NodeSetWorld) -> Iterator[RecordEvent]:
-    """Workers that were chosen to go just now: the choice is written onto them in this reconcile."""
+    """Workers that are chosen for removal now: this reconcile writes the choice onto their pods."""
     new = (why for worker, why in world.choice.leaving.values() if worker.condemned != why)
     for why, count in sorted(Counter(new).items()):
         if why in CHOSEN:

@@ -2,9 +2,9 @@
 
 In: a `ClusterWorld`. Out: a `LintDecision`. Nothing that the linter refuses reaches Slurm, by the file or live. The
 line of a Partition or NodeSet that is refused by itself is held back alone, so that nobody's typo stops the
-configuration of others; anything else refuses the whole file. What is said names the resource, the field and the line
-that somebody wrote, also for what Slurm itself complains about. Called by `plan/cluster.py`, and for what it finds by
-`cli/check.py`. Pure.
+configuration of others; anything else refuses the whole file. Messages name the resource, the field and the line that
+the user wrote, also for errors that Slurm itself reports. Called by `plan/cluster.py`; `lint_all` by `cli/check.py`.
+Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slurm_operator.slurm import conf, conf_lint
 from slurm_operator.slurm.conf_lint import Finding
 
 Findings = tuple[Finding, ...]
-# Among a user's lines these are mistakes; against the operator's own they are how a default is overridden.
+# Mistakes within the user's own lines; against the operator's lines, they are the way to override a default.
 ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
 
 
@@ -47,18 +47,18 @@ def lint_cluster(world: ClusterWorld) -> LintDecision:
 
 
 def placed(world: ClusterWorld, files: Files, findings: Findings) -> Findings:
-    """Findings with the places that their readers know; what two lines of one origin show is said once."""
+    """Findings with the places where their lines were written; two lines with the same origin give one finding."""
     if not findings:
         return ()
     origins = Origins(world.cr, world.refs, world.built.conf, files)
-    said: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], Finding] = {}
     for each in map(origins.placed, findings):
-        said.setdefault((each.place or f"{each.file}:{each.line}", each.without_place), each)
-    return tuple(said.values())
+        found.setdefault((each.place or f"{each.file}:{each.line}", each.without_place), each)
+    return tuple(found.values())
 
 
 def placed_decision(world: ClusterWorld, files: Files, decision: ConfigDecision) -> ConfigDecision:
-    """A decision whose complaint of Slurm's names the places that its readers know."""
+    """A decision in which Slurm's error names the places where the lines were written."""
     if decision.verdict is None or not decision.verdict.reason:
         return decision
     origins = Origins(world.cr, world.refs, world.built.conf, files)
@@ -67,7 +67,7 @@ def placed_decision(world: ClusterWorld, files: Files, decision: ConfigDecision)
 
 
 def _held(world: ClusterWorld, findings: Findings) -> dict[str, str]:
-    """Where the whole file is refused: the partitions whose line in it is another one than in force."""
+    """If the whole file is refused: the partitions whose line in it differs from the one in force."""
     if not findings:
         return {}
     why = f"the configuration of Controller {world.cr.name!r} is refused: {findings[0]}"
@@ -85,32 +85,32 @@ def lint_files(world: ClusterWorld, files: Files) -> Findings:
 
 
 def slurm_version(cr: Controller) -> str | None:
-    """The version that a Controller's image promises, such as 26.05."""
+    """The version in the tag of a Controller's image, such as 26.05."""
     version = images.slurm_version(images.of(cr.spec.slurmctld, "slurmctld"))
     return f"{version[0]}.{version[1]:02}" if version else None
 
 
 def linted(files: Files, extra_conf: str, version: str | None) -> Findings:
-    """What the linter will not let pass."""
+    """The errors that the linter finds."""
     return tuple(each for each in lint_all(files, extra_conf, version) if each.severity == "error")
 
 
 def lint_all(files: Files, extra_conf: str, version: str | None) -> list[Finding]:
     """Everything that the linter finds in a cluster's files; `extra_conf` is the user's part of slurm.conf."""
-    whole = conf_lint.lint(files, version=version, known_nodes=(), complete=True)
-    found = [each for each in whole if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file)]
+    everything = conf_lint.lint(files, version=version, known_nodes=(), complete=True)
+    found = [each for each in everything if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file)]
     included = {name: text for name, text in files.items() if not _stands_alone(name)}
     theirs = conf_lint.lint({**included, FILE: extra_conf}, version=version, owned=OWNED_KEYS)
     return found + list(_shifted((each for each in theirs if each.code in ONLY_IN_EXTRA), files.get(FILE, "")))
 
 
 def _stands_alone(file: str) -> bool:
-    """Whether a file is read for its own sake, not as a part of slurm.conf."""
+    """Whether Slurm reads a file by itself, not as a part of slurm.conf."""
     return file != FILE and conf_lint.is_judged(file)
 
 
 def _shifted(findings: Iterable[Finding], text: str) -> Iterable[Finding]:
-    """Findings on extraConf alone, at the lines of slurm.conf."""
+    """Findings on extraConf, moved to the lines of slurm.conf."""
     lines = text.splitlines()
     first = lines.index(EXTRA_HEADER) + 1 if EXTRA_HEADER in lines else 0
     for each in findings:

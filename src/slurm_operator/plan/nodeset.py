@@ -105,8 +105,8 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 def _is_waiting(world: NodeSetWorld) -> bool:
     # While Slurm cannot be asked, no worker in particular is waited for.
     unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
-    going = world.deleting and (world.workers or records.awaited(world))
-    return bool(world.choice.leaving or unknown or going)
+    is_leaving = world.deleting and (world.workers or records.to_wait_for(world))
+    return bool(world.choice.leaving or unknown or is_leaving)
 
 
 # Objects, claims, pods
@@ -439,7 +439,7 @@ def finalizer_removal(world: NodeSetWorld) -> PatchMetadata | None:
 
 
 def kept_by_slurm(world: NodeSetWorld) -> str | None:
-    """Why Slurm still needs the NodeSet: a job that has not ended names its partition, or nobody can say."""
+    """Why Slurm still needs the NodeSet: an unfinished job is in its partition, or Slurm cannot be asked."""
     if is_forced(world.cr):
         return None
     for jobs in (world.slurm.jobs, world.slurm.earlier):
@@ -452,31 +452,31 @@ def kept_by_slurm(world: NodeSetWorld) -> str | None:
 
 
 def _waits_for(world: NodeSetWorld, job: Job) -> bool:
-    """Whether a job that has not ended is in the NodeSet's own partition; what has ended, its line waits for alone."""
+    """Whether an unfinished job is in the NodeSet's own partition."""
     name = world.cr.slurm_name
     return name in job.partition.split(",") and not policy.is_over(job) and not _is_partition_of_another(world)
 
 
 def _is_partition_of_another(world: NodeSetWorld) -> bool:
-    """Whether a NodeSet that stays has the same name in Slurm: the partition, and who waits in it, are its own."""
+    """Whether another NodeSet, which stays, has the same name in Slurm: the partition and its jobs belong to that."""
     others = (rival.cr for rival in world.rivals if not rival.only_held)
     name = world.cr.slurm_name
     return any(other.slurm_name == name and not other.metadata.deletion_timestamp for other in others)
 
 
 def _still_held(world: NodeSetWorld) -> str | None:
-    """Whether a job holds a node whose record names the NodeSet, or its record has yet to go."""
+    """Why a record that names the NodeSet still counts: a job holds its node, or it is not deleted yet."""
     nodes, before = world.slurm.nodes, world.slurm.earlier_nodes
     if isinstance(nodes, Unknown) or isinstance(before, Unknown) or isinstance(world.slurm.jobs, Unknown):
         return "Slurm's nodes or jobs are unknown"
     if not nodes.complete or not before.complete:
         return "Slurm's list of nodes is incomplete"
     for node in records.own(world.cr, world.slurm.nodes):
-        # It may have a pod that nobody here can see.
+        # Its pod may be one that the operator cannot see.
         holder = next((job.job_id for job in world.slurm.jobs if policy.occupies(job, node.name)), None)
         if holder is not None:
             return f"job {holder} holds node {node.name}"
-    left = records.awaited(world)
+    left = records.to_wait_for(world)
     return f"Slurm still has {counted(len(left), 'node record')} of it: {hostlist.compress(left)}" if left else None
 
 

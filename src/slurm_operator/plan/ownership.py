@@ -67,7 +67,7 @@ class WriteRight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Somebody else's object; `owner` says whose, for people, and is empty where the object names no owner."""
+    """Somebody else's object; `owner` says whose, for messages, and is empty if the object has no owner."""
 
     owner: str
 

@@ -1,8 +1,8 @@
-"""Events of partitions: what somebody changed in Slurm and the operator changed back, told on the resource that asks.
+"""Events for drift: what somebody changed in Slurm and the operator changed back, on the owner of the partition.
 
-In: the plan of a Controller's reconcile, what became of it, and whose each partition is. Out: one event for each revert
+In: the plan of a Controller's reconcile, its outcomes, and the owner of each partition. Out: one event for each revert
 that Slurm accepted, on the NodeSet or Partition that has the partition, or on the Controller whose extraConf has it. A
-quiet cluster has none. Called by `plan/cluster.py`; recorded by `reconcile/controller.py`; read back by
+cluster at rest has none. Called by `plan/cluster.py`; recorded by `reconcile/controller.py`; read back by
 `kubectl slurm drift`. Pure.
 """
 
@@ -21,9 +21,9 @@ from slurm_operator.plan.partition_memory import MAX_REVERTS, WINDOW_SECONDS
 
 REVERTED = "DriftReverted"
 COMES_BACK = "DriftComesBack"
-# slurmctld tells nobody who changed a partition, neither in its answers nor in its log.
+# slurmctld does not record who changed a partition, neither in its responses nor in its log.
 BY_HAND = "somebody with scontrol or REST"
-# Of one reconcile, and of what one of them names: a cluster may have two thousand partitions.
+# How many events in one reconcile, and how many names in one event: a cluster may have two thousand partitions.
 MAX_EVENTS = 20
 MAX_NAMED = 10
 MAX_VALUE_CHARACTERS = 80
@@ -40,7 +40,7 @@ class OwnerEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """Whose a partition is, and how it is changed for good."""
+    """The owner of a partition, and how to change it for good."""
 
     kind: str
     name: str
@@ -50,7 +50,7 @@ class _Owner:
 def revert_events(
     controller: str, acceptances: Iterable[Acceptance], plan: Plan, outcomes: Outcomes, given_up: Set[str]
 ) -> tuple[OwnerEvent, ...]:
-    """The events of one reconcile; `given_up` are partitions whose next change is left as it is."""
+    """The events of one reconcile; `given_up` are partitions whose next change will not be reverted."""
     accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()
     names = sorted(plan.partitions.reverts & accepted)
     if not names:
@@ -73,7 +73,7 @@ def _event(name: str, drift: Iterable[Difference], owner: _Owner, *, is_last: bo
     message = f"partition {name}: {BY_HAND} {_what(drift)}; changed back. To change it for good: {owner.remedy}"
     if is_last:
         minutes = round(WINDOW_SECONDS / 60)
-        message += f". This was revert {MAX_REVERTS} within {minutes} minutes: the next change is left as it is"
+        message += f". This was revert {MAX_REVERTS} within {minutes} minutes: the next change will not be reverted"
     return OwnerEvent(owner.kind, owner.name, RecordEvent(COMES_BACK if is_last else REVERTED, message, warning=True))
 
 

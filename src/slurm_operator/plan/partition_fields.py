@@ -35,7 +35,7 @@ _TWINS = {
     "MaxMemPerCPU": "MaxMemPerNode",
     "MaxMemPerNode": "MaxMemPerCPU",
 }
-_WORDS = re.compile(r"(\s*)(\S+)")
+_TOKEN = re.compile(r"(\s*)(\S+)")
 # What FORCE and YES mean without a number.
 _DEFAULT_SHARING_JOBS = 4
 
@@ -170,23 +170,23 @@ def canonical(options: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def spelling(option: str) -> str:
-    """An option as Slurm's manual spells it; one that nobody knows stays as it is."""
+    """An option as Slurm's manual spells it; an unknown one stays as it is."""
     return _SPELLING.get(option.lower(), option)
 
 
 def with_options(written: str, changes: Mapping[str, str]) -> str:
-    """Options as somebody wrote them, with these set to something else, or taken away where the value is empty.
+    """Options as the user wrote them, with these changed, or removed if the value is empty.
 
-    Whatever else was written stays as it is: spelling, order and spaces. What is new comes last.
+    Everything else stays as it was written: spelling, order and spaces. New options come last.
     """
     changed, kept = canonical(changes.items()), ""
     left = dict(changed)
-    for space, word in _WORDS.findall(written):
-        key = word.partition("=")[0]
+    for space, token in _TOKEN.findall(written):
+        key = token.partition("=")[0]
         if spelling(key) not in changed:
-            kept += f"{space}{word}"
+            kept += f"{space}{token}"
         elif value := left.pop(spelling(key), ""):
-            # Another one of the same kind further on would win over it, and goes.
+            # A second occurrence further on would win, so it is dropped.
             kept += f"{space}{key}={value}"
     added = [f"{key}={value}" for key, value in left.items() if value]
     return " ".join([*([kept.strip()] if kept.strip() else []), *added])

@@ -1,8 +1,8 @@
-"""Node records that nobody will use again.
+"""Slurm's node records that no worker will use again.
 
-In: what one reconcile of a NodeSet sees. Out: records to delete, all in one call, and those that a NodeSet which is
-being deleted waits for. Slurm itself never forgets a dynamic node. Only records whose comment names this very NodeSet,
-whose slurmd has ended and which no job holds are taken away. Pure; used by `plan/nodeset.py`.
+In: the world of a NodeSet's reconcile. Out: the records to delete, all in one call, and those that the deletion of a
+NodeSet waits for. Slurm itself never forgets a dynamic node. A record is deleted only if its comment names this
+NodeSet, its slurmd has ended and no job holds it. Pure; used by `plan/nodeset.py`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Node, SlurmList, Unknown
 
 NODE_NOT_FOUND = "NodeNotFound"
-# A slurmd that ended without a word is believed to be gone after SlurmdTimeout, which is five minutes unless somebody
-# changed it. Whoever is still there after twice that time is left to a person: `doctor` finds it.
-PATIENCE_SECONDS = 600.0
+# Slurm gives up a slurmd that ended without notice after SlurmdTimeout, five minutes by default. A record that is still
+# there after twice that time is left for a person to delete: `kubectl slurm doctor` finds it.
+MAX_WAIT_SECONDS = 600.0
 
 
 def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
-    """The deletion of every record that is left over; `wanted` are the host names of workers that are made now."""
+    """The deletion of every record that is left over; `wanted` are the host names of workers that are created now."""
     cr = world.cr
     if not isinstance(world.slurm.nodes, SlurmList) or isinstance(world.slurm.jobs, Unknown):
         return
@@ -42,7 +42,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
 
 
 def _about_to_end(world: NodeSetWorld) -> int:
-    """How many more pods go within their grace: a thousand records that go one after the other are a few calls."""
+    """How many more pods are about to end: their records are deleted together, in few calls."""
     ends = (parse_time(worker.pod.metadata.deletion_timestamp) for worker in world.workers if worker.is_terminating)
     return sum(end is not None and end > world.now for end in ends)
 
@@ -59,7 +59,7 @@ def _is_without_pod(world: NodeSetWorld, info: Mapping[str, str], pods: Collecti
 def own(cr: NodeSet, listed: SlurmList[Node] | Unknown) -> list[Node]:
     """The records that name this NodeSet."""
     nodes = listed.items if isinstance(listed, SlurmList) else ()
-    # Ten thousand comments are not all read: one that names it has its uid somewhere.
+    # A cheap test first, since there may be ten thousand comments: one that names it contains its uid.
     near = (node for node in nodes if cr.metadata.uid in node.comment)
     return [node for node in near if _names(cr, read_pod_info(node.comment))]
 
@@ -69,9 +69,9 @@ def _names(cr: NodeSet, info: Mapping[str, str]) -> bool:
 
 
 def has_ended(node: Node) -> bool:
-    """Whether a record's slurmd is gone: its pod's last act was to say so, or slurmctld has given it up."""
-    said_so = node.reason == TERMINATING
-    return "DOWN" in node.states and (said_so or "NOT_RESPONDING" in node.states) and not policy.is_busy(node)
+    """Whether a record's slurmd has ended: its pod set it down when it stopped, or slurmctld has given it up."""
+    is_stopped = node.reason == TERMINATING
+    return "DOWN" in node.states and (is_stopped or "NOT_RESPONDING" in node.states) and not policy.is_busy(node)
 
 
 def _may_go(node: Node) -> bool:
@@ -79,16 +79,16 @@ def _may_go(node: Node) -> bool:
 
 
 def unheld(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
-    """Those of these nodes that no job holds."""
+    """The nodes among these that no job holds."""
     some = list(names)
     on_nodes = jobs_by_node(slurm.jobs, frozenset(some))
     return [name for name in some if not any(policy.holds_nodes(job) for job in on_nodes.get(name, ()))]
 
 
-def awaited(world: NodeSetWorld) -> list[str]:
-    """The records that still have to go before a NodeSet that is being deleted may; each has to be missing twice."""
+def to_wait_for(world: NodeSetWorld) -> list[str]:
+    """The records whose end the deletion of a NodeSet waits for; each must be missing in two lists in a row."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
     known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
-    # After so long it is not our worker any more that keeps it, but whoever reserved its node, for years perhaps.
-    is_late = (world.now - since).total_seconds() >= PATIENCE_SECONDS
+    # After this long it is not our worker that keeps the record, but perhaps a reservation, which may last years.
+    is_late = (world.now - since).total_seconds() >= MAX_WAIT_SECONDS
     return hostlist.in_order(node.name for node in known if not is_late or _may_go(node))

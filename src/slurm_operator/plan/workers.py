@@ -57,7 +57,7 @@ class NodeSnapshot:
     absent: frozenset[str] | None = None
     # The jobs of the look before this one: what ends a partition's life must be missing twice.
     earlier: tuple[Job, ...] | Unknown = ()
-    # The nodes of that look: a record that is missing once may have been lost by a list.
+    # The nodes of that look: a record that is missing only once may have been lost by an incomplete list.
     earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
     # Another reconcile asked for it a moment ago: good enough to report, not to decide who goes.
     shared: bool = False
@@ -125,7 +125,7 @@ class Worker:
         return None
 
     def container_since(self, name: str) -> datetime | None:
-        """Since when one of its containers runs: no process in it is older. None while it does not run."""
+        """When one of its containers started, so no process in it is older; None if it is not running."""
         return container_since(self.pod, name)
 
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:

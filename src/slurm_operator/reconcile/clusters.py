@@ -41,11 +41,11 @@ FULL_LIST_SECONDS = 60.0
 PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
 ONE_BY_ONE_SECONDS = 10.0
-# How long a list of nodes may take before Slurm counts as silent; longer where its lists have taken long before: a
-# status that changes with every look would tell nobody anything. What was slow counts for less with each look.
+# How long a list of nodes may take before Slurm counts as silent. If its lists have been slow before, longer, so that
+# the status does not flip with every look; a slow list counts for less with each look that follows.
 MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
-FADING_FACTOR = 0.9
+SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
@@ -161,7 +161,7 @@ class Cluster:
         nodes = await self._nodes(whole=whole)
         earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
         if not isinstance(nodes, Unknown):
-            self._slowest_seconds = max(self.monotonic() - now, FADING_FACTOR * self._slowest_seconds)
+            self._slowest_seconds = max(self.monotonic() - now, SLOWEST_DECAY_FACTOR * self._slowest_seconds)
         before, offers = self._last, await self._offers()
         earlier_nodes = before.nodes if before is not None else ASKED_ONCE
         self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes)
@@ -267,15 +267,15 @@ class Cluster:
         return await self._written(self.client.update_nodes((name,), msgspec.convert(changes, NodeChange)))
 
     async def request_registration(self, hosts: tuple[str, ...]) -> object:
-        """Let slurmctld ask these slurmds anew; it does so for whatever is undrained, drained or not."""
+        """Make slurmctld ask these slurmds to register: an undrain does that, and nothing else if there is no drain."""
         async with self.writing:
             chosen = await self._still(hosts, may_ask)
             return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def delete_nodes(self, names: tuple[str, ...]) -> object:
-        """Delete node records, unless their slurmds are back; one that is gone is as good as deleted.
+        """Delete node records, unless their slurmds are back; one that is gone already counts as deleted.
 
-        One that a job or a reservation has got meanwhile stays: it must not keep workers from being made.
+        One that a job or a reservation holds by now stays, and does not keep workers from being created.
         """
         async with self.writing:
             chosen = await self._still(names, may_be_forgotten)

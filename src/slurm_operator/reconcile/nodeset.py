@@ -132,7 +132,7 @@ class NodeSets:
         return asking.done()
 
     def _world_without_slurm(self, known: NodeSet) -> tuple[NodeSetWorld, RawObject] | None:
-        """The world as it is by now, with a Slurm that has not answered; None where nothing can be done."""
+        """The current world, with a Slurm that has not answered; None if nothing can be done."""
         raw = self.observer.get("NodeSet", known.namespace, known.name)
         decoded = self.observer.resource("NodeSet", known.namespace, known.name)
         cr, refs = decoded.resource if decoded is not None else None, self.observer.refs(known.namespace)
@@ -144,7 +144,7 @@ class NodeSets:
         return self._world(cr, raw, controller, refs, self._pods(cr), NodeSnapshot(SLOW, SLOW, SLOW)), raw
 
     async def _report_silence(self, known: NodeSet) -> None:
-        """Say that Slurm does not answer before its time is over; where it is said already, nothing is new."""
+        """Report that Slurm does not answer before the request times out, unless the status says so already."""
         if not status.is_called_reachable(known):
             return
         seen = self._world_without_slurm(known)
@@ -152,7 +152,7 @@ class NodeSets:
             await self._report(*seen)
 
     async def _create_without_slurm(self, known: NodeSet) -> bool:
-        """Do what is done without Slurm's answer, if workers are to be made by now; whether they were."""
+        """Create workers that are missing without waiting for Slurm's answer; whether any were created."""
         seen = self._world_without_slurm(known)
         if seen is None:
             return False
@@ -193,7 +193,7 @@ class NodeSets:
             try:
                 await self.executor.execute(plan, raw, "NodeSet", slurm)
             finally:
-                # Also where something else of it failed: what was asked is not to be asked again at every try.
+                # Also if another action failed: slurmds must not be asked again at every retry.
                 self._remember(world, plan)
             await self._wait_until_cached(plan)
             gone = finalizer_removal(world) if world.deleting else None
@@ -235,7 +235,7 @@ class NodeSets:
             await self.clock.sleep(CACHE_CATCH_UP_SECONDS / 40)
 
     def _remember(self, world: NodeSetWorld, plan: Plan) -> None:
-        """Whom slurmctld was made to ask: nobody is asked at every look."""
+        """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
         doubtful = ghosts.doubts(world.workers, world.slurm, world.slurmctld_starts).nodes
         asked = ghosts.remembered(world.asked, plan.actions, doubtful, world.now.timestamp())
         self.asked.pop(world.cr.metadata.uid, None)

@@ -63,7 +63,7 @@ class ResourceWorld(Generic[R]):
         return found.content() if found is not None else None
 
     def secrets(self, outcomes: Outcomes) -> dict[str, Collection[str]]:
-        """By name: the keys of each Secret of the namespace, with those that were written a moment ago."""
+        """By name: the keys of each Secret of the namespace, including those that were just written."""
         written = {
             key[3]: tuple(item.content().get("data") or ())
             for key, item in outcomes.applied.items()

@@ -118,7 +118,7 @@ def _reachable(world: NodeSetWorld) -> ConditionDraft:
 
 
 def is_called_reachable(cr: NodeSet) -> bool:
-    """Whether a status says that Slurm answers."""
+    """Whether the status says that Slurm answers."""
     return any(each.type == SLURM_REACHABLE and each.status == "True" for each in cr.status.conditions)
 
 

@@ -103,7 +103,7 @@ def _applied(outcome: PartitionOutcome) -> ConditionDraft:
         message = f"Slurm takes {named} only for a new partition: delete it and create it again"
         return no(APPLIED, "NeedsNewPartition", message)
     if outcome.drift:
-        message = f"it took effect as requested, and was changed in Slurm since: {_rows(outcome.drift)}"
+        message = f"it took effect as requested, but has been changed in Slurm since: {_rows(outcome.drift)}"
         return yes(APPLIED, "ChangedSince", message)
     return yes(APPLIED, "InSlurm", "Slurm reports it as requested")
 
@@ -135,7 +135,7 @@ def _ready(found: Partition | None) -> ConditionDraft:
 
 
 def state(outcome: PartitionOutcome) -> dict[str, str]:
-    """`status.state`: what Slurm says, and nothing where it says nothing."""
+    """`status.state`: the state that Slurm reports; empty if it reports none."""
     found = outcome.found
     return {"state": _state(found)} if isinstance(found, Partition) else {}
 

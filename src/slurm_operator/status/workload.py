@@ -28,18 +28,18 @@ Secrets = Mapping[str, Collection[str]]
 
 
 def rollout(daemon: str, workload: Mapping[str, Any] | None, secrets: Secrets) -> list[ConditionDraft]:
-    """What a workload's own status says; a Secret that its pods need and that is not there is the cause of the rest."""
+    """The state of a workload by its own status; if a Secret that its pods need is missing, that is the cause."""
     found, missing = _rollout(daemon, workload), missing_secret(workload or {}, secrets)
     if not missing:
         return found
     if found[0].truth is not Truth.TRUE:
-        return blocked("ReferenceNotFound", f"{missing}, and no {daemon} pod can start without it: create it")
-    message = f"{missing}: the {daemon} pods still run with what they read, and none can start again without it"
+        return blocked("ReferenceNotFound", f"{missing}, and {daemon} pods cannot start without it: create it")
+    message = f"{missing}: running {daemon} pods still have it, but none can start again without it"
     return [*found[:2], yes(DEGRADED, "ReferenceNotFound", message)]
 
 
 def missing_secret(workload: Mapping[str, Any], secrets: Secrets) -> str:
-    """The first Secret, or key of one, that the pods of a workload need and that is not there; empty when all are."""
+    """The first Secret, or key of a Secret, that the pods of a workload need and that is missing; empty if none is."""
     spec = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
     for name, key in _needed(spec):
         if name not in secrets:
@@ -50,7 +50,7 @@ def missing_secret(workload: Mapping[str, Any], secrets: Secrets) -> str:
 
 
 def _needed(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The Secrets that a pod does not start without, each with a key; empty where any will do."""
+    """The Secrets that a pod needs to start, each with a key; the key is empty if any content will do."""
     for volume in spec.get("volumes") or ():
         sources = [each.get("secret") for each in (volume.get("projected") or {}).get("sources") or ()]
         for source in filter(None, [volume.get("secret"), *sources]):
@@ -133,7 +133,7 @@ def blocked(reason: str, message: str) -> list[ConditionDraft]:
 
 
 def kept_features(kept: Iterable[tuple[str, str]]) -> list[ConditionDraft]:
-    """Pod features that no flag allows, and that stay because the pods had them before; (feature, field) of each."""
+    """The condition for pod features that no flag allows, but that the pods had before; (feature, field) of each."""
     places: dict[str, list[str]] = {}
     for feature, field in kept:
         places.setdefault(feature, []).append(field)
@@ -141,7 +141,7 @@ def kept_features(kept: Iterable[tuple[str, str]]) -> list[ConditionDraft]:
         return []
     named = ", ".join(f"{feature} ({', '.join(fields)})" for feature, fields in sorted(places.items()))
     message = (
-        f"{named}: not allowed by the operator's flags, and kept because these pods had it before. "
+        f"{named}: not allowed by the operator's flags, but kept because these pods had it before. "
         f"Set --allow-pod-features={','.join(sorted(places))} (allowPodFeatures in the chart), or change these fields"
     )
     return [yes(POD_FEATURES_KEPT, "HadBefore", message)]

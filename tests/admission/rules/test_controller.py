@@ -212,4 +212,4 @@ def test_a_file_that_another_one_names_is_not_called_unread(extra: str, files: d
 def test_a_file_that_only_names_itself_is_called_unread() -> None:
     changes: Changes = {("spec", "configFileRefs"): [{"name": "own"}]}
     found = said(check("Controller", changes, refs=namespace(own={"gres.cnf": "# gres.cnf"})))
-    assert [line for line in found if "holds gres.cnf, which Slurm does not read and no other file names" in line]
+    assert [line for line in found if "holds gres.cnf, which Slurm does not read and no other file mentions" in line]

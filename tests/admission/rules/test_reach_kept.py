@@ -235,8 +235,8 @@ def test_every_feature_that_stays_is_named_in_a_warning() -> None:
     named = [each for each in found if "its pods had it before" in each.message]
     assert {each.severity for each in named} == {"warning"}
     assert str(named[0]) == (
-        'spec.slurmd.securityContext.capabilities.add[0]: the capability "IPC_LOCK" stays, for this NodeSet alone,'
-        " since its pods had it before; the operator's flag --allow-pod-features=capabilities would allow it"
+        'spec.slurmd.securityContext.capabilities.add[0]: the capability "IPC_LOCK" is kept for this NodeSet only,'
+        " because its pods had it before; the operator's flag --allow-pod-features=capabilities would allow it"
     )
     assert {feature for feature, _ in reach.kept_fields(new, origins(made_by_go=True))} == {
         "capabilities",

@@ -89,4 +89,4 @@ def test_a_partition_is_changed_where_the_option_stands(
 
 
 def test_options_in_a_sentence() -> None:
-    assert written({"State": "DRAIN", "QOS": ""}) == "State=DRAIN, QOS taken away"
+    assert written({"State": "DRAIN", "QOS": ""}) == "State=DRAIN, QOS removed"

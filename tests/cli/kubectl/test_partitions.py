@@ -72,16 +72,16 @@ def spec(served: Served, kind: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["add-nodes", "compute", "n1"], "is that of NodeSet compute: it has all nodes of the NodeSet and no others"),
+        (["add-nodes", "compute", "n1"], "belongs to NodeSet compute: it has exactly the nodes of the NodeSet"),
         (["add-nodes", "compute", "n1"], "make a Partition with nodeSets: [compute] and nodes: '+n1'"),
         (["remove-nodes", "compute", "n1"], "to let a node take no jobs at all: kubectl slurm -n hpc drain NODE"),
         (["drain", "legacy"], "is a line in extraConf of Controller slurm: set State=DRAIN there"),
         (["drain", "legacy"], "kubectl -n hpc edit controller slurm"),
-        (["drain", "bare"], "NodeSet bare makes no partition; to make one: kubectl -n hpc patch nodeset bare"),
+        (["drain", "bare"], "NodeSet bare has no partition; to create one: kubectl -n hpc patch nodeset bare"),
         (["drain", "far"], "Controller elsewhere is external: the operator does not change its partitions"),
         (["drain", "computer"], "there is no partition 'computer' in namespace hpc; did you mean \"compute\"?"),
         (["set", "compute", "MaxTiem=5"], "no option 'MaxTiem'; did you mean MaxTime?"),
-        (["remove-nodes", "short", "nosuch-9"], "whether nosuch-9 exists cannot be said, since Slurm cannot be asked"),
+        (["remove-nodes", "short", "nosuch-9"], "nosuch-9 may not exist, and Slurm cannot be asked"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -153,7 +153,7 @@ def test_drift_is_told_with_who_when_and_what() -> None:
     assert drift_text([], []) == "nothing has been changed by hand\n"
     text = drift_text(NOW, BACK)
     assert "compute     nodeset/compute   State   UP       DRAIN   -       being changed back" in text
-    assert "changed by somebody with scontrol or REST: slurmctld does not tell who" in text
+    assert "changed by somebody with scontrol or REST: slurmctld does not record who" in text
     assert "2030-01-01T00:00:00Z   nodeset/compute   2       partition compute: changed back" in text
 
 

@@ -68,7 +68,7 @@ def test_the_demo_comes_to_its_end_among_leftovers(cluster: Cluster, tmp_path: P
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PersistentVolumeClaim slurm/leftover is not waited for" in done.stderr
-    assert "NodeSet slurm/old is not waited for, since it is being deleted" in done.stderr
+    assert "NodeSet slurm/old is not waited for because it is being deleted" in done.stderr
     assert f"job {held}" in done.stdout
     assert "COMPLETED" in done.stdout
     assert run()

@@ -47,8 +47,8 @@ KNOWN_FILES = frozenset(
     }
 )
 MAX_GLOBS = 50
-_WORD = re.compile(r"[A-Za-z0-9_.+-]+")
-# `include plugstack.d/*.conf`: the last part of a path with a star.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+# The last part of a path with a star, as in `include plugstack.d/*.conf`.
 _GLOB = re.compile(r"(?im)^[ \t]*include[ \t]+(?:[^\s*]*/)?([^\s/]{0,100}\*[^\s/]{0,100})[ \t]*$")
 PERSISTENCE: Path = ("spec", "persistence")
 SHARED = "ReadWriteMany"
@@ -111,28 +111,28 @@ def _config_files(new: Controller, refs: Refs) -> Iterator[FieldProblem]:
             elif file not in KNOWN_FILES:
                 named = named or _Named(new, refs)
                 if not named.has(file):
-                    message = f"ConfigMap {name!r} holds {file}, which Slurm does not read and no other file names"
+                    message = f"ConfigMap {name!r} holds {file}, which Slurm does not read and no other file mentions"
                     yield FieldProblem(path, message + did_you_mean(file, KNOWN_FILES), "warning")
 
 
 class _Named:
-    """The files that extraConf and other files name: by an Include, as a program, in a script."""
+    """The files that extraConf and other files mention: by an Include, as a program, in a script."""
 
     def __init__(self, new: Controller, refs: Refs) -> None:
         maps = (refs.config_maps.get(ref.name, {}) for ref in new.spec.config_file_refs or ())
         texts = {"": new.spec.extra_conf or ""} | {file: content for files in maps for file, content in files.items()}
-        # By word: the only file that holds it, None where several do.
-        self.words: dict[str, str | None] = {}
+        # By anything that may be a file name: the file that mentions it, None if several do.
+        self.names: dict[str, str | None] = {}
         self.patterns: list[str] = []
         for file, content in texts.items():
-            whole = content.replace("%c", new.cluster_name)
-            for word in set(_WORD.findall(whole)):
-                self.words[word] = file if word not in self.words else None
-            self.patterns += _GLOB.findall(whole)[:MAX_GLOBS]
+            text = content.replace("%c", new.cluster_name)
+            for name in set(_FILE_NAME.findall(text)):
+                self.names[name] = file if name not in self.names else None
+            self.patterns += _GLOB.findall(text)[:MAX_GLOBS]
 
     def has(self, file: str) -> bool:
-        """Whether anybody else than the file itself names it."""
-        if file in self.words and self.words[file] != file:
+        """Whether another file mentions this one."""
+        if file in self.names and self.names[file] != file:
             return True
         return any(fnmatchcase(file, pattern) for pattern in self.patterns[:MAX_GLOBS])
 
@@ -140,7 +140,7 @@ class _Named:
 def _missing(path: Path, name: str, refs: Refs) -> Iterator[FieldProblem]:
     if name in refs.config_maps:
         return
-    # Who applies a whole folder does not say in which order: it may come right after. Nothing has an empty name.
+    # With `kubectl apply -f folder` it may come right after. An empty name is always an error.
     waits = "; the configuration waits for it" if name else ""
     severity: Severity = "warning" if name else "error"
     yield FieldProblem(path, f"ConfigMap {name!r} is not in this namespace{waits}", severity)

@@ -46,7 +46,7 @@ def check(new: NodeSet, old: NodeSet | None, refs: Refs) -> Iterator[FieldProble
         yield from fields.immutable(CLAIMS, old.spec.volume_claim_templates, new.spec.volume_claim_templates)
 
 
-_OR_HOSTNAME = "; with template.spec.hostname they are named after that"
+_OR_HOSTNAME = ", unless template.spec.hostname is set"
 
 
 def _names(new: NodeSet) -> Iterator[FieldProblem]:
@@ -148,9 +148,9 @@ def _ssh(new: NodeSet) -> Iterator[FieldProblem]:
 
 
 def _extra_conf(new: NodeSet, old: NodeSet | None) -> Iterator[FieldProblem]:
-    """What would break out of the command line, and what slurmd does not start with."""
+    """Options that would break out of the command line, and those that slurmd does not start with."""
     options, path = new.spec.extra_conf or "", ("spec", "extraConf")
-    # One that is there already stops no other change of its NodeSet.
+    # An option that is already there does not block other changes of its NodeSet.
     is_new = old is None or old.spec.extra_conf != new.spec.extra_conf
     broken = False
     for option in text.options(options):

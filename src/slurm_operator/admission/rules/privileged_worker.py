@@ -104,12 +104,12 @@ def _environment(container: Mapping[str, Any], path: Path) -> Iterator[Reach]:
 
 
 def is_loader_name(name: str) -> bool:
-    """Whether code or configuration is taken from an environment variable."""
+    """Whether programs load code or configuration from an environment variable of this name."""
     return name in LOADER_NAMES or name.startswith(LOADER_PREFIXES)
 
 
 def is_system_folder(path: str) -> bool:
-    """Whether a path is where programs and their configuration are."""
+    """Whether programs or their configuration are at a path."""
     folder = _folder(path)
     return folder == "/" or (bool(SYSTEM_FOLDERS.fullmatch(folder)) and folder != SHARED_MEMORY)
 

@@ -4,11 +4,11 @@ In: a resource, the one that it replaces, and its namespace with what the operat
 each reach. Called by `rules.check`, so that the webhook, the reconcilers and the command line give the same answer. The
 rules are the table in `reach_table.py`; what a privileged worker may run is in `privileged_worker.py`.
 
-What exists keeps running, and a warning names it. A change that leaves all that its pods are made of as it is, is not
-held against the table; nor, in the operator, is a resource whose pods were made of exactly this before, and were
-privileged if they would be now: the object that they were made by has a note of it. What the Go operator made has none;
-there a ControllerRevision that means the same counts, and a reach that already stands in the pod template of a
-workload. A NodeSet may also change, as long as it reaches no further and runs the same code (`reach_kept.py`).
+What exists keeps running, with a warning. The table is not applied to a change that leaves everything as it is that
+determines the pods. Nor, in the operator, to a resource whose pods were built from exactly this before, and were
+privileged if they would be now: the object that created them has a note of it. Objects of the Go operator have no note;
+there, an equivalent ControllerRevision counts, or a reach that is already in the pod template of a workload. A NodeSet
+may also change, as long as it reaches no further and runs the same code (`reach_kept.py`).
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ Reach = tuple[Row, Path, Any]
 
 
 def check(new: Resource, old: Resource | None, refs: Refs) -> Iterator[FieldProblem]:
-    """Every reach that is not allowed, and a warning for each that only stays; all is allowed where nobody set a bound.
+    """An error for every reach that is not allowed, and a warning for each that is kept; none if there is no bound.
 
-    Without an old resource, what pods were made of before counts: that is how the operator itself asks.
+    Without an old resource, it counts what the pods were built from before: this is how the operator itself asks.
     """
-    refused, stay = _judged(new, old, refs)
+    refused, kept = _judged(new, old, refs)
     yield from (problem for _, problem in _problems(refused, "error"))
-    yield from _warnings(new, stay)
+    yield from _warnings(new, kept)
 
 
 def kept_fields(cr: Resource, refs: Refs) -> list[tuple[str, str]]:
-    """What a resource has and no flag allows, by feature and field: it stays because its pods had it before."""
+    """The features, with their fields, that no flag allows and that a resource keeps because its pods had them."""
     return [(row.feature, format_path(path)) for row, path, _ in _judged(cr, None, refs)[1]]
 
 
 def _judged(new: Resource, old: Resource | None, refs: Refs) -> tuple[list[Reach], list[Reach]]:
-    """What is refused, and what stays."""
+    """What is refused, and what is kept."""
     allowed = refs.allowed_pod_features
     found = [] if allowed is None else [reach for reach in _reaches(new, refs) if reach[0].feature not in allowed]
     if not found:
         return [], []
-    if old is not None and (made_of.parts(old) == made_of.parts(new) or _is_change_of(new, old, found, refs)):
+    if old is not None and (made_of.parts(old) == made_of.parts(new) or _is_allowed_change(new, old, found, refs)):
         return [], found
     mine, records = _Pods(new, found, refs), refs.pod_origins.get(new.metadata.uid, ())
     judged = [(reach, any(mine.had(reach, origin) for origin in records)) for reach in found]
     return [reach for reach, stays in judged if not stays], [reach for reach, stays in judged if stays]
 
 
-def _is_change_of(new: Resource, old: Resource, found: list[Reach], refs: Refs) -> bool:
-    """Whether a NodeSet reaches no further than another, and runs the same code."""
+def _is_allowed_change(new: Resource, old: Resource, found: list[Reach], refs: Refs) -> bool:
+    """Whether a NodeSet reaches no further than the old one, and runs the same code."""
     if not isinstance(new, NodeSet) or not isinstance(old, NodeSet):
         return False
-    there = {_identity(reach, old) for reach in _reaches(old, refs)}
-    return {_identity(reach, new) for reach in found} <= there and reach_kept.runs_the_same(
+    before = {_identity(reach, old) for reach in _reaches(old, refs)}
+    return {_identity(reach, new) for reach in found} <= before and reach_kept.runs_the_same(
         new, old, refs.worker_images
     )
 
 
 def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str, str]:
-    """What a reach is, and which container has it: what one was given, another must not take."""
+    """A reach and the container that has it: what one container was given must not move to another."""
     row, path, value = reach
     if row.field == "slurmd.image":
         value = images.repository(str(value))
@@ -91,17 +91,19 @@ def _identity(reach: Reach, cr: NodeSet) -> tuple[str, str, str]:
 
 
 def _container(path: Path, cr: NodeSet) -> str:
-    """The list and name of the container that a path leads into, or the overlay that it stands in."""
+    """The list and name of the container that a path points into, or the overlay."""
     if path[:3] != ("spec", "template", "spec"):
         return str(path[1])
     found = made_of.at(cr.spec.template.spec, (str(path[3]),))[path[4]]
     return f"{path[3]}/{found.get('name')}"
 
 
-def _warnings(cr: Resource, stay: Iterable[Reach]) -> Iterator[FieldProblem]:
-    for row, path, value in stay:
-        reach, flag = _words(row, value)
-        text = f"{reach} stays, for this {type(cr).__name__} alone, since its pods had it before; {flag} would allow it"
+def _warnings(cr: Resource, kept: Iterable[Reach]) -> Iterator[FieldProblem]:
+    for row, path, value in kept:
+        reach, flag = _described(row, value)
+        text = (
+            f"{reach} is kept for this {type(cr).__name__} only, because its pods had it before; {flag} would allow it"
+        )
         yield FieldProblem(path, text, "warning")
 
 
@@ -125,12 +127,12 @@ def _reaches(new: Resource, refs: Refs) -> Iterator[Reach]:
 
 def _problems(found: Iterable[Reach], severity: Severity) -> Iterator[tuple[Row, FieldProblem]]:
     for row, path, value in found:
-        reach, flag = _words(row, value)
+        reach, flag = _described(row, value)
         refused = f"{reach} is not allowed here; {flag} would allow it"
         yield row, FieldProblem(path, refused if severity == "error" else f"{reach} needs {flag}", severity)
 
 
-def _words(row: Row, value: Any) -> tuple[str, str]:
+def _described(row: Row, value: Any) -> tuple[str, str]:
     """What a reach is called, and what would allow it."""
     named = f" {shown(value)}" if isinstance(value, str) and value else ""
     listed = "--worker-images (workerImages in the chart) or " if row.field == "slurmd.image" else ""
@@ -157,7 +159,7 @@ class _Pods:
         if not origin.pods and revision.meaning(revision.data(self.cr)) == revision.meaning(origin.held):
             return True
         before = reach_kept.held_by(self.cr, origin.held) if origin.held else None
-        return before is not None and _is_change_of(self.cr, before, self.found, self.refs)
+        return before is not None and _is_allowed_change(self.cr, before, self.found, self.refs)
 
 
 def _is_in_revisions(reach: Reach) -> bool:

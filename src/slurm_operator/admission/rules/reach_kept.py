@@ -1,10 +1,10 @@
-"""Whether a changed NodeSet still runs the code that its pod features were given to.
+"""Whether a changed NodeSet still runs the code that its pod features were granted to.
 
-In: a NodeSet, one that its workers were made of before, and the images that the administrator trusts. Out: yes or no.
-Called by `reach.py`, which sees to it that nothing reaches further than before. A feature was given to code: to
-containers with their images, commands and system folders. Whoever may write a NodeSet must not put code of their own
-beside it. So only what is listed here as harmless may change, and parts may go; an image may get another tag, or become
-a trusted one.
+In: a NodeSet, the one that its workers were built from before, and the images that the administrator trusts. Out: yes
+or no. Called by `reach.py`, which ensures that nothing reaches further than before. A feature was granted to code: to
+containers with their images, commands and system folders. Somebody who may only write a NodeSet must not put other code
+next to it. So only what is listed here as harmless may change, and parts may be removed; an image may get another tag,
+or be replaced by a trusted one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slurm_operator.build.revision import REPLACE, meaning
 
 Fields = Mapping[str, Any]
 
-# Where pods run, and how many of them: nothing that runs in one.
+# Where pods run, and how many of them; nothing that runs in them.
 HARMLESS_IN_POD: Final = frozenset(
     {
         "affinity",
@@ -40,27 +40,27 @@ HARMLESS_IN_POD: Final = frozenset(
     }
 )
 HARMLESS_IN_CONTAINER: Final = frozenset({"imagePullPolicy", "name", "ports", "resources"})
-# What confines: anything else may go.
+# Fields that confine a container; all others may be removed.
 CONFINING: Final = frozenset({"hostUsers", "runtimeClassName", "securityContext"})
-# Sources whose content runs nowhere unless it is mounted over code.
+# Volume sources whose content is not run unless it is mounted over code.
 FREE_SOURCES: Final = frozenset(
     {"configMap", "downwardAPI", "emptyDir", "ephemeral", "nfs", "persistentVolumeClaim", "secret"}
 )
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
 _OURS = ("slurmd", "logfile")
-# Stands for a null, which takes a value of the operator's away.
+# Stands for a null, which removes a value that the operator set.
 _NULL = "\0null"
 
 
 def runs_the_same(new: NodeSet, before: NodeSet, trusted: tuple[str, ...]) -> bool:
-    """Whether nothing but harmless parts differ, and parts that are gone."""
+    """Whether only harmless parts differ, or are gone."""
     pod, old = new.spec.template.spec, before.spec.template.spec
     if not (_has_one_of_each(pod) and _has_one_of_each(old)):
         return False
     others = (key for key in pod if key not in HARMLESS_IN_POD and key not in (*_LISTS, "volumes"))
     if not all(_same(pod, old, key) for key in (*others, *(CONFINING & old.keys()))):
         return False
-    # An image of somebody's own may take code from any folder, and orders from any variable.
+    # An untrusted image may load code from any folder, and act on any variable.
     ours = (container for (_, name), container in _containers(new) if name in _OURS)
     is_known = all(_is_trusted(container.get("image"), trusted) for container in ours)
     code = _Code(trusted, is_known, frozenset(_free(new)), frozenset(_changed_volumes(pod, old)))
@@ -71,7 +71,7 @@ def runs_the_same(new: NodeSet, before: NodeSet, trusted: tuple[str, ...]) -> bo
 
 
 def held_by(cr: NodeSet, held: Fields) -> NodeSet | None:
-    """The NodeSet as a ControllerRevision holds it; None where that cannot be read."""
+    """The NodeSet as a ControllerRevision holds it; None if that cannot be decoded."""
     try:
         spec = meaning(held.get("spec") or {})
         template = _part(spec, "template")
@@ -99,7 +99,7 @@ class _Code:
     def __init__(self, trusted: tuple[str, ...], is_known: bool, free: frozenset[str], changed: frozenset[str]) -> None:
         # Whether slurmd and its log run trusted images.
         self.trusted, self.is_known = trusted, is_known
-        # Volumes that may be mounted anew, and those that are not as before.
+        # Volumes that may be mounted additionally, and those that have changed.
         self.free, self.changed = free, changed
 
     def is_same(self, place: tuple[str, str], new: Fields, old: Fields) -> bool:
@@ -154,22 +154,22 @@ def _is_directive(item: Fields) -> bool:
 
 
 def _context(container: Fields, key: str) -> Any:
-    """A security context without what a row of the table looks at."""
+    """A security context without the fields that rows of the table check."""
     value = container.get(key)
     if not isinstance(value, Mapping):
-        return _said(container, key)
+        return _value_at(container, key)
     added = value.get("capabilities")
     kept = {name: item for name, item in added.items() if name != "add"} if isinstance(added, Mapping) else added
     others = {name: item for name, item in value.items() if name not in ("privileged", "capabilities")}
-    return _said({key: {**others, **({"capabilities": kept} if "capabilities" in value else {})}}, key)
+    return _value_at({key: {**others, **({"capabilities": kept} if "capabilities" in value else {})}}, key)
 
 
 def _same(new: Fields, old: Fields, key: str) -> bool:
-    return bool(_said(new, key) == _said(old, key))
+    return bool(_value_at(new, key) == _value_at(old, key))
 
 
-def _said(value: Fields, key: str) -> Any:
-    """What stands at a key, whoever wrote it; nothing and an empty mapping say the same, a null does not."""
+def _value_at(value: Fields, key: str) -> Any:
+    """The value of a key, normalized: a missing key and an empty mapping are equal, a null is different."""
     found = meaning(_marked(value.get(key))) if key in value else None
     is_nothing = found in ({}, [], "") or (found is False and key not in CONFINING)
     return None if is_nothing else found
@@ -197,7 +197,7 @@ def _changed_volumes(pod: Fields, old: Fields) -> Iterator[str]:
 
 
 def _free(cr: NodeSet) -> Iterator[str]:
-    """Volumes that reach nowhere and are not the operator's."""
+    """Volumes that reach nowhere outside the pod and are not the operator's."""
     for volume in _items(cr.spec.template.spec, "volumes"):
         if volume.keys() - {"name"} <= FREE_SOURCES and volume.get("name") not in privileged_worker.OWN_VOLUMES:
             yield str(volume.get("name"))
@@ -215,7 +215,7 @@ def _containers(cr: NodeSet) -> Iterator[tuple[tuple[str, str], Fields]]:
 
 
 def _has_one_of_each(pod: Fields) -> bool:
-    """Two of one name would be merged, and neither could be compared with one of before."""
+    """Whether names are unique: two items with one name would be merged, and could not be compared."""
     named = (_names(pod, among) for among in (*_LISTS, "volumes"))
     return all(None not in names and len(names) == len(set(names)) for names in named)
 

@@ -32,13 +32,13 @@ from slurm_operator.slurm.model import Partition
 
 MANAGER = "kubectl-slurm"
 POLL_SECONDS = 0.05
-# Slurm itself is asked by a command in its pod, which costs more.
+# Slurm itself is asked with a command in its pod, which costs more.
 SLURM_POLL_SECONDS = 0.25
-# What a Controller says of a partition is about this change after so long; before, it may be about the last one.
+# From then on, what a Controller says about a partition is about this change and not the one before.
 REFUSAL_SECONDS = 3.0
 MAX_CONFLICTS = 5
 NOT_RECONCILED = "the operator has not reconciled it yet"
-# Reasons of a change that will not take effect by waiting.
+# Reasons of conditions that waiting does not change.
 NOT_DONE = frozenset({"RefusedBySlurm", "LinterRefused", "NeedsNewPartition", "NodesNotTakenOut", "NodesNotAdded"})
 HELM_LABEL = "app.kubernetes.io/managed-by"
 HELM_RELEASE = "meta.helm.sh/release-name"
@@ -71,7 +71,7 @@ class Changes:
         return await self.client.get(resource.raw(), name, self.namespace if resource.namespaced else "")
 
     async def resources(self) -> Facts:
-        """The resources that declare partitions, and the pods: all that a change is decided by."""
+        """The resources that declare partitions, and the pods: everything that a change depends on."""
         read: tuple[Resource[Any], ...] = (OURS["Controller"], OURS["NodeSet"], OURS["Partition"], PODS)
         listings = [await self.client.list(each.raw(), self.namespace) for each in read]
         objects = {
@@ -81,7 +81,7 @@ class Changes:
         return Facts(self.namespace, objects)
 
     async def set_options(self, facts: Facts, owner: Owner, options: Mapping[str, str], seconds: float) -> Done:
-        """Change options of a partition in the resource that has it, and wait for Slurm's own answer."""
+        """Change options of a partition in the resource that has it, and wait until Slurm has them."""
         began = time.monotonic()
         if owner.kind == "NodeSet":
             before, after = await self._patched(owner, lambda found: nodeset_patch(found, options))
@@ -92,7 +92,7 @@ class Changes:
         return await self._wait_until_reconciled(owner.name, patched.metadata.generation, state.upper(), began, seconds)
 
     async def edit_nodes(self, owner: Owner, change: str, seconds: float) -> Done:
-        """Add hosts to a Partition, or take them away, whatever list it has now."""
+        """Add hosts to a Partition or remove them, starting from its current list."""
         began = time.monotonic()
         _, patched = await self._patched(
             owner, lambda found: {"nodes": merged_edit(str(spec_of(found).get("nodes") or ""), change)}
@@ -100,7 +100,7 @@ class Changes:
         return await self._wait_until_reconciled(owner.name, patched.metadata.generation, "", began, seconds)
 
     async def _patched(self, owner: Owner, patch: Callable[[Object], Mapping[str, Any]]) -> tuple[Object, RawObject]:
-        """Change the spec of the very version that was read: what somebody else wrote meanwhile is not lost."""
+        """Change the spec of exactly the version that was read, so that nobody else's change is lost."""
         resource, tries = OURS[owner.kind], 0
         while True:
             seen = await self.get(resource, owner.name)
@@ -110,7 +110,7 @@ class Changes:
                     resource, owner.name, spec, self.namespace, uid=meta.uid, resource_version=meta.resource_version
                 )
             except Conflict:
-                # Its status was written, most likely.
+                # Most likely its status was written.
                 tries += 1
                 if tries == MAX_CONFLICTS:
                     raise
@@ -130,11 +130,11 @@ class Changes:
         async def why() -> Reason:
             return Reason(sentence, f"kubectl slurm -n {self.namespace} why partition/{name}")
 
-        await until(f"Slurm has partition {name} as asked", is_so, why, seconds, look_seconds=POLL_SECONDS)
+        await until(f"Slurm has partition {name} as asked", is_so, why, seconds, poll_seconds=POLL_SECONDS)
         return Done(sentence, time.monotonic() - began, bool(verdict))
 
     async def _wait_for_slurm(self, facts: Facts, change: _Change, began: float, seconds: float) -> Done:
-        """A NodeSet says nothing of its partition: Slurm itself is asked, and its Controller why it is not so."""
+        """A NodeSet has no status for its partition: ask Slurm itself, and the Controller why it refuses a change."""
         done = Done(NOT_RECONCILED, 0.0, False)
         owner = change.owner
 
@@ -150,11 +150,11 @@ class Changes:
             return Reason(done.sentence, f"kubectl slurm -n {self.namespace} why controller/{owner.cluster}")
 
         what = f"Slurm has partition {owner.partition} as asked"
-        await until(what, is_so, why, seconds, look_seconds=SLURM_POLL_SECONDS)
+        await until(what, is_so, why, seconds, poll_seconds=SLURM_POLL_SECONDS)
         return replace(done, seconds=time.monotonic() - began)
 
     async def _look(self, facts: Facts, change: _Change) -> Done:
-        """Whether Slurm has a change."""
+        """Whether Slurm has the change."""
         try:
             found = (await self.slurm_partitions(facts, change.owner.cluster)).get(change.owner.partition)
         except (KubeError, SlurmError, SlurmRefused) as error:
@@ -182,7 +182,7 @@ class Changes:
         return list((await self.client.list(PODS.raw(), self.namespace, label_selector=selector)).items)
 
     async def machines(self) -> list[str]:
-        """The names of all Kubernetes nodes; none where they may not be listed."""
+        """The names of all Kubernetes nodes; none if they may not be listed."""
         try:
             return [each.metadata.name for each in (await self.client.list(NODES.raw())).items]
         except KubeError:
@@ -214,7 +214,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of a NodeSet's partition: the options that were asked for, and its config before and after."""
+    """A change of a NodeSet's partition: the requested options, and its config before and after."""
 
     owner: Owner
     options: Mapping[str, str]
@@ -222,7 +222,7 @@ class _Change:
     after: str
 
     def still_open(self, found: Partition | None) -> tuple[bool, str]:
-        """Whether Slurm does not have it as asked for yet, and what it has."""
+        """Whether the change is not in effect yet, and what Slurm has."""
         if found is None:
             return True, f"Slurm does not have partition {self.owner.partition}"
         line = _line(self.owner.partition, self.after)
@@ -231,7 +231,7 @@ class _Change:
         if rows:
             return True, f"partition {self.owner.partition}: {rows[0].field} is {rows[0].found}, not {rows[0].wanted}"
         unseen = sorted(frozenset(unsettable(line)) & asked)
-        more = f"; Slurm does not show {', '.join(unseen)}, and from 26.05 takes it only for a new partition"
+        more = f"; Slurm does not show {', '.join(unseen)}, and from 26.05 on accepts it only for a new partition"
         done = f"NodeSet {self.owner.name}, partition {self.owner.partition}: {written(self.options)}"
         return False, done + (more if unseen else "")
 
@@ -241,7 +241,7 @@ def _line(name: str, config: str) -> Line:
 
 
 def outcome(partition: Object, generation: int, state: str) -> tuple[str, bool | None]:
-    """What a Partition says of its last change, and whether it is in effect; None while nobody can say yet."""
+    """What a Partition reports about its last change, and whether it is in effect; None while that is not known."""
     if int(status_of(partition).get("observedGeneration") or 0) < generation:
         return NOT_RECONCILED, None
     accepted, applied, ready = (condition_of(partition, each) or {} for each in ("Accepted", "Applied", "Ready"))
@@ -253,14 +253,14 @@ def outcome(partition: Object, generation: int, state: str) -> tuple[str, bool |
 
 
 def is_as_asked(ready: Mapping[str, Any], state: str) -> bool:
-    """Whether a Partition's Ready tells of the state that was asked for; any will do where none was."""
+    """Whether a Partition's Ready shows the state that was asked for; any state if none was."""
     if ready.get("status") == "True" or ready.get("reason") == "NoNodes":
         return state in ("", "UP")
     return ready.get("reason") == "NotUp" and (not state or str(ready.get("message", "")).endswith(state))
 
 
 def refusal(controller: Object, partition: str) -> str:
-    """Why a Controller does not take the line of a partition; empty when it says nothing of it."""
+    """Why a Controller refuses the line of a partition; empty if it does not."""
     degraded = condition_of(controller, "Degraded") or {}
     message = str(degraded.get("message", ""))
     named = re.search(rf"(?<![\w.-]){re.escape(partition)}(?![\w.-])", message) is not None

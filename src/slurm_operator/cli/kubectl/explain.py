@@ -41,16 +41,16 @@ async def status(where: Where, output: str) -> None:
 @command()
 @OUTPUT
 async def doctor(where: Where, output: str) -> None:
-    """Find all problems in a namespace, each cause once, and what is under way; exit code 1 when something is wrong."""
+    """Find all problems in a namespace, each cause once, and what is in progress; exit code 1 if something is wrong."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.cluster import examine, passing
 
     facts, causes = await judged(where, examine)
-    told = [*causes, *passing(facts)]
+    listed = [*causes, *passing(facts)]
     if output != "text":
-        click.echo(view.data([view.answer_data(cause) for cause in told], output), nl=False)
+        click.echo(view.data([view.answer_data(cause) for cause in listed], output), nl=False)
     else:
-        for cause in told:
+        for cause in listed:
             click.echo(view.answer_text(cause))
         click.echo(f"{len(causes)} found" if causes else click.style("nothing is wrong", fg="green"))
     sys.exit(1 if causes else 0)
@@ -63,8 +63,8 @@ async def why(where: Where, target: str, output: str) -> None:
     """Explain why a node, pod, job, partition or resource is not as it should be, and what to do.
 
     KIND is node, pod, job, partition, nodeset, controller, restapi, loginset, accounting or token; without it, the
-    name says what is meant: a number is a job, 9_3 a task of an array, 12+1 a component of a heterogeneous job. The
-    exit code is 1 when something is wrong, and 0 when it only waits, as it should, or is so because somebody wants it.
+    kind is guessed from the name: 57 is a job, 9_3 a task of an array, 12+1 a component of a heterogeneous job. The
+    exit code is 1 if something is wrong, and 0 if it is merely waiting, or is as somebody asked for.
     """
     from slurm_operator.cli.kubectl import view
 

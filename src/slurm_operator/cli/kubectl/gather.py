@@ -32,8 +32,8 @@ from slurm_operator.diagnose.facts import (
     Object,
     Silence,
     Slurm,
-    condition_of,
     host_of,
+    is_ready,
     label_of,
     name_of,
     spec_of,
@@ -61,8 +61,8 @@ READ: tuple[Resource[Any], ...] = (
 )
 T = TypeVar("T")
 LOG_TAIL_LINES = 40
-# Slurm writes about 9 kB of JSON for a job, and keeps 10,000 jobs unless told otherwise: many jobs must not silence it.
-SECONDS = 20.0
+# Slurm writes about 9 kB of JSON for a job, and by default keeps 10,000 jobs: many jobs must not look like no answer.
+SLURM_SECONDS = 20.0
 MAX_LIST_BYTES = 256 * 1024 * 1024
 # A log that takes longer is left out: an answer without it beats none.
 LOG_SECONDS = 8.0
@@ -85,12 +85,12 @@ async def gather(client: Client, namespace: str) -> Facts:
         zip(slurm, await asyncio.gather(*(parts.more(name, each) for name, each in slurm.items())), strict=True)
     )
     secrets, databases, without_sssd = await asyncio.gather(parts.secrets(), parts.databases(), parts.without_sssd())
-    logs = await _logs(client, seen, slurm, frozenset(name for name, said in databases.items() if said))
+    logs = await _logs(client, seen, slurm, frozenset(name for name, problem in databases.items() if problem))
     return Facts(namespace, objects, slurm, logs, now, secrets, databases, without_sssd)
 
 
 async def _together(*works: Coroutine[Any, Any, T]) -> list[T]:
-    """What all of them come to; when one fails the others are stopped, since nobody waits for them any more."""
+    """The results of all; if one fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)
@@ -140,7 +140,7 @@ async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -
         name_of(pod),
         ["scontrol", *arguments],
         container="slurmctld",
-        seconds=SECONDS,
+        seconds=SLURM_SECONDS,
         max_bytes=MAX_LIST_BYTES,
     )
     if ran.code != 0:
@@ -165,10 +165,10 @@ async def _logs(
 
 
 def _unwell(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> Iterator[tuple[str, bool]]:
-    """The containers whose words matter, and whether those before their restart do."""
+    """The containers whose logs matter, and whether those before their restart do."""
     statuses = status_of(pod).get("containerStatuses") or ()
     started = [*(status_of(pod).get("initContainerStatuses") or ()), *statuses]
-    ready = (condition_of(pod, "Ready") or {}).get("status") == "True"
+    ready = is_ready(pod)
     if ready and not _is_lost_worker(pod, slurm):
         return
     for status in started:

@@ -57,11 +57,11 @@ async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float)
         async def why() -> Reason:
             return reason_on(seen[0], host, on) if seen else UNKNOWN
 
-        goal = f"{host} has no jobs" if on else f"{host} takes jobs"
+        goal = f"{host} has no jobs" if on else f"{host} accepts jobs"
         waited = await until(goal, is_so, why, seconds)
         if not waited.is_so:
-            raise click.ClickException(f"not yet after {seconds:g} s: {(await why()).text}")
-        click.echo(f"Slurm confirms: {goal}")
+            raise click.ClickException(f"after {seconds:g} s still not true that {goal}: {(await why()).text}")
+        click.echo(f"Slurm confirms that {goal}")
 
 
 def has_state(facts: Facts, host: str, *states: str) -> bool:
@@ -73,12 +73,12 @@ def has_state(facts: Facts, host: str, *states: str) -> bool:
 
 
 def is_drained(facts: Facts, host: str) -> bool:
-    """Whether it takes no jobs, and has none."""
+    """Whether it accepts no jobs, and has none."""
     return has_state(facts, host, "DRAIN") and not has_state(facts, host, "ALLOCATED", "MIXED", "COMPLETING")
 
 
 def reason_on(facts: Facts, host: str, on: bool) -> Reason:
-    """Why a node is not drained yet, or not back: its jobs and their ends, else what is wrong with it."""
+    """Why a node is not drained yet, or not back in service: its jobs and their ends, or what is wrong with it."""
     from slurm_operator.cli.waiting import Reason, reason_of
     from slurm_operator.diagnose import node as nodes
     from slurm_operator.diagnose.facts import Slurm
@@ -102,7 +102,7 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
 
 
 async def _worker(changes: Changes, name: str) -> RawObject:
-    """The pod of a Slurm node, by either name; who is not there is not drained."""
+    """The pod of a Slurm node, by the name of either; an error if there is none."""
     from slurm_operator.api.problem import did_you_mean
     from slurm_operator.diagnose.facts import host_of
 

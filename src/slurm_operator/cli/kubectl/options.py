@@ -1,8 +1,8 @@
-"""Options of a partition as people give them: `partition set NAME MaxTime=2:00:00 QOS=`.
+"""Options of a partition on the command line: `partition set NAME MaxTime=2:00:00 QOS=`.
 
-In: words, and the resource that has the partition. Out: what to write into its spec, or a sentence that says what is
-wrong with the words. What the user wrote stays as it is: an option is changed where it stands. Used by `change.py` and
-`partitions.py`. Pure.
+In: arguments, and the resource that has the partition. Out: a patch of its spec, or a sentence that says what is wrong
+with the arguments. An option is changed in place, and everything else stays as the user wrote it. Used by `change.py`
+and `partitions.py`. Pure.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ WEIGHTS = "TRESBillingWeights"
 
 
 class BadOption(Exception):
-    """An option that cannot be set; the message says why, and what can."""
+    """An option that cannot be set; the message says why, and what to do instead."""
 
 
-def parsed(words: Sequence[str]) -> dict[str, str]:
-    """The options of `Key=Value` words under their own spelling; an empty value takes an option away."""
-    return dict(_parsed(word) for word in words)
+def parsed(arguments: Sequence[str]) -> dict[str, str]:
+    """The options of `Key=Value` arguments, spelled as in Slurm's manual; an empty value removes an option."""
+    return dict(_parsed(argument) for argument in arguments)
 
 
-def _parsed(word: str) -> tuple[str, str]:
-    given, sign, value = word.partition("=")
+def _parsed(argument: str) -> tuple[str, str]:
+    given, sign, value = argument.partition("=")
     if not sign:
-        raise BadOption(f"{word!r} is not OPTION=VALUE, such as MaxTime=2:00:00; without a value it is taken away")
+        raise BadOption(f"{argument!r} is not OPTION=VALUE, such as MaxTime=2:00:00; MaxTime= restores the default")
     key, known = spelling(given), PARTITION_KEYS.get(given.lower())
     if key == NODES:
-        raise BadOption("its nodes are changed by partition add-nodes and remove-nodes, and by spec.nodeSets")
+        raise BadOption("nodes are changed with partition add-nodes and remove-nodes, or in spec.nodeSets")
     if known is None:
         guess = closest(given, (each.span.name for each in PARTITION_KEYS.values()))
         raise BadOption(f"Slurm's partitions have no option {given!r}" + (f"; did you mean {guess}?" if guess else ""))
@@ -51,25 +51,25 @@ def _parsed(word: str) -> tuple[str, str]:
 
 
 def nodeset_patch(nodeset: Object, options: Mapping[str, str]) -> dict[str, Any]:
-    """What to write into the spec of a NodeSet, so that its partition has these options."""
+    """The patch of a NodeSet's spec that gives its partition these options."""
     config = partition_config(nodeset)
     problem = config_problem(config)
     if problem:
-        raise BadOption(f"spec.partition.config cannot be changed before it is put right: {problem}")
+        raise BadOption(f"spec.partition.config has an error, correct it first: {problem}")
     return {"partition": {"config": with_options(config, options) or None}}
 
 
 def partition_patch(partition: Object, options: Mapping[str, str]) -> dict[str, Any]:
-    """What to write into the spec of a Partition: fields, and for options that have none, its config."""
+    """The patch of a Partition's spec: fields, and `config` for options that have no field."""
     spec = spec_of(partition)
     config = str(spec.get("config") or "")
-    in_config = canonical((word.partition("=")[0], "") for word in config.split())
+    in_config = canonical((option.partition("=")[0], "") for option in config.split())
     patch: dict[str, Any] = {}
     rest: dict[str, str] = {}
     for option, value in options.items():
         fields = _fields(spec, option, value)
         if option in in_config or not fields:
-            # Of a field and an option in config, Slurm takes the latter.
+            # If both a field and config set an option, Slurm takes the latter.
             rest[option] = value
         if option not in in_config or not value:
             patch |= fields
@@ -85,5 +85,5 @@ def _fields(spec: Mapping[str, Any], option: str, value: str) -> dict[str, Any]:
 
 
 def written(options: Mapping[str, str]) -> str:
-    """Options in a sentence."""
-    return ", ".join(f"{key}={value}" if value else f"{key} taken away" for key, value in options.items())
+    """Options as they appear in a message."""
+    return ", ".join(f"{key}={value}" if value else f"{key} removed" for key, value in options.items())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slurm_operator.diagnose.facts import Facts
     from slurm_operator.diagnose.partition_owner import Owner
 
-# A change that is on its way looks like one by hand for as long.
+# A change that the operator is making looks like one by hand at first.
 SECOND_LOOK_SECONDS = 1.0
 ADOPT_SECONDS = 10.0
 
@@ -67,7 +67,7 @@ _state_command("inactive", "INACTIVE", "Neither accept nor start jobs.")
 @click.argument("options", metavar="OPTION=VALUE...", nargs=-1, required=True)
 @WAIT
 async def set_options(where: Where, partition_name: str, options: tuple[str, ...], seconds: float) -> None:
-    """Set options such as MaxTime=2:00:00; one without a value (QOS=) gets its default."""
+    """Set options such as MaxTime=2:00:00; an option without a value (QOS=) gets its default."""
     from slurm_operator.cli.kubectl.options import BadOption, parsed
 
     try:
@@ -89,14 +89,14 @@ async def _set(where: Where, name: str, options: Mapping[str, str], seconds: flo
             raise click.ClickException(f"{owner.place}: {error}") from error
 
 
-async def _owner(changes: Changes, facts: Facts, name: str, wish: str) -> Owner:
-    """The Partition or NodeSet that has a partition; for any other, what to do instead."""
+async def _owner(changes: Changes, facts: Facts, name: str, change: str) -> Owner:
+    """The Partition or NodeSet that has a partition; an error that says what to do if there is none."""
     from slurm_operator.diagnose.facts import spec_of
     from slurm_operator.diagnose.partition_owner import owner_of
 
     owner = owner_of(facts, name)
     if owner is None:
-        await _nobodys(changes, facts, name)
+        await _raise_unowned(changes, facts, name)
     controller = facts.get("Controller", owner.cluster)
     if controller is not None and spec_of(controller).get("external"):
         raise click.ClickException(
@@ -106,27 +106,27 @@ async def _owner(changes: Changes, facts: Facts, name: str, wish: str) -> Owner:
         raise click.ClickException(f"{owner.place} is being deleted, and partition {owner.partition} with it")
     if owner.kind == "Controller":
         raise click.ClickException(
-            f"partition {name} is a line in {owner.place}: {wish} there, with "
+            f"partition {name} is a line in {owner.place}: {change} there, with "
             f"kubectl -n {facts.namespace} edit controller {owner.name}"
         )
     return owner
 
 
-async def _nobodys(changes: Changes, facts: Facts, name: str) -> NoReturn:
-    """Say of a partition that no resource has what can be done."""
+async def _raise_unowned(changes: Changes, facts: Facts, name: str) -> NoReturn:
+    """Say what to do about a partition that no resource has."""
     from slurm_operator.diagnose.facts import name_of
     from slurm_operator.diagnose.partition_owner import unknown_partition
 
     for each in facts.every("Controller"):
         if name in await _partitions_in_slurm(changes, facts, name_of(each)):
             raise click.ClickException(
-                f"no resource declares partition {name}: it was made with scontrol, or is being removed. Create a "
-                "Partition of its name, and this command changes it"
+                f"no resource declares partition {name}: it was created with scontrol, or is being removed. "
+                "Create a Partition with this name, and then change that"
             )
     nodeset = facts.get("NodeSet", name)
     if nodeset is not None:
         raise click.ClickException(
-            f"NodeSet {name} makes no partition; to make one: kubectl -n {facts.namespace} patch nodeset {name} "
+            f"NodeSet {name} has no partition; to create one: kubectl -n {facts.namespace} patch nodeset {name} "
             """--type=merge -p '{"spec":{"partition":{"enabled":true}}}'"""
         )
     raise click.ClickException(
@@ -157,7 +157,7 @@ def _nodes_command(name: str, sign: str, text: str) -> None:
             owner = await _owner(changes, facts, partition_name, "change Nodes")
             if owner.kind == "NodeSet":
                 raise click.ClickException(_all_its_nodes(facts, owner, sign, hosts))
-            await _demand_hosts(changes, facts, owner, hosts)
+            await _require_hosts(changes, facts, owner, hosts)
             report(await changes.edit_nodes(owner, edit, seconds))
 
 
@@ -166,17 +166,17 @@ _nodes_command("remove-nodes", "-", "Remove hosts, given as a host list such as 
 
 
 def _all_its_nodes(facts: Facts, owner: Owner, sign: str, hosts: str) -> str:
-    """What to do where single nodes cannot be named."""
-    instead = f"make a Partition with nodeSets: [{owner.name}] and nodes: '{signed(sign, hosts)}'"
+    """What to do instead: the partition of a NodeSet always has all of its nodes."""
+    instead = f"create a Partition with nodeSets: [{owner.name}] and nodes: '{signed(sign, hosts)}'"
     if sign == "-":
-        instead += f"; to let a node take no jobs at all: kubectl slurm -n {facts.namespace} drain NODE"
+        instead += f"; to keep jobs off a node altogether: kubectl slurm -n {facts.namespace} drain NODE"
     return (
-        f"partition {owner.partition} is that of NodeSet {owner.name}: it has all nodes of the NodeSet and no others. "
-        f"For another choice of nodes, {instead}"
+        f"partition {owner.partition} belongs to NodeSet {owner.name}: it has exactly the nodes of the NodeSet. "
+        f"For other nodes, {instead}"
     )
 
 
-async def _demand_hosts(changes: Changes, facts: Facts, owner: Owner, hosts: str) -> None:
+async def _require_hosts(changes: Changes, facts: Facts, owner: Owner, hosts: str) -> None:
     """Refuse hosts that do not exist: Slurm would ignore them."""
     from kube_runtime.client.errors import KubeError
     from slurm_operator.cli.kubectl.gather import SlurmRefused
@@ -194,7 +194,7 @@ async def _demand_hosts(changes: Changes, facts: Facts, owner: Owner, hosts: str
 
 
 def unknown_hosts(hosts: str, known: frozenset[str], why: str = "") -> str:
-    """What is said of a host list that names hosts which do not exist; `why` Slurm could not be asked for its own."""
+    """The message for hosts that do not exist, empty if all do; `why` says why Slurm's nodes are not known."""
     from slurm_operator.api.problem import did_you_mean
     from slurm_operator.slurm import hostlist
 
@@ -203,7 +203,7 @@ def unknown_hosts(hosts: str, known: frozenset[str], why: str = "") -> str:
         return ""
     shown = hostlist.compress(missing)
     if why:
-        return f"whether {shown} exists cannot be said, since Slurm cannot be asked: {why}"
+        return f"{shown} may not exist, and Slurm cannot be asked: {why}"
     return f"there is no node {shown}{did_you_mean(missing[0], known)}"
 
 
@@ -244,7 +244,7 @@ async def drift(where: Where, adopting: bool, output: str) -> None:
 
 
 async def _differing(where: Where) -> tuple[Facts, list[Drifted]]:
-    """What differs, and still does a moment later: what the operator is changing now is nobody's hand."""
+    """What differs now and a moment later; a difference that the operator is removing is not shown."""
     from slurm_operator.diagnose.drift import current
 
     first = await facts_of(where)
@@ -266,10 +266,10 @@ def drift_text(now: list[Drifted], back: list[ChangedBack]) -> str:
         return "nothing has been changed by hand\n"
     text = ""
     if now:
-        head = ["PARTITION", "OBJECT", "FIELD", "WANTED", "FOUND", "SINCE", "IT IS"]
+        head = ["PARTITION", "OBJECT", "FIELD", "WANTED", "FOUND", "SINCE", "STATE"]
         cells = [list(row.values())[:-1] for row in drift_data(now, [])]
         text = view.table(head, [[cell or "-" for cell in row] for row in cells])
-        text += f"changed by {BY_HAND}: slurmctld does not tell who\n"
+        text += f"changed by {BY_HAND}: slurmctld does not record who\n"
     if back:
         rows = [[each.last or "-", each.object, each.count, each.what] for each in back]
         text += ("\n" if now else "") + view.table(["CHANGED BACK", "OBJECT", "TIMES", "WHAT"], rows)
@@ -300,7 +300,7 @@ def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, An
 
 
 async def _adopt(where: Where, facts: Facts, now: list[Drifted]) -> None:
-    """Make the resources say what Slurm has."""
+    """Write what Slurm has into the resources."""
     from slurm_operator.diagnose.drift import adoption
 
     async with changing(where) as changes:

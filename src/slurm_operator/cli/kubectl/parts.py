@@ -1,7 +1,7 @@
-"""Asks the parts of a cluster themselves: slurmdbd for its database, Slurm for limits, login pods for sssd.
+"""Asks the daemons of a cluster themselves: slurmdbd for its database, Slurm for limits, login pods for sssd.
 
-In: a client, and what Kubernetes holds of a namespace. Out: answers for `Facts`. What may not be read, or is not there,
-is None or left out, never an error. Called by `gather.py`. No value of a Secret leaves here: only its fingerprint.
+In: a client, and the objects of a namespace. Out: answers for `Facts`. What cannot be read, or does not exist, is None
+or left out, never an error. Called by `gather.py`. No value of a Secret leaves this module: only its fingerprint.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from kube_runtime.client.objects import SECRETS
 from kube_runtime.text import printable
 from slurm_operator.build import labels
 from slurm_operator.diagnose import limits, scontrol
-from slurm_operator.diagnose.facts import Facts, Object, Silence, Slurm, condition_of, fingerprint, name_of, spec_of
+from slurm_operator.diagnose.facts import Facts, Object, Silence, Slurm, fingerprint, is_ready, name_of, spec_of
 from slurm_operator.diagnose.reasons import limit_of
 from slurm_operator.diagnose.wording import code_of
 from slurm_operator.slurm.errors import SlurmError
 
-# sacctmgr waits much longer by itself for a slurmdbd that is not there.
-SECONDS = 8.0
+# sacctmgr by itself waits much longer for a slurmdbd that does not answer.
+COMMAND_SECONDS = 8.0
 MAX_BYTES = 16 * 1024 * 1024
 SSSD = (
     "test -x /usr/sbin/sssd || exit 0; "
     "for p in /proc/[0-9]*/comm; do read -r n <$p && [ $n = sssd ] && exit 0; done; exit 3"
 )
-NOT_RUNNING = 3
+NOT_RUNNING_CODE = 3
 
 
 class Parts:
-    """One namespace, and the pods in it that can be asked."""
+    """The daemons of one namespace."""
 
     def __init__(self, client: Client, facts: Facts) -> None:
         self._client, self._facts = client, facts
 
     async def more(self, controller: str, slurm: Slurm | Silence) -> Slurm | Silence:
-        """The same, with what its waiting jobs make worth asking."""
+        """The same, with the limits, licenses and reservations that its pending jobs wait for."""
         pod = self._ready(labels.CONTROLLER, controller)
         if not isinstance(slurm, Slurm) or pod is None:
             return slurm
@@ -54,10 +54,10 @@ class Parts:
         return slurm
 
     async def _with_limits(self, pod: str, slurm: Slurm) -> Slurm:
-        asked = [await self._run(pod, "slurmctld", *limits.arguments(what)) for what in limits.QUESTIONS]
-        if any(isinstance(answer, str) for answer in asked):
+        answers = [await self._run(pod, "slurmctld", *limits.arguments(what)) for what in limits.QUESTIONS]
+        if any(isinstance(answer, str) for answer in answers):
             return slurm
-        qos, associations = (answer for answer in asked if isinstance(answer, bytes))
+        qos, associations = (answer for answer in answers if isinstance(answer, bytes))
         return replace(slurm, limits=limits.read(qos, associations))
 
     async def _with_reservations(self, pod: str, slurm: Slurm) -> Slurm:
@@ -72,7 +72,7 @@ class Parts:
         return answer if isinstance(answer, bytes) else None
 
     async def databases(self) -> dict[str, str]:
-        """For each Accounting that a Controller uses, why it did not answer; empty when it did."""
+        """For each Accounting that a Controller uses: why it did not answer; empty if it did."""
         users = {
             str((spec_of(each).get("accountingRef") or {}).get("name", "")): name_of(each)
             for each in self._facts.every("Controller")
@@ -80,8 +80,8 @@ class Parts:
         mine = [
             (name_of(each), users[name_of(each)]) for each in self._facts.every("Accounting") if name_of(each) in users
         ]
-        said = await asyncio.gather(*(self._database(controller) for _, controller in mine))
-        return {name: answer for (name, _), answer in zip(mine, said, strict=True) if answer is not None}
+        answers = await asyncio.gather(*(self._database(controller) for _, controller in mine))
+        return {name: answer for (name, _), answer in zip(mine, answers, strict=True) if answer is not None}
 
     async def _database(self, controller: str) -> str | None:
         pod = self._ready(labels.CONTROLLER, controller)
@@ -96,10 +96,10 @@ class Parts:
             name_of(pod)
             for each in self._facts.every("LoginSet")
             for pod in self._facts.pods_of(labels.LOGIN, name_of(each))
-            if _is_ready(pod)
+            if is_ready(pod)
         ]
         codes = await asyncio.gather(*(self._code(pod, "login", "sh", "-c", SSSD) for pod in pods))
-        return frozenset(pod for pod, code in zip(pods, codes, strict=True) if code == NOT_RUNNING)
+        return frozenset(pod for pod, code in zip(pods, codes, strict=True) if code == NOT_RUNNING_CODE)
 
     async def secrets(self) -> dict[str, Mapping[str, str]] | None:
         """The keys of every Secret, with a fingerprint of each value."""
@@ -110,31 +110,29 @@ class Parts:
         return {item.metadata.name: _fingerprints(item.content()) for item in listing.items}
 
     def _ready(self, component: labels.Component, instance: str) -> str | None:
-        return next((name_of(pod) for pod in self._facts.pods_of(component, instance) if _is_ready(pod)), None)
+        return next((name_of(pod) for pod in self._facts.pods_of(component, instance) if is_ready(pod)), None)
 
     async def _run(self, pod: str, container: str, *command: str) -> bytes | str:
-        """What it prints, or the words of a failure."""
+        """Its output, or the message of its failure."""
         try:
             ran = await self._client.run(
-                self._facts.namespace, pod, command, container=container, seconds=SECONDS, max_bytes=MAX_BYTES
+                self._facts.namespace, pod, command, container=container, seconds=COMMAND_SECONDS, max_bytes=MAX_BYTES
             )
         except KubeError as error:
-            return printable(str(error)) or "it could not be asked"
+            return printable(str(error)) or f"{command[0]} could not be run"
         if ran.code == 0:
             return ran.stdout
-        words = ran.stderr.decode(errors="replace").strip().splitlines()
-        return printable(words[-1]) if words else f"{command[0]} ended with code {ran.code}"
+        lines = ran.stderr.decode(errors="replace").strip().splitlines()
+        return printable(lines[-1]) if lines else f"{command[0]} ended with exit code {ran.code}"
 
     async def _code(self, pod: str, container: str, *command: str) -> int | None:
         try:
-            ran = await self._client.run(self._facts.namespace, pod, command, container=container, seconds=SECONDS)
+            ran = await self._client.run(
+                self._facts.namespace, pod, command, container=container, seconds=COMMAND_SECONDS
+            )
         except KubeError:
             return None
         return ran.code
-
-
-def _is_ready(pod: Object) -> bool:
-    return (condition_of(pod, "Ready") or {}).get("status") == "True"
 
 
 def _fingerprints(secret: Object) -> dict[str, str]:

@@ -215,7 +215,7 @@ async def carry_out(changing: Changes, rollback: Rollback, controller: str, seco
         return Reason(reason, f"kubectl slurm -n {changing.namespace} config diff {controller}")
 
     what = f"slurmctld runs with revision {rollback.revision.number}"
-    await until(what, is_so, why, seconds, look_seconds=POLL_SECONDS)
+    await until(what, is_so, why, seconds, poll_seconds=POLL_SECONDS)
     return done or Done(reason, time.monotonic() - began, False)
 
 

@@ -1,7 +1,7 @@
-"""`kubectl slurm wait`: until a resource, or all of a namespace, is ready; with the reason every few seconds.
+"""`kubectl slurm wait`: waits until a resource, or everything in a namespace, is ready; says why not every few seconds.
 
-In: a namespace, and what of it is waited for. Out: exit code 0 once it is ready; 1 with the first cause when that takes
-too long. Put into the group by `main.py`; named by the notes of the charts.
+In: a namespace, and what to wait for. Out: exit code 0 once it is ready, 1 with the first cause after the timeout.
+Registered by `main.py`; mentioned in the notes of the charts.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ async def wait(where: Where, target: str, seconds: float) -> None:
     if waited.is_so:
         click.echo(f"{what} ({waited.seconds:.1f} s)")
         return
-    click.echo(f"not so after {seconds:g} s: {first_of(left).text}", err=True)
+    click.echo(f"not ready after {seconds:g} s: {first_of(left).text}", err=True)
     sys.exit(1)
 
 
 def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
-    """What is not as it should be of the target, or of everything."""
+    """What keeps the target, or everything, from being ready."""
     from slurm_operator.cli.kubectl.explain import explained
     from slurm_operator.diagnose.cause import Fine
     from slurm_operator.diagnose.cluster import examine
@@ -64,7 +64,7 @@ def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
 
 
 def first_of(left: Sequence[Diagnosis]) -> Reason:
-    """The first cause, and how many there are beside it."""
+    """The first cause, and how many more there are."""
     from slurm_operator.cli.waiting import UNKNOWN, Reason, reason_of
 
     if not left:

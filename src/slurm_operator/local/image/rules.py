@@ -2,7 +2,7 @@
 
 In: the rules in <data>/images.yaml, or the ones below where there is no such file. Out: for an image reference, a
 `ResolvedImage`. Called by the node agent for each container and by `slurm-operator local images`.
-There is no registry: every name that a rule matches ends in one of the images that `build.py` made, and every other one
+There is no registry: a name that a rule matches stands for one of the images that `build.py` made, and any other name
 cannot be pulled.
 """
 
@@ -29,7 +29,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One rule: what to run for the images whose name matches."""
 
     match: str
-    # The tags that there are; any, where none is given.
+    # The tags that exist; any tag if none is listed.
     tags: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ exec slurmdbd -D "$@"
 # What images of Slurm's daemons are tagged with: `latest`, or something that begins with a release.
 RELEASES = ("24.05", "24.11", "25.05", "25.11", "26.05")
 TAGS = ("latest", *(f"{release}*" for release in RELEASES), *(f"v{release}*" for release in RELEASES))
-# Images of which manifests want nothing but a shell.
+# Images that manifests use only for their shell.
 WITH_A_SHELL = ("alpine", "bash", "busybox", "debian", "ubuntu")
 
 DEFAULT = Rules(
@@ -115,7 +115,7 @@ HEADER = """\
 # A name is completed before it is compared: "mariadb" is "library/mariadb:latest", and "x/slurmd:25.11@sha256:…" is
 # "x/slurmd:25.11".
 #   match       a pattern; * stands for anything
-#   tags        patterns of the tags that there are; any, where this is left out
+#   tags        patterns of the tags that exist; any tag if this is left out
 #   entrypoint  what runs; a container's `command` takes its place
 #   command     its arguments; a container's `args` take their place
 #   env, user   as in an image; a container's own win
@@ -186,8 +186,8 @@ def matching(reference: str, rules: Rules) -> Rule:
     if rule is None:
         new = f'{{match: "{name.rpartition(":")[0]}:*", entrypoint: [PROGRAM]}}'
         raise ImageMissing(
-            f"{reference!r} was never built, there is no registry to pull it from, and no rule of {FILE} says what to "
-            f"build for it: add {new} to run a program of the Slurm image under this name (slurm-operator local images "
+            f"{reference!r} was never built, there is no registry to pull it from, and no rule of {FILE} matches "
+            f"it: add {new} to run a program of the Slurm image under this name (slurm-operator local images "
             "names the file)"
         )
     tag = name.rpartition(":")[2]

@@ -1,8 +1,7 @@
-"""The loop's metrics once more, under the names that controller-runtime and client-go have for them.
+"""The metrics of the loop under the names that controller-runtime and client-go have for them.
 
-In: the metrics as the loop keeps them, read when somebody scrapes, and the name of each kind's controller. Out:
-families that alerts and dashboards of other operators know. Made by a program beside its `Metrics`; nothing is counted
-twice.
+In: the metrics that the loop keeps, read at each scrape, and the name of each kind's controller. Out: metric families
+that existing alerts and dashboards know. Registered by a program beside its `Metrics`; nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from prometheus_client.samples import Sample
 
 from kube_runtime.loop.metrics import MetricEntry, Sources, entry
 
-# Our words for the end of a reconcile, and controller-runtime's.
+# By the loop's name for the result of a reconcile: controller-runtime's.
 RESULTS: Final[Mapping[str, str]] = {"ok": "success", "requeue": "requeue_after"}
-ENDED_BADLY: Final = ("retry", "terminal", "timeout", "error")
+FAILED_RESULTS: Final = ("retry", "terminal", "timeout", "error")
 METHODS: Final[Mapping[str, str]] = {
     "create": "POST",
     "delete": "DELETE",
@@ -45,12 +44,14 @@ TERMINAL = entry(
     "controller_runtime_terminal_reconcile_errors_total",
     "counter",
     ("controller",),
-    "Reconciles that only a change can help.",
+    "Reconciles that ended in an error that is not retried.",
 )
 SECONDS = entry(
     "controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "How long each reconcile took."
 )
-ACTIVE = entry("controller_runtime_active_workers", "gauge", ("controller",), "Reconciles of a controller that run.")
+ACTIVE = entry(
+    "controller_runtime_active_workers", "gauge", ("controller",), "Reconciles of a controller that are running."
+)
 DEPTH = entry("workqueue_depth", "gauge", _QUEUE, "Objects in a controller's queue.")
 ADDS = entry("workqueue_adds_total", "counter", _QUEUE, "Objects put into a controller's queue.")
 RETRIES = entry("workqueue_retries_total", "counter", _QUEUE, "Objects put back into a controller's queue.")
@@ -62,13 +63,13 @@ REQUESTS = entry(
     "rest_client_requests_total", "counter", ("code", "method"), "Requests to the API server by code and HTTP method."
 )
 LEADER = entry("leader_election_master_status", "gauge", ("name",), "1 while this process leads, otherwise 0.")
-FAMILIAR_METRICS: Final = (
+CONTROLLER_RUNTIME_METRICS: Final = (
     RECONCILES, ERRORS, TERMINAL, SECONDS, ACTIVE, DEPTH, ADDS, RETRIES, WAITED, WORKED, REQUESTS, LEADER,
 )  # fmt: skip
 
 
-class FamiliarMetrics(Collector):
-    """Shows the loop's metrics under other names."""
+class ControllerRuntimeMetrics(Collector):
+    """Exports the loop's metrics under the names of controller-runtime."""
 
     def __init__(self, sources: Sources, program: str, controller_of: Callable[[str], str]) -> None:
         self._sources, self._program, self._controller_of = sources, program, controller_of
@@ -97,7 +98,7 @@ class FamiliarMetrics(Collector):
             name, result = self._controller_of(sample.labels["kind"]), sample.labels["result"]
             key = (name, RESULTS.get(result, "error"))
             by_result[key] = by_result.get(key, 0) + sample.value
-            bad[name] = bad.get(name, 0) + (sample.value if result in ENDED_BADLY else 0)
+            bad[name] = bad.get(name, 0) + (sample.value if result in FAILED_RESULTS else 0)
             if result == "terminal":
                 terminal.add_metric([name], sample.value)
         for key, value in by_result.items():

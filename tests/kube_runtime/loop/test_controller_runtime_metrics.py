@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from kube_runtime.clock import VirtualClock
-from kube_runtime.loop.familiar_metrics import FAMILIAR_METRICS, FamiliarMetrics
+from kube_runtime.loop.controller_runtime_metrics import CONTROLLER_RUNTIME_METRICS, ControllerRuntimeMetrics
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Queue
 
@@ -15,7 +15,9 @@ QUEUE = {"name": "nodeset-controller", **NODESETS}
 
 def scraped() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     metrics, clock = Metrics("mine_"), VirtualClock()
-    metrics.registry.register(FamiliarMetrics(metrics.sources(), "mine", lambda kind: f"{kind.lower()}-controller"))
+    metrics.registry.register(
+        ControllerRuntimeMetrics(metrics.sources(), "mine", lambda kind: f"{kind.lower()}-controller")
+    )
     queue: Queue[str] = Queue(clock)
     metrics.watch_queue("NodeSet", queue)
     metrics.watch_leadership(lambda: True)
@@ -62,7 +64,7 @@ def test_what_the_loop_did_is_told_in_the_familiar_words() -> None:
 
 def test_every_familiar_metric_is_shown() -> None:
     names = {name.removesuffix("_count") for name, _ in scraped()}
-    assert {each.name for each in FAMILIAR_METRICS} <= names
+    assert {each.name for each in CONTROLLER_RUNTIME_METRICS} <= names
 
 
 async def test_a_queue_tells_how_long_a_key_waited() -> None:
