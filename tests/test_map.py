@@ -51,6 +51,16 @@ def test_a_module_has_its_test(module: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("package", ["slurm_operator", "kube_runtime"])
+def test_the_map_answers_a_question_with_every_module(package: str) -> None:
+    """A REST version and its sisters are one answer, and an error tree is beside what raises it."""
+    text = MAP.read_text().replace(MAP.read_text().partition(HEADING)[2].partition("\n## ")[0], "")
+    named = set(_CODE.findall(text))
+    paths = [path for path in (SOURCE / package).rglob("*.py") if path.name not in ("__init__.py", "errors.py")]
+    missing = sorted(name_in_map(path) for path in paths if path.parent.name != "versions")
+    assert [name for name in missing if name not in named] == []
+
+
 @pytest.mark.parametrize(("name", "tests"), HELD.items(), ids=HELD.keys())
 def test_what_the_map_names_is_there(name: str, tests: list[str]) -> None:
     assert (SOURCE / "slurm_operator" / name).exists() or (SOURCE / name).exists()
