@@ -271,7 +271,7 @@ def test_bad_input_is_a_finding_with_a_line(run: Run, write: Write, command: str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["render", "--kind", "Gadget"], "nothing becomes a Gadget; there is: ConfigMap, ControllerRevision, "),
+        (["render", "--kind", "Gadget"], "these files give no Gadget; they give: ConfigMap, ControllerRevision, "),
         (["check", "--slurm", "banana"], "'banana' is not a Slurm version such as 25.11"),
     ],
     ids=["a kind that nothing becomes", "no version"],

@@ -24,4 +24,4 @@ def test_each_part_of_the_security_guide_names_what_holds_it() -> None:
     page = Page(ROOT / "docs/guides/security.md")
     parts = re.split(r"^## ", page.text, flags=re.MULTILINE)[1:]
     silent = [part.splitlines()[0] for part in parts if not _TEST.search(part)]
-    assert silent == ["What it does not protect from"]
+    assert silent == ["What it does not protect against"]

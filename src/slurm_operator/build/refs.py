@@ -1,7 +1,7 @@
-"""What the builders may look at beside the resource itself: one namespace, read once.
+"""What the builders may look at besides the resource itself: one namespace, read once.
 
-Filled by `reconcile` from the cache and by `cli/world.py` from files. Look-ups by name never leave the namespace,
-because nothing of another namespace is in here.
+Filled by `reconcile/observe.py` from the caches and by `cli/world.py` from files. Look-ups by name never leave the
+namespace, because it contains nothing of another namespace.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def local() -> None:
     "paths",
     multiple=True,
     metavar="FILE|DIR|-",
-    help="Manifests to apply; a folder is read whole, - is standard input. May be given again.",
+    help="Manifests to apply: files, folders, or - for standard input. May be repeated.",
 )
 @click.option("--slurm", metavar="VERSION", help="Slurm version, such as 24.11 or 26.05.")
 @click.option("--nodes", type=click.IntRange(1, 256), help="How many (virtual) Kubernetes nodes.")

@@ -26,7 +26,7 @@ FILES = click.option(
     multiple=True,
     required=True,
     metavar="FILE|DIR|-",
-    help="Manifests to read; a folder is read whole, - is standard input. May be given again.",
+    help="Manifests to read: files, folders, or - for standard input. May be repeated.",
 )
 
 

@@ -55,7 +55,7 @@ def nothing_to_show(result: Rendered, kinds: Iterable[str], slurm_conf: bool) ->
     if not kinds or result.of_kinds(kinds):
         return ""
     there = sorted({each["kind"] for _, each in result.objects})
-    return f"nothing becomes a {' or '.join(kinds)}; there is: {', '.join(there) or 'nothing'}"
+    return f"these files give no {' or '.join(kinds)}; they give: {', '.join(there) or 'nothing'}"
 
 
 def render(world: World) -> Rendered:

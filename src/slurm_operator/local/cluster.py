@@ -132,7 +132,7 @@ def _why_not(home: Home) -> str:
     """The last line of a part that ended, or of the supervisor."""
     for part, record in supervisor.read_parts(home).items():
         if record.restarts or not record.is_running:
-            return f"{part} says: {last_line(home.log(part))} (whole log: slurm-operator local logs {part})"
+            return f"{part} says: {last_line(home.log(part))} (full log: slurm-operator local logs {part})"
     return f"see {home.log(SUPERVISOR)}"
 
 

@@ -2,7 +2,8 @@
 
 In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
 workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the removal of workers. A worker is
-removed only when Slurm itself said, in this reconcile, that its node is drained and idle, or has no record of it.
+removed only if Slurm itself reported, in this reconcile, that its node is drained and idle, or that there is no such
+node. Called by `reconcile/nodeset.py`. Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the reconciles of a Controller learn of its partitions: refusals, reverts, and since when something drifts.
 
 In: a plan on a complete answer of Slurm, and its outcomes; without an answer nothing is learned. Out: a new
-`PartitionMemory`. Frozen: each reconcile makes its own out of the one before (`plan/cluster.py`). A restart forgets it,
-which costs a few tries and no truth. Pure.
+`PartitionMemory`. Frozen: each reconcile derives its own from the previous one. A restart of the operator forgets it,
+which costs a few retries and nothing else. Called by `plan/cluster.py`. Pure.
 """
 
 from __future__ import annotations

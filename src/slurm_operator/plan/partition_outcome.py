@@ -1,8 +1,8 @@
 """What became of one Partition in the reconcile of its Controller: all that its own reconcile reports.
 
 In: the builder's `Acceptance`, the lines, Slurm's list, and what was refused. Out: a frozen `PartitionOutcome`, left by
-the Controller's reconcile for `reconcile/partition.py` and turned into conditions by `status/partition.py`.
-Pure.
+the Controller's reconcile for `reconcile/partition.py` and turned into conditions by `status/partition.py`. Called by
+`plan/cluster.py`. Pure.
 """
 
 from __future__ import annotations

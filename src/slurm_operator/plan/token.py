@@ -1,6 +1,7 @@
 """When a token is created, and when it is renewed.
 
-In: a Token, its key, what its Secret holds, the time. Out: what to do and when to look again. Pure.
+In: a Token, its key, the content of its Secret, the time. Out: what to do and when to look again. Called by
+`reconcile/token.py`. Pure.
 """
 
 from __future__ import annotations

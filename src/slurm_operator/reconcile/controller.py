@@ -1,7 +1,8 @@
 """One reconcile of a Controller: observe, plan, change partitions live, release what follows, report.
 
 In: a key. Out: objects, a configuration, live partitions, a status, and an outcome for each Partition of the cluster.
-All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py`.
+All reading is in `reconcile/cluster_world.py`, all deciding in `plan/cluster.py`. Run by the controller that
+`reconcile/operator.py` starts.
 """
 
 from __future__ import annotations

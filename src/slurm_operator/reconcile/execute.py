@@ -1,8 +1,8 @@
 """All writing: the only caller of the writer and of Slurm's write.
 
-In: a plan. Out: what became of it (`Outcomes`). Stages run in order, actions of a stage side by side with a bound; a
-stage that fails is the last. No object in Kubernetes is written to before `plan/ownership.py` has said that it is
-ours; `NameTaken` where it is not. Crash tests, dry runs and audit hook in below, at the two writers.
+In: a plan. Out: what became of it (`Outcomes`). Stages run in order, the actions of a stage concurrently, with a bound;
+if a stage fails, no later one runs. No Kubernetes object is written to unless `plan/ownership.py` finds it to be ours,
+else `NameTaken`. Crash tests, dry runs and audit hook in below, at the two writers. Called by every reconcile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One reconcile of a NodeSet: observe pods, nodes and Slurm; plan; execute; report."""
+"""One reconcile of a NodeSet: observe pods, nodes and Slurm; plan; execute; report.
+
+In: a key. Out: workers and the objects that they share, drains and node records in Slurm, and a status. Deciding is in
+`plan/nodeset.py`, on the world that is put together here. Run by the controller that `reconcile/operator.py` starts.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The reconcile that Controller, Accounting, RestApi and LoginSet share: check, build, apply, prune, report.
 
-In: a key, and what differs between the kinds, which stands in their own modules. Out: a reconcile function.
-`OwnedReconciler` is the frame that all four have; `OwnedObjects` is all of it for kinds whose objects depend on nothing
-but the caches.
+In: a key, and what differs between the kinds, which is in their own modules. Out: a reconcile function, which
+`reconcile/operator.py` runs. `OwnedReconciler` is the frame of all four; `OwnedObjects` is the complete reconcile of
+kinds whose objects depend only on the caches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One reconcile of a Token: sign when needed, write the Secret, come back before it ends."""
+"""One reconcile of a Token: sign when needed, write the Secret, come back before it expires.
+
+In: a key. Out: the Secret with a token, and a status. `plan/token.py` decides whether it is renewed. Run by the
+controller that `reconcile/operator.py` starts.
+"""
 
 from __future__ import annotations
 

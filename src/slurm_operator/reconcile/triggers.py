@@ -1,7 +1,8 @@
 """Which resources a change concerns.
 
 In: a changed object. Out: the keys of the resources to reconcile. Every reference counts: a Secret or ConfigMap
-that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition that stands in slurm.conf.
+that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in slurm.conf. Connected to the
+watches by `reconcile/operator.py`.
 """
 
 from __future__ import annotations

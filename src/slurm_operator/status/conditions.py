@@ -1,7 +1,7 @@
 """Conditions: true statements with a reason, in the form that the Kubernetes API conventions ask for.
 
-In: what a kind's status module found. Out: the `conditions` list, where a time moves only when a status changes. Every
-reason that is written here has a section in docs/reference/conditions.md.
+In: the drafts of a kind's status module. Out: the `conditions` list, in which a time moves only when a status changes.
+Every reason has a section in docs/reference/conditions.md. Called by `reconcile/report.py`.
 """
 
 from __future__ import annotations

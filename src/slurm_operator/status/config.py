@@ -1,6 +1,7 @@
-"""What is said of a configuration: ConfigValid, ConfigPublished, ConfigApplied, and `status.config`.
+"""The status of a configuration: ConfigValid, ConfigPublished, ConfigApplied, and `status.config`.
 
-In: a `ConfigDecision` after its reconcile. Out: drafts and fields. The message of a refusal names file, line, reason.
+In: a `ConfigDecision` after its reconcile. Out: drafts of conditions, and fields. The message of a refusal names the
+place and the reason. Called by `status/cluster.py`. Pure.
 """
 
 from __future__ import annotations

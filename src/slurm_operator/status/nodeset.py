@@ -1,6 +1,7 @@
-"""What is true of a NodeSet: counts, and whether it is as it should be.
+"""The status of a NodeSet: counts and conditions.
 
-In: the world of one reconcile, with what was chosen in it. Out: the status. Pure; written last.
+In: the world of one reconcile, with the workers that were chosen in it. Out: drafts of conditions, and fields. Called
+by `reconcile/nodeset.py`, which writes the status last. Pure.
 """
 
 from __future__ import annotations

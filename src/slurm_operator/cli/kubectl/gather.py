@@ -124,7 +124,7 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
     try:
         return slurm_facts(*await _together(*(scontrol(client, facts, pods[0], *arguments(name)) for name in LISTS)))
     except TimedOut:
-        return Silence(f"scontrol has waited {SECONDS:g} s for it")
+        return Silence(f"scontrol did not answer within {SLURM_SECONDS:g} s")
     except (KubeError, SlurmError, SlurmRefused) as error:
         return Silence(printable(str(error)))
 
