@@ -11,7 +11,7 @@ from tests.diagnose.broken import Object, cluster, condition, crashed, pod, reso
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause, Fine
-from slurm_operator.diagnose.facts import Facts
+from slurm_operator.diagnose.facts import Facts, Silence
 
 # Recorded from sacctmgr while MariaDB was gone.
 SAID = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection"
@@ -137,3 +137,31 @@ def test_a_directory_that_nobody_serves_is_found() -> None:
     found = explained(replace(facts, without_sssd=frozenset({"login-x"})), "loginset/login")
     assert isinstance(found, Cause)
     assert (found.code, found.command) == ("SssdNotRunning", "kubectl -n slurm logs login-x -c login --tail=50")
+
+
+NO_LIST = "scontrol show partitions --json: Slurmdb query failed: Unable to connect to database (Slurm error 7000)"
+
+
+@pytest.mark.parametrize(
+    ("objects", "code", "sentence"),
+    [
+        ((SERVICE, owner(0)), "DatabaseDown", "StatefulSet mariadb is scaled to 0"),
+        ((), "DatabaseUnreachable", "without it scontrol lists nothing of 'slurm'"),
+    ],
+    ids=["one that is seen", "one outside of the namespace"],
+)
+@pytest.mark.parametrize("target", ["job/7", "partition/compute", "node/compute-0"])
+def test_a_scontrol_that_wants_the_database_is_no_silence_of_slurmctld(
+    target: str, objects: tuple[Object, ...], code: str, sentence: str
+) -> None:
+    user = resource("Controller", "slurm", {"accountingRef": {"name": "slurm" if objects else "elsewhere"}})
+    answer = explained(asked(user, *objects, slurm=Silence(NO_LIST)), target)
+    assert isinstance(answer, Cause)
+    assert answer.code == code
+    assert sentence in answer.sentence
+
+
+def test_a_slurmctld_that_does_not_answer_is_silent_whatever_its_database_does() -> None:
+    answer = explained(asked(SERVICE, owner(0), slurm=Silence("scontrol has waited 20 s for it")), "job/7")
+    assert isinstance(answer, Cause)
+    assert answer.code == "SlurmSilent"

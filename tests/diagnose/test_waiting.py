@@ -404,6 +404,16 @@ def test_more_nodes_than_a_partition_has_are_told_before_a_drain_of_those_that_i
     assert found.code == "PartitionTooSmall"
 
 
+def test_a_partition_that_has_become_too_small_is_told_where_slurm_says_that_it_does_not_allow_so_many() -> None:
+    row = Row(
+        "Reason=PartitionNodeLimit NumNodes=5 NumCPUs=5", "", "", "", partition=PARTITION.replace("MaxNodes=2", "")
+    )
+    found = answer(row)
+    assert isinstance(found, Cause)
+    assert found.code == "PartitionTooSmall"
+    assert "asks for 5 nodes, and partition compute has 2" in found.sentence
+
+
 def test_a_job_that_waits_for_workers_that_have_not_come_is_told_why_they_have_not() -> None:
     nodes, partition = NODES.splitlines()[1], PARTITION.replace("compute-[0-1]", "compute-1")
     row = Row("Reason=Resources NumNodes=2 NumCPUs=2", "", "", "", nodes=nodes, partition=partition)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.plan.small_cluster import Cluster, of_type
 
+from kube_runtime.client.objects import Pod
 from slurm_operator.build import nodeset
 from slurm_operator.plan.actions import UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset
@@ -39,3 +41,33 @@ def test_a_comment_that_somebody_wrote_on_a_node_record_breaks_nothing(cluster: 
     assert all(isinstance(value, str) for value in read_pod_info(comment).values())
     lost = cluster.node("w-9", "DOWN", "NOT_RESPONDING", comment=comment)
     plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"), lost)))
+
+
+def unready(cluster: Cluster, address: str) -> Pod:
+    pod = cluster.pod("w-0", ready=False)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, pod_ip=address))
+
+
+def test_a_worker_that_registers_and_never_becomes_ready_has_its_record_marked_so_that_it_goes_with_it(
+    cluster: Cluster,
+) -> None:
+    """U3: otherwise nobody knows whose the record is when the NodeSet is deleted."""
+    slurm = cluster.slurm(cluster.node("w-0", comment="", address="10.0.0.7"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [unready(cluster, "10.0.0.7")], slurm))
+    (update,) = of_type(plan, UpdateNode)
+    assert update.node == "w-0"
+    assert update.changes.keys() == {"comment"}
+    assert read_pod_info(str(update.changes["comment"]))["nodeSetUID"] == "nodeset"
+
+
+@pytest.mark.parametrize(
+    ("address", "states"),
+    [("10.0.0.8", ("IDLE",)), ("", ("IDLE",)), ("10.0.0.7", ("DOWN",)), ("10.0.0.7", ("IDLE", "NOT_RESPONDING"))],
+    ids=["another machine's", "no address", "down", "not responding"],
+)
+def test_a_record_that_an_unready_worker_has_not_made_is_not_marked(
+    cluster: Cluster, address: str, states: tuple[str, ...]
+) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", *states, comment="", address=address))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [unready(cluster, "10.0.0.7")], slurm))
+    assert of_type(plan, UpdateNode) == []

@@ -6,6 +6,7 @@ runs on and its pod stays ready; only sacctmgr says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Object, label_of, name_of, spec_of
 
 SLURMDBD = labels.ACCOUNTING.daemon
+# Slurm 24.11 asks the database for names in what it prints as JSON.
+NO_DATABASE = re.compile(r"(?i)slurmdb|unable to connect to database|slurmdbd")
 # What a slurmdbd without a database looks like from outside; anything else that is wrong with its pod comes first.
 OF_DATABASE = frozenset({"DatabaseUnreachable", "ContainerFails", "ProbeFails", "Starting", "NotAnswering"})
 
@@ -31,6 +34,23 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     if deeper is not None:
         return deeper.under(f"slurmdbd of Accounting {name} has no database" + (f": {said}" if said else ""))
     return None if unwell is not None else _silent(facts, name, mine, said)
+
+
+def behind(facts: Facts, controller: str, said: str) -> Cause | None:
+    """What is wrong with the database of a cluster, where Slurm's commands fail for want of it."""
+    if not NO_DATABASE.search(said):
+        return None
+    name = str((spec_of(facts.get("Controller", controller) or {}).get("accountingRef") or {}).get("name", ""))
+    accounting = facts.get("Accounting", name)
+    step = f"scontrol does not list what {controller!r} has without its database: {said}"
+    found = why(facts, "Accounting", accounting) if accounting is not None else None
+    if found is not None:
+        return found.under(step)
+    return Cause(
+        "DatabaseUnreachable",
+        f"slurmdbd has no database, and without it scontrol lists nothing of {controller!r}: {said}",
+        f"kubectl slurm -n {facts.namespace} logs accounting/{name}",
+    )
 
 
 def _silent(facts: Facts, name: str, mine: list[Object], said: str) -> Cause:

@@ -12,7 +12,7 @@ from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
-from slurm_operator.diagnose import leftovers, room
+from slurm_operator.diagnose import database, leftovers, room
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import (
@@ -102,6 +102,9 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
         broken = pods.why(facts, name_of(pod))
         if broken is not None:
             return broken.under(f"slurmctld of {cluster!r} does not answer: {slurm.why}")
+    below = database.behind(facts, cluster, slurm.why)
+    if below is not None:
+        return below
     return Cause(
         "SlurmSilent",
         f"slurmctld of {cluster!r} does not answer: {slurm.why}",
@@ -120,6 +123,9 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     lines = facts.logs.get((name_of(pod), WORKER), ())
     known = pods.log_cause(pod, WORKER, lines)
     command = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=20"
+    if not pods.is_ready(pod):
+        text = f"pod {name_of(pod)} is being started, and its slurmd has not registered yet"
+        return Cause("Starting", text, command, waits=pods.is_young(facts, pod))
     step = f"pod {name_of(pod)} is ready, but Slurm has no node {host!r}"
     if known is not None:
         return Cause(known[0], known[1], command, (step,))

@@ -105,7 +105,13 @@ def _kubectl(facts: Facts, rest: str) -> str:
     return f"kubectl -n {facts.namespace} {rest}"
 
 
-def _is_young(facts: Facts, pod: Object) -> bool:
+def is_ready(pod: Object) -> bool:
+    """Whether a pod says that it is ready."""
+    return (condition_of(pod, "Ready") or {}).get("status") == "True"
+
+
+def is_young(facts: Facts, pod: Object) -> bool:
+    """Whether a pod, or a container of it, was started a moment ago."""
     metadata = pod.get("metadata") or {}
     since = [str(each.get("startedAt", "")) for each in _running(pod)] or [str(metadata.get("creationTimestamp", ""))]
     age = age_seconds(facts, max(since))
@@ -153,7 +159,7 @@ def _unscheduled(facts: Facts, pod: Object) -> Cause | None:
             "NotScheduledYet",
             f"the scheduler has not handled pod {name_of(pod)} yet",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
-            waits=_is_young(facts, pod),
+            waits=is_young(facts, pod),
         )
     code, text = scheduling.reading(facts, pod, message)
     return Cause(
@@ -356,7 +362,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
-    young = _is_young(facts, pod)
+    young = is_young(facts, pod)
     if not probes or young:
         # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
         told = f": {message}" if message else ""

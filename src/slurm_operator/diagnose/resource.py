@@ -308,6 +308,9 @@ def _rest_api_for(controller: str) -> str:
 
 def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:
     condition = condition_of(resource, "SlurmReachable") or {}
+    below = database.behind(facts, controller_of(resource), slurm.why)
+    if below is not None:
+        return below
     return Cause(
         "SlurmSilent",
         f"Slurm cannot be asked: {condition.get('message') or slurm.why}",
@@ -320,10 +323,13 @@ def _unready(facts: Facts, kind: str, resource: Object) -> Cause | None:
     ready = condition_of(resource, "Ready") or {}
     if ready.get("status") == "True":
         return None
+    age = age_seconds(facts, ready.get("lastTransitionTime"))
     return Cause(
         str(ready.get("reason") or "NotReady"),
         f"{kind} {name_of(resource)} is not ready: {ready.get('message') or 'it has no condition Ready'}",
         _describe(facts, kind, name_of(resource)),
+        # Nothing that is known is wrong with it, and it has become so a moment ago.
+        waits=age is not None and age < pods.START_SECONDS,
     )
 
 

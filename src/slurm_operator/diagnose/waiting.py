@@ -80,7 +80,8 @@ def _node_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     elif job.node_count < found.min_nodes:
         text, bound = f"{asks} no fewer than {found.min_nodes} (MinNodes)", found.min_nodes
     else:
-        return None
+        # Slurm says so as well of a partition that has fewer nodes than the job asks for.
+        return short_of_nodes.why(facts, job, slurm)
     return plain(facts, job, text, command=in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={bound}"))
 
 

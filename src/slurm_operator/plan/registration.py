@@ -28,7 +28,12 @@ def updates(
     """Every node record that does not say what it should."""
     for worker in some:
         node = worker.node
-        if node is None or not worker.is_ready:
+        if node is None:
+            continue
+        if not worker.is_ready:
+            # Its record has to go with it, whether it ever becomes ready or not.
+            if _has_registered(worker, node) and _comment(cr, worker, node):
+                yield UpdateNode(worker.hostname, _comment(cr, worker, node), "comment of its pod")
             continue
         kube = nodes.get(worker.pod.spec.node_name)
         changes = {**_comment(cr, worker, node), **_features(kube, node), **_topology(worker, kube, offers)}
@@ -36,6 +41,12 @@ def updates(
             yield UpdateNode(worker.hostname, changes, f"{', '.join(sorted(changes))} of its pod")
         if left_down_by_its_pod(node):
             yield UpdateNode(worker.hostname, {"state": "RESUME"}, "its pod is back")
+
+
+def _has_registered(worker: Worker, node: Node) -> bool:
+    """Whether a record is of this very pod: a record of its name at another address is of somebody else."""
+    address = worker.pod.status.pod_ip
+    return bool(address) and node.address == address and not node.states & {"DOWN", "NOT_RESPONDING"}
 
 
 def left_down_by_its_pod(node: Node) -> bool:

@@ -68,6 +68,13 @@ class Broken(LocalCluster):
         _, answers = asyncio.run(judged(where, lambda facts: [explained(facts, name) for name in names]))
         return {name: answer_data(answer) for name, answer in zip(names, answers, strict=True)}
 
+    def says(self, *arguments: str) -> str:
+        """What a command of `kubectl slurm` prints for people when all is well."""
+        where = ["--kubeconfig", str(self.home.kubeconfig), "-n", NAMESPACE]
+        done = CliRunner().invoke(kubectl_slurm, [*where, *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
     def doctor(self) -> list[Json]:
         """What `kubectl slurm doctor` says."""
         where = ["--kubeconfig", str(self.home.kubeconfig), "-n", NAMESPACE]
@@ -155,9 +162,12 @@ def test_each_break_has_its_true_cause_and_is_well_when_it_is_mended(cluster: Br
     assert [str(each) for each in (*results, score.doctor[-1]) if not each.is_good] == []
 
 
-def test_a_good_cluster_has_no_cause_and_the_command_says_so(cluster: Broken) -> None:
+def test_a_good_cluster_has_no_cause_and_the_commands_say_so(cluster: Broken) -> None:
     for target in (*WELL, "node/compute-0"):
         assert cluster.why(target)["ok"], target
+    assert cluster.doctor() == []
+    assert cluster.says("doctor").splitlines() == ["nothing is wrong"]
+    assert cluster.says("status").splitlines()[-1] == "nothing is wrong"
 
 
 def test_the_command_for_a_lost_key_brings_the_same_key_back(cluster: Broken) -> None:
