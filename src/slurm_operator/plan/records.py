@@ -21,7 +21,7 @@ from slurm_operator.slurm.model import Node, SlurmList, Unknown
 
 NODE_NOT_FOUND = "NodeNotFound"
 # A slurmd that ended without a word is believed to be gone after SlurmdTimeout, which is five minutes unless somebody
-# changed it. Whoever is still there after twice that time is left to a person: `doctor` finds it.
+# changed it. A record that is still there after twice that time is left to a person: `doctor` finds it.
 PATIENCE_SECONDS = 600.0
 
 
@@ -89,6 +89,6 @@ def awaited(world: NodeSetWorld) -> list[str]:
     """The records that still have to go before a NodeSet that is being deleted may; each has to be missing twice."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
     known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
-    # After so long it is not our worker any more that keeps it, but whoever reserved its node, for years perhaps.
     is_late = (world.now - since).total_seconds() >= PATIENCE_SECONDS
-    return hostlist.in_order(node.name for node in known if not is_late or _may_go(node))
+    # What Slurm keeps for a reservation, for years perhaps, is not waited for: whoever reserved the node has it.
+    return hostlist.in_order(node.name for node in known if _may_go(node) or not (is_late or has_ended(node)))
