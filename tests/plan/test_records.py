@@ -119,9 +119,16 @@ def test_a_deleted_nodeset_waits_until_its_records_are_gone(
     assert (finalizer_removal(world) is None) is waits
 
 
+def test_a_deleted_nodeset_does_not_wait_for_the_end_of_a_reservation(cluster: Cluster) -> None:
+    world = leaving(cluster, cluster.node("w-0", "DOWN", "RESERVED", reason=TERMINATING))
+    assert finalizer_removal(world) is not None
+
+
 @pytest.mark.parametrize("late", [False, True])
-def test_a_deleted_nodeset_does_not_wait_for_the_end_of_a_reservation_for_ever(cluster: Cluster, late: bool) -> None:
-    world = leaving(cluster, cluster.node("w-0", "DOWN", "RESERVED", reason=TERMINATING), late=late)
+def test_a_deleted_nodeset_waits_for_a_slurmd_that_has_not_ended_though_not_for_ever(
+    cluster: Cluster, late: bool
+) -> None:
+    world = leaving(cluster, cluster.node("w-0", "IDLE", "RESERVED"), late=late)
     assert (finalizer_removal(world) is None) is not late
 
 

@@ -89,6 +89,6 @@ def to_wait_for(world: NodeSetWorld) -> list[str]:
     """The records whose end the deletion of a NodeSet waits for; each must be missing in two lists in a row."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
     known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
-    # After this long it is not our worker that keeps the record, but perhaps a reservation, which may last years.
     is_late = (world.now - since).total_seconds() >= MAX_WAIT_SECONDS
-    return hostlist.in_order(node.name for node in known if not is_late or _may_go(node))
+    # What Slurm keeps for a reservation, for years perhaps, is not waited for: whoever reserved the node has it.
+    return hostlist.in_order(node.name for node in known if _may_go(node) or not (is_late or has_ended(node)))

@@ -159,12 +159,16 @@ def play(player: Player, count: int) -> list[str]:
     return done
 
 
-def leave(player: Player) -> None:
-    """What is forgotten at the end, whatever chance brought."""
+def leave(player: Player) -> str:
+    """What is forgotten at the end, whatever chance brought; answers the node that is drained and reserved then."""
     player.apply(NODESET.format(name="noimage", more=', slurmd: {image: "x/y:nosuch"}'))
     player.apply(BROKEN_CLAIM)
     player.patch("controller", "slurm", {"extraConf": f"{EXTRA}Nonsense=1\n"})
-    player.admin(
-        "scontrol create reservation reservationname=forgotten starttime=now duration=600 users=root nodecnt=1"
+    node = player.node()
+    reserved = f"starttime=now duration=600 users=root flags=ignore_jobs nodes={node}"
+    player.cluster.until(
+        "a reservation is left behind",
+        lambda: player.admin(f"scontrol create reservation reservationname=forgotten {reserved}").returncode == 0,
     )
-    player.admin("scontrol update nodename=debug-0 state=drain reason=forgotten")
+    player.cluster.admin(f"scontrol update nodename={node} state=drain reason=forgotten")
+    return node

@@ -47,7 +47,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_demo_passes_where_a_person_has_played_for_an_hour(cluster: Cluster) -> None:
     player = Player(cluster, random.Random(SEED))  # noqa: S311 - no secret
     done = play(player, DEEDS)
-    leave(player)
+    held = leave(player)
     print(f"{cluster.version}: seed {SEED}, {len(done)} deeds: {', '.join(done)}")
     before = theirs(cluster)
     print(f"{cluster.version}: left behind {before}")
@@ -56,7 +56,8 @@ def test_the_demo_passes_where_a_person_has_played_for_an_hour(cluster: Cluster)
     assert "COMPLETED" in shown.stdout
     assert not lost(before, cluster), f"seed {SEED}\n{shown.stdout}{shown.stderr}"
     assert "forgotten" in cluster.admin("scontrol show reservation")
-    assert cluster.node("debug-0").reason == "forgotten"
+    # A worker may have gone for good, by the demo's own number of replicas.
+    assert held not in cluster.workers() or cluster.node(held).reason == "forgotten"
 
 
 def demonstrate(cluster: Cluster) -> subprocess.CompletedProcess[str]:
