@@ -145,7 +145,7 @@ def test_a_flag_without_effect_is_said_once(
     monkeypatch.setattr("kube_runtime.loop.logs.setup_logging", lambda *_: None)
     assert CliRunner().invoke(main, ["run", "-zap-time-encoding=epoch"]).exit_code == 0
     (said,) = (each.getMessage() for each in caplog.records)
-    assert said.startswith("the flag --zap-time-encoding of the Go operator is accepted and has no effect: times are")
+    assert said.startswith("the flag --zap-time-encoding of the Go operator is accepted, but has no effect: times are")
     assert settings
 
 

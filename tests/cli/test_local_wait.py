@@ -50,7 +50,7 @@ async def test_the_first_cause_is_told_of_what_others_depend_on(home: Home) -> N
 async def test_a_part_that_does_not_run_is_told_first(home: Home) -> None:
     await cluster.apply(home, MINIMAL)
     now = await cluster.health(home)
-    assert (await _why(home, now)).sentence.startswith("apiserver does not run")
+    assert (await _why(home, now)).sentence.startswith("apiserver is not running")
 
 
 def test_commands_are_those_of_this_cluster() -> None:

@@ -53,7 +53,7 @@ def test_a_nodesets_partition_is_changed_in_its_config(
 
 
 def test_a_config_that_nobody_can_read_is_not_changed() -> None:
-    with pytest.raises(BadOption, match="put right: must not contain '#'"):
+    with pytest.raises(BadOption, match="correct it first: must not contain '#'"):
         nodeset_patch(nodeset("MaxTime=60 # an hour"), {"State": "DRAIN"})
 
 

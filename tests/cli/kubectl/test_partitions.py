@@ -73,8 +73,8 @@ def spec(served: Served, kind: str, name: str) -> dict[str, Any]:
     ("arguments", "said"),
     [
         (["add-nodes", "compute", "n1"], "belongs to NodeSet compute: it has exactly the nodes of the NodeSet"),
-        (["add-nodes", "compute", "n1"], "make a Partition with nodeSets: [compute] and nodes: '+n1'"),
-        (["remove-nodes", "compute", "n1"], "to let a node take no jobs at all: kubectl slurm -n hpc drain NODE"),
+        (["add-nodes", "compute", "n1"], "create a Partition with nodeSets: [compute] and nodes: '+n1'"),
+        (["remove-nodes", "compute", "n1"], "to keep jobs off a node altogether: kubectl slurm -n hpc drain NODE"),
         (["drain", "legacy"], "is a line in extraConf of Controller slurm: set State=DRAIN there"),
         (["drain", "legacy"], "kubectl -n hpc edit controller slurm"),
         (["drain", "bare"], "NodeSet bare has no partition; to create one: kubectl -n hpc patch nodeset bare"),

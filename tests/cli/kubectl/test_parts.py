@@ -125,7 +125,7 @@ ACCOUNTED: Object = resource("Controller", "slurm", {"accountingRef": {"name": "
     [
         (good(b"slurm\n"), ""),
         (CommandResult(b"", b"sacctmgr: error: a\nsacctmgr: error: no connection\n", 1), "no connection"),
-        (CommandResult(b"", b"", 1), "sacctmgr ended with code 1"),
+        (CommandResult(b"", b"", 1), "sacctmgr ended with exit code 1"),
         (Unreachable("it took longer than 8 s", sent=False), "it took longer than 8 s"),
     ],
     ids=["it answers", "it says why", "it says nothing", "it hangs"],
