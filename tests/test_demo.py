@@ -67,7 +67,7 @@ def test_where_others_hold_nodes_workers_are_added(states: list[str], replicas: 
 
 
 def test_nodes_that_do_not_come_are_an_error_with_the_reason() -> None:
-    with pytest.raises(made.DemoFailed, match="still not so that 2 nodes of compute are idle: nothing happens"):
+    with pytest.raises(made.DemoFailed, match="waiting until 2 nodes of compute are idle: nothing happens"):
         made.make_room(Played({"compute-0": "idle*"}, 2))
 
 

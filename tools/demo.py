@@ -50,7 +50,7 @@ About = str | Callable[[], Awaitable[Reason]]
 
 
 class DemoFailed(OperatorError):
-    """A step did not come to its end."""
+    """A step did not finish."""
 
 
 class Demo:
@@ -66,7 +66,7 @@ class Demo:
         click.secho(f"\n[{time.monotonic() - self.start:5.1f} s] {text}", fg="cyan", bold=True)
 
     def kubectl(self, line: str, *, quiet: bool = False) -> str:
-        """Run kubectl and show what it says."""
+        """Run kubectl and show its output."""
         found = shutil.which("kubectl")
         shown = "kubectl" if found == self.kubectl_program else self.typed.local("kubectl")
         return self._run([self.kubectl_program, *shlex.split(line)], f"{shown} {line}", quiet=quiet)
@@ -89,15 +89,15 @@ class Demo:
         return done.stdout
 
     def wait(self, what: str, is_so: Callable[[], bool], about: About, since: float | None = None) -> None:
-        """Wait until something is so; meanwhile it is said why what it is `about`, as KIND/NAME, is not ready."""
+        """Wait until a check is true; meanwhile say why the object that it is `about`, as KIND/NAME, is not ready."""
         began = since or time.monotonic()
         waited = self.watch(what, is_so, about, STEP_SECONDS)
         if not waited.is_so:
-            raise DemoFailed(f"after {STEP_SECONDS:g} s it is still not so that {what}: {waited.reason.text}")
+            raise DemoFailed(f"gave up after {STEP_SECONDS:g} s, waiting until {what}: {waited.reason.text}")
         click.echo(f"  {what} ({time.monotonic() - began:.1f} s)")
 
     def watch(self, what: str, is_so: Callable[[], bool], about: About, seconds: float) -> Waited:
-        """The same for so many seconds, whatever comes of it."""
+        """The same for a number of seconds, without failing."""
 
         async def asked() -> bool:
             return await asyncio.to_thread(is_so)
@@ -112,41 +112,41 @@ class Demo:
         return typed_reason(reason_of(explained(facts, about)), self.typed)
 
     def nodes(self, partition: str) -> dict[str, str]:
-        """Slurm's word on the nodes of a partition; one that does not respond has a star."""
+        """The states of the nodes of a partition; one that does not respond has a star."""
         lines = self.alice(f"sinfo -h -N -p {partition} -o '%N %t'", quiet=True).splitlines()
         words = (line.split() for line in lines)
         return {each[0]: each[1] for each in words if len(each) == 2}
 
     def node_state(self, name: str) -> str:
-        """Slurm's word on a node."""
+        """The state of a node."""
         return self.alice(f"sinfo -h -n {name} -o %T", quiet=True).strip()
 
     def job_state(self, job: str) -> str:
-        """Slurm's word on a job."""
+        """The state of a job."""
         return self.alice(f"squeue -h -j {job} -o %T", quiet=True).strip()
 
     def replicas(self) -> int:
-        """How many workers compute is to have."""
+        """How many workers compute should have."""
         return int(self.kubectl(f"get nodeset -n {NAMESPACE} compute -o jsonpath={{.spec.replicas}}", quiet=True) or 0)
 
     def scale(self, replicas: int) -> None:
-        """Give compute so many workers."""
+        """Set the number of workers of compute."""
         self.kubectl(f"scale nodeset -n {NAMESPACE} compute --replicas={replicas}")
 
 
 def idle(nodes: dict[str, str]) -> list[str]:
-    """The nodes that a job could have at once."""
+    """The nodes that a job could use at once."""
     return sorted(name for name, state in nodes.items() if state == "idle")
 
 
 def held(nodes: dict[str, str]) -> list[str]:
-    """The nodes that are there, and somebody's: with a job on them, or drained."""
+    """The nodes that exist but are in use: with a job on them, or drained."""
     taken = ("alloc", "mix", "down", "drain", "drng", "resv", "maint")
     return sorted(name for name, state in nodes.items() if state in taken)
 
 
 def cancel_earlier(demo: Demo) -> None:
-    """The jobs of a demo that did not come to its end."""
+    """Cancel the jobs of an earlier demo that did not finish."""
     lines = demo.alice("squeue -h -u alice -o '%i %k'", quiet=True).splitlines()
     jobs = [line.split()[0] for line in lines if line.split()[1:] == [MARK]]
     if jobs:
@@ -155,7 +155,7 @@ def cancel_earlier(demo: Demo) -> None:
 
 
 def make_room(demo: Demo) -> None:
-    """Wait for two idle nodes; where others hold them, add workers rather than wait for their jobs."""
+    """Wait for two idle nodes; if others use them, add workers instead of waiting for their jobs."""
     what, began = f"{NODES} nodes of compute are idle", time.monotonic()
 
     def is_so() -> bool:
@@ -175,7 +175,7 @@ def make_room(demo: Demo) -> None:
 
 
 def add_workers(demo: Demo, nodes: dict[str, str], replicas: int) -> None:
-    """So many workers, and why."""
+    """Set the number of workers, and say why."""
     for line in holders(demo, held(nodes)):
         click.echo(f"  {line}")
     click.echo("  The demo leaves that as it is, and adds workers.")
@@ -183,7 +183,7 @@ def add_workers(demo: Demo, nodes: dict[str, str], replicas: int) -> None:
 
 
 def holders(demo: Demo, nodes: Collection[str]) -> Iterator[str]:
-    """Who has these nodes."""
+    """Who uses these nodes."""
     for name in nodes:
         jobs = demo.alice(f"squeue -h -w {name} -o 'job %i (%j) of %u'", quiet=True).splitlines()
         reason = demo.alice(f"sinfo -h -n {name} -o %E", quiet=True).strip()
@@ -192,7 +192,7 @@ def holders(demo: Demo, nodes: Collection[str]) -> Iterator[str]:
 
 
 def submit(demo: Demo) -> str:
-    """The job, and more workers while the jobs of others are served first."""
+    """Submit the job, and add workers while other jobs come first."""
     script = shlex.quote(JOB)
     job = demo.alice(f"sbatch --parsable -p compute -N{NODES} -t 5 -J demo --comment={MARK} --wrap {script}").strip()
     what, about, began = "the job runs", f"job/{job}", time.monotonic()
@@ -209,7 +209,7 @@ def submit(demo: Demo) -> str:
 
 
 def grow(demo: Demo) -> str:
-    """One worker more; answers its name."""
+    """Add one worker, and return its name."""
     before = set(demo.nodes("compute"))
     demo.scale(demo.replicas() + 1)
     new: list[str] = []
@@ -218,7 +218,7 @@ def grow(demo: Demo) -> str:
         new[:] = [name for name in idle(demo.nodes("compute")) if name not in before]
         return bool(new)
 
-    demo.wait("Slurm has one node more", is_there, "nodeset/compute")
+    demo.wait("Slurm has one more node", is_there, "nodeset/compute")
     return new[0]
 
 
@@ -244,17 +244,17 @@ def run(demo: Demo) -> None:
     demo.say("A job on two nodes, as an ordinary user")
     job = submit(demo)
     demo.alice("squeue")
-    demo.say("One worker more while it runs")
+    demo.say("One more worker while it runs")
     added = grow(demo)
-    demo.say("A node is drained by an annotation, and taken back")
+    demo.say("A node is drained with an annotation, and put back into service")
     drain(demo, "debug-0" if demo.node_state("debug-0") == "idle" else added)
     demo.alice("sinfo")
     finish(demo, job)
 
 
 def finish(demo: Demo, job: str) -> None:
-    """Wait for the job's end in the accounting."""
-    demo.say("What the accounting says of the job")
+    """Wait until the job has ended in accounting."""
+    demo.say("The job in accounting")
 
     def state() -> str:
         return demo.alice(f"sacct -n -X -P -j {job} -o State", quiet=True).strip()
@@ -265,7 +265,7 @@ def finish(demo: Demo, job: str) -> None:
     demo.wait("the job has ended", is_over, f"job/{job}")
     demo.alice(f"sacct -j {job} -o JobID,JobName,Partition,NodeList,State,ExitCode,Elapsed")
     if state() != DONE:
-        raise DemoFailed(f"the job has not {DONE}: it is {state()}")
+        raise DemoFailed(f"the job is {state()}, not {DONE}")
 
 
 def up(typed: Typed) -> None:
@@ -275,11 +275,11 @@ def up(typed: Typed) -> None:
     click.secho(f"$ {typed.local('up', '-f', str(shown))}", bold=True)
     command = [sys.executable, "-m", "slurm_operator.cli.main", "local", "up", "-f", str(EXAMPLES), *typed.options]
     if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 - our own program
-        raise DemoFailed("the cluster did not come up; the reason stands above")
+        raise DemoFailed("the cluster did not come up; the reason is above")
 
 
 def demo_of(home: Home, typed: Typed) -> Demo:
-    """The steps on a cluster that is there."""
+    """The steps, on a cluster that is up."""
     with show() as progress:
         kubectl = machine.kubectl(Path(home.require().cache), progress)
     return Demo(home, kubectl, typed)
@@ -302,12 +302,12 @@ def main(name: str, data: Path | None) -> None:
     except OperatorError as error:
         click.secho(f"Error: {typed.text(str(error))}", fg="red", err=True)
         sys.exit(1)
-    click.secho(f"\nAll of it took {time.monotonic() - began:.0f} s. Go on:", fg="green", bold=True)
+    click.secho(f"\nDone in {time.monotonic() - began:.0f} s. Next:", fg="green", bold=True)
     commands = (
         (typed.local("shell"), "a shell as alice: sbatch, srun, squeue, sinfo, sacct"),
         (f"{typed.local('kubectl')} get pods -A", "kubectl on this cluster"),
-        (typed.local("status"), "how it is"),
-        (typed.local("down"), "stop it; its data stay for the next make demo"),
+        (typed.local("status"), "its state"),
+        (typed.local("down"), "stop it; the data is kept for the next make demo"),
         (typed.local("reset"), "remove everything"),
     )
     width = max(len(command) for command, _ in commands)
