@@ -93,7 +93,7 @@ def test_the_values_allow_what_the_resources_have() -> None:
 
 def test_what_could_not_be_read_needs_a_decision() -> None:
     assert told(QUIET, unread={"secrets": "forbidden"}) == [
-        "secrets: could not be read, so nothing is said of it: forbidden"
+        "secrets: could not be read, so it was not checked: forbidden"
     ]
 
 

@@ -15,8 +15,8 @@ from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, name_of
 
-# What is told though it is not wrong.
-TOLD = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting"})
+# Codes of what is in progress: reported, but not wrong.
+IN_PROGRESS = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting"})
 # What others depend on comes first.
 ORDER = ("Controller", "Accounting", "RestApi", "NodeSet", "LoginSet", "Token")
 
@@ -28,7 +28,7 @@ def examine(facts: Facts) -> list[Cause]:
 
 def passing(facts: Facts) -> list[Cause]:
     """What is under way: not wrong, and worth a line."""
-    return [cause for cause in _once(facts) if cause.waits and cause.code in TOLD]
+    return [cause for cause in _once(facts) if cause.waits and cause.code in IN_PROGRESS]
 
 
 def _once(facts: Facts) -> list[Cause]:

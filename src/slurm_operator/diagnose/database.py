@@ -26,40 +26,40 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     """Why an Accounting keeps no accounts."""
     name = name_of(resource)
     mine = facts.pods_of(labels.ACCOUNTING, name) if kind == "Accounting" else []
-    said = facts.databases.get(name, "")
+    answer = facts.databases.get(name, "")
     unwell = next((cause for pod in mine if (cause := pods.why(facts, name_of(pod))) is not None), None)
-    if kind != "Accounting" or not (said or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
+    if kind != "Accounting" or not (answer or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
         return None
     deeper = _server(facts, resource)
     if deeper is not None:
-        return deeper.under(f"slurmdbd of Accounting {name} has no database" + (f": {said}" if said else ""))
-    return None if unwell is not None else _silent(facts, name, mine, said)
+        return deeper.under(f"slurmdbd of Accounting {name} has no database" + (f": {answer}" if answer else ""))
+    return None if unwell is not None else _silent(facts, name, mine, answer)
 
 
-def behind(facts: Facts, controller: str, said: str) -> Cause | None:
+def behind(facts: Facts, controller: str, answer: str) -> Cause | None:
     """What is wrong with the database of a cluster, where Slurm's commands fail for want of it."""
-    if not NO_DATABASE.search(said):
+    if not NO_DATABASE.search(answer):
         return None
     name = str((spec_of(facts.get("Controller", controller) or {}).get("accountingRef") or {}).get("name", ""))
     accounting = facts.get("Accounting", name)
-    step = f"scontrol does not list what {controller!r} has without its database: {said}"
+    step = f"scontrol does not list what {controller!r} has without its database: {answer}"
     found = why(facts, "Accounting", accounting) if accounting is not None else None
     if found is not None:
         return found.under(step)
     return Cause(
         "DatabaseUnreachable",
-        f"slurmdbd has no database, and without it scontrol lists nothing of {controller!r}: {said}",
+        f"slurmdbd has no database, and without it scontrol lists nothing of {controller!r}: {answer}",
         f"kubectl slurm -n {facts.namespace} logs accounting/{name}",
     )
 
 
-def _silent(facts: Facts, name: str, mine: list[Object], said: str) -> Cause:
+def _silent(facts: Facts, name: str, mine: list[Object], answer: str) -> Cause:
     pod = name_of(mine[0]) if mine else ""
     command = f"kubectl slurm -n {facts.namespace} logs accounting/{name}"
     known = pods.log_cause(mine[0], SLURMDBD, facts.logs.get((pod, SLURMDBD), ())) if mine else None
     if known is not None:
-        return Cause(known[0], known[1], command, (f"slurmdbd of Accounting {name} does not answer: {said}",))
-    return Cause("AccountingSilent", f"slurmdbd of Accounting {name} does not answer sacctmgr: {said}", command)
+        return Cause(known[0], known[1], command, (f"slurmdbd of Accounting {name} does not answer: {answer}",))
+    return Cause("AccountingSilent", f"slurmdbd of Accounting {name} does not answer sacctmgr: {answer}", command)
 
 
 def _server(facts: Facts, resource: Object) -> Cause | None:

@@ -1,7 +1,7 @@
 """What differs between the partitions that resources ask for and those that Slurm has, and what was changed back.
 
 In: facts. Out: rows for `kubectl slurm drift`. Of a Partition the operator itself says what drifted and since when; the
-lines of NodeSets and of extraConf are compared here with Slurm's own answer. What was changed back is told by events.
+lines of NodeSets and of extraConf are compared here with Slurm's own answer. What was changed back is read from events.
 Pure.
 """
 
@@ -74,8 +74,8 @@ def _compared(facts: Facts, owner: Owner) -> Iterator[Drifted]:
     rows: tuple[Difference, ...] = (MISSING_PARTITION,) if live is None else ()
     if live is not None and live.record is not None:
         rows = differences(line, live.record)
-    told = facts.events_of(owner.kind, owner.name)
-    is_left = any(each.get("reason") == COMES_BACK and _is_about(str(each.get("message")), owner) for each in told)
+    events = facts.events_of(owner.kind, owner.name)
+    is_left = any(each.get("reason") == COMES_BACK and _is_about(str(each.get("message")), owner) for each in events)
     for row in rows:
         yield Drifted(owner, row.field, row.wanted, row.found, LEFT if is_left else REVERTING)
 

@@ -45,11 +45,11 @@ def _why(facts: Facts, job: SlurmJob, workers: Mapping[str, Object]) -> Cause | 
     if not restarted or not all(restarted):
         return None
     pod, since = name_of(workers[hosts[0]]), restarted[0]
-    said = f"job {job.id} is {job.state.lower()} by Slurm's count alone: its worker {pod} was started anew at {since}"
+    lost = f"Slurm counts job {job.id} as {job.state.lower()}, but its worker {pod} was restarted at {since}"
     if script:
-        sentence = f"{said}, and its processes are gone; Slurm requeues or fails it within a minute"
+        sentence = f"{lost}, and its processes are gone; Slurm requeues or fails it within a minute"
         return Cause("ProcessesGone", sentence, _command(facts, f"scontrol requeue {job.id}"))
-    sentence = f"{said}, and its processes are gone; Slurm keeps a job without a script until its time limit"
+    sentence = f"{lost}, and its processes are gone; Slurm keeps a job without a script until its time limit"
     return Cause("ProcessesGone", sentence, _command(facts, f"scancel {job.id}"))
 
 

@@ -164,7 +164,7 @@ def _titled(value: Object) -> str:
 
 def _unread(found: Installation) -> Iterator[Note]:
     for kind, why in sorted(found.unread.items()):
-        yield Note("decision", kind, f"could not be read, so nothing is said of it: {why}")
+        yield Note("decision", kind, f"could not be read, so it was not checked: {why}")
 
 
 def _programs(found: Installation, programs: Sequence[Object]) -> Iterator[Note]:
@@ -184,14 +184,14 @@ def flags(deployment: Object) -> dict[str, str]:
     """The flags of a program by name."""
     result: dict[str, str] = {}
     for container in _pod(deployment).get("containers") or ():
-        words = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
+        arguments = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
         last = ""
-        for word in map(str, words):
-            if word.startswith("-"):
-                last, _, value = word.lstrip("-").partition("=")
+        for argument in map(str, arguments):
+            if argument.startswith("-"):
+                last, _, value = argument.lstrip("-").partition("=")
                 result[last] = value
             elif last and not result[last]:
-                result[last] = word
+                result[last] = argument
     return result
 
 

@@ -58,10 +58,10 @@ def _cluster(facts: Facts, name: str, owner: Owner | None) -> str:
 
 def _leaving(facts: Facts, owner: Owner) -> Cause:
     """A partition on its way out: it was the operator that drained it."""
-    said = str((condition_of(owner.resource, "Ready") or {}).get("message") or "its jobs are waited for")
+    message = str((condition_of(owner.resource, "Ready") or {}).get("message") or "its jobs are waited for")
     return Cause(
         "PartitionLeaving",
-        f"partition {owner.partition} accepts no new jobs, because {owner.place} is being deleted: {said}",
+        f"partition {owner.partition} accepts no new jobs, because {owner.place} is being deleted: {message}",
         f"kubectl slurm -n {facts.namespace} shell -- squeue -p {owner.partition}",
         chosen=True,
     )

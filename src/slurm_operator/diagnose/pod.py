@@ -365,8 +365,8 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     young = is_young(facts, pod)
     if not probes or young:
         # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
-        told = f": {message}" if message else ""
-        return Cause("Starting", f"{runs}, and its probe has not succeeded yet{told}", command, waits=young)
+        detail = f": {message}" if message else ""
+        return Cause("Starting", f"{runs}, and its probe has not succeeded yet{detail}", command, waits=young)
     if NO_ANSWER.search(message):
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)
     return Cause("ProbeFails", f"{runs}: {message}", command)

@@ -218,8 +218,8 @@ def _under_trial(facts: Facts, resource: Object, condition: Mapping[str, Any]) -
     since = str(condition.get("lastTransitionTime", ""))
     age = age_seconds(facts, since)
     late = age is not None and age > TRIAL_SECONDS and condition.get("reason") != "KeyRotation"
-    told = f" since {since}" + (f" ({age:.0f} s)" if age is not None else "") if since else ""
-    text = f"a configuration of Controller {name_of(resource)} is under trial{told}: {condition.get('message', '')}"
+    duration = f" since {since}" + (f" ({age:.0f} s)" if age is not None else "") if since else ""
+    text = f"a configuration of Controller {name_of(resource)} is under trial{duration}: {condition.get('message', '')}"
     pods_of = facts.pods_of(labels.CONTROLLER, name_of(resource))
     pod = name_of(pods_of[0]) if pods_of else f"{name_of(resource)}-controller-0"
     command = f"kubectl -n {facts.namespace} logs {pod} -c reconfigure --tail=20"

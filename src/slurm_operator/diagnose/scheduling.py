@@ -94,14 +94,14 @@ def _lacking(message: str) -> str:
 
 def _by_how_much(facts: Facts, spec: Mapping[str, Any], message: str) -> str:
     """What it asks for beside what the largest node has at all, for each resource that is short."""
-    told = []
+    requests = []
     for resource in dict.fromkeys(re.findall(r"Insufficient ([\w./-]*\w)", message)):
         asked = sum(_requests(spec, resource), Fraction())
         offers = [_amount((status_of(each).get("allocatable") or {}).get(resource)) for each in facts.every("Node")]
         if asked and offers:
             has = f"the largest node has {_written(max(offers))} in all"
-            told.append(f"{_written(asked)} of {resource}, and {has}")
-    return f": it asks for {'; '.join(told)}" if told else ""
+            requests.append(f"{_written(asked)} of {resource}, and {has}")
+    return f": it asks for {'; '.join(requests)}" if requests else ""
 
 
 def _requests(spec: Mapping[str, Any], resource: str) -> Iterator[Fraction]:

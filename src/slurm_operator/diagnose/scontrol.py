@@ -165,10 +165,10 @@ def gres_counts(text: str) -> dict[str, int]:
     """`gpu:h100:4(S:0-1)` and `gres/gpu:2` as counts by the first word."""
     found: dict[str, int] = {}
     for part in _GRES_DETAIL.sub("", text).split(","):
-        words = part.removeprefix("gres/").removeprefix("gres:").split(":")
-        number = whole_number(words[-1]) if len(words) > 1 else 1
-        if words[0] and number is not None:
-            found[words[0]] = found.get(words[0], 0) + number
+        fields = part.removeprefix("gres/").removeprefix("gres:").split(":")
+        number = whole_number(fields[-1]) if len(fields) > 1 else 1
+        if fields[0] and number is not None:
+            found[fields[0]] = found.get(fields[0], 0) + number
     return found
 
 

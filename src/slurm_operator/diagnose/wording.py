@@ -54,10 +54,10 @@ def filled(text: str, job: SlurmJob) -> str:
 
 def in_shell(facts: Facts, job: SlurmJob, template: str) -> str:
     """A command in the login shell; words that a shell could misread do not stand in it."""
-    words = {"id": job.id, **job.wants}
-    bad = [name for name in _NAMED.findall(template) if not SAFE.fullmatch(words.get(name, ""))]
+    values = {"id": job.id, **job.wants}
+    bad = [name for name in _NAMED.findall(template) if not SAFE.fullmatch(values.get(name, ""))]
     text = SHOW if bad else template
-    return f"kubectl slurm -n {facts.namespace} shell -- {_NAMED.sub(lambda found: words[found[1]], text)}"
+    return f"kubectl slurm -n {facts.namespace} shell -- {_NAMED.sub(lambda found: values[found[1]], text)}"
 
 
 def why_job(facts: Facts, job: SlurmJob) -> str:

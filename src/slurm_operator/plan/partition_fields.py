@@ -196,15 +196,15 @@ def split_nodes(
     written: str, sets: frozenset[str], most: int = hostlist.MAX_NAMES
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The NodeSets and the hosts that a Nodes value names; one with more than `most` in brackets stays as written."""
-    names = tuple(dict.fromkeys(_expanded(written, most) if "[" in written else _words(written)))
+    names = tuple(dict.fromkeys(_expanded(written, most) if "[" in written else _split_names(written)))
     named = dict.fromkeys(name for name in names if name in sets or name.upper() == ALL)
     hosts = tuple(name for name in names if name not in named)
     return tuple(ALL if name.upper() == ALL else name for name in named), hosts
 
 
-def _words(written: str) -> list[str]:
+def _split_names(written: str) -> list[str]:
     """The names of a list without brackets, which are no more than were written."""
-    return [word for word in re.split(r"[, \t\r\n]+", written) if word]
+    return [name for name in re.split(r"[, \t\r\n]+", written) if name]
 
 
 def _expanded(name: str, most: int = hostlist.MAX_NAMES) -> list[str]:
@@ -217,7 +217,7 @@ def _expanded(name: str, most: int = hostlist.MAX_NAMES) -> list[str]:
 
 
 def _nodes_differ(line: Line, live: Partition) -> Difference | None:
-    sets = {word for word in live.node_sets.split(",") if word}
+    sets = {name for name in live.node_sets.split(",") if name}
     if sets == set(line.sets) and (_names_all if sets else _names_only)(live.nodes, line.hosts):
         return None
     return Difference(NODES, line.nodes, live.node_sets or live.nodes)

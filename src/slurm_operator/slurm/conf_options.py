@@ -36,8 +36,8 @@ class _Option:
             return f"{self.span.name} needs a number, as in {self.span.name}=1"
         if self.value == "#":
             return None if _NUMBER.match(given) else f"{self.span.name}={given} is not a number"
-        words = self.value.split("|")
-        return None if given.lower() in words else f"{self.span.name}={given} is not one of {', '.join(words)}"
+        choices = self.value.split("|")
+        return None if given.lower() in choices else f"{self.span.name}={given} is not one of {', '.join(choices)}"
 
 
 @dataclass(frozen=True, slots=True)

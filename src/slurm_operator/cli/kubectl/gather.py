@@ -188,7 +188,7 @@ def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
 
 
 async def _words(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
-    """A container's last words; it may have been started anew since its pod was read."""
+    """The end of a container's log; it may have been restarted since its pod was read."""
     lines = await _tail(client, facts, pod, container, previous)
     return lines or await _tail(client, facts, pod, container, not previous)
 
