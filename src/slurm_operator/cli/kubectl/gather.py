@@ -155,7 +155,7 @@ async def _logs(
     wanted = [(pod, name, again) for pod in facts.every("Pod") for name, again in _unwell(pod, slurm)]
     # Its pod stays ready when its database goes away.
     wanted += [(pod, SLURMDBD, False) for name in sorted(silent) for pod in facts.pods_of(labels.ACCOUNTING, name)]
-    read = await asyncio.gather(*(_words(client, facts, pod, name, again) for pod, name, again in wanted))
+    read = await asyncio.gather(*(_log_lines(client, facts, pod, name, again) for pod, name, again in wanted))
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for (pod, name, _), lines in zip(wanted, read, strict=True):
         # The sidecar prints what the daemon logs: its lines are the daemon's.
@@ -187,7 +187,7 @@ def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
     return answered and (not known or bool(known[0].states & {"DOWN", "NOT_RESPONDING"}))
 
 
-async def _words(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
+async def _log_lines(client: Client, facts: Facts, pod: Object, container: str, previous: bool) -> tuple[str, ...]:
     """The end of a container's log; it may have been restarted since its pod was read."""
     lines = await _tail(client, facts, pod, container, previous)
     return lines or await _tail(client, facts, pod, container, not previous)

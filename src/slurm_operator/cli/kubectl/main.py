@@ -30,16 +30,18 @@ def place_first(arguments: Iterable[str]) -> list[str]:
     """The options that say where go first; what `shell` runs, and what follows `--`, is somebody else's."""
     first: list[str] = []
     rest: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word == "--" or (word == "shell" and not rest):
-            rest += [word, *words]
-        elif word in PLACE:
-            first += [word, *islice(words, 1)]
-        elif word.startswith(tuple(f"{each}=" for each in PLACE)) or (word.startswith("-n") and len(word) > 2):
-            first.append(word)
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--" or (argument == "shell" and not rest):
+            rest += [argument, *remaining]
+        elif argument in PLACE:
+            first += [argument, *islice(remaining, 1)]
+        elif argument.startswith(tuple(f"{each}=" for each in PLACE)) or (
+            argument.startswith("-n") and len(argument) > 2
+        ):
+            first.append(argument)
         else:
-            rest.append(word)
+            rest.append(argument)
     return first + rest
 
 
