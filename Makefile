@@ -14,7 +14,7 @@ LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.p
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-hostile soak-short property campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
+.PHONY: help install demo down examples test test-python e2e soak soak-hostile soak-short property forms campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ test-python: $(STAMP) lint ## Lint, type-check and run every test that needs not
 
 property: $(STAMP) ## Make 20,000 random resources: refused with a path, or built into valid objects (ten minutes)
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 0 tests/property
+
+forms: $(STAMP) ## Bring every documented form of the charts' values to rest on the embedded API server (five minutes)
+	@FORMS=all $(BIN)/python -m pytest -n $(WORKERS) tests/charts/test_converging.py
 
 campaigns: $(STAMP) ## Crash, ambiguous-write and Slurm-fault campaigns in virtual time, every point
 	@$(BIN)/python -m tests.campaigns

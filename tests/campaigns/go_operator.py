@@ -192,7 +192,8 @@ class GoOperator:
         await self._data("secrets", owner, "login-ssh-host-keys", mine, keys, immutable=True)
         hashes = {"ssh-host-keys-hash": await self._hash("login-ssh-host-keys"), "sshd-conf-hash": _sha("#\n")}
         hashes["sssd-conf-hash"] = await self._hash("sssd")
-        spec = {"containers": [_daemon("login", 22)], "volumes": [_etc(384)]}
+        etc = {"name": "slurm-etc", "emptyDir": {"medium": "Memory"}}
+        spec = {"containers": [_daemon("login", 22)], "volumes": [etc]}
         await self._deployment(owner, "login", mine, spec, hashes)
 
     # Workers
@@ -200,7 +201,7 @@ class GoOperator:
     async def _nodeset(self, owner: Any, revision: Mapping[str, Any], hash_: str) -> None:
         cluster = {f"{GROUP}/cluster": "slurm"}
         held = {"metadata": self._meta(owner, f"compute-{hash_}", {"controller.kubernetes.io/hash": hash_})}
-        await self._post("/apis/apps/v1", "controllerrevisions", {**held, "revision": 1, "data": dict(revision)})
+        await self._post("/apis/apps/v1", "controllerrevisions", {**held, "revision": 1, "data": _sorted(revision)})
         shared = {"ownerReferences": [_owner(owner, controller=False)]}
         selector = {"app.kubernetes.io/name": "slurmd", **cluster}
         port = {"name": "slurmd", "port": 6818, "protocol": "TCP", "targetPort": "slurmd"}
@@ -225,12 +226,18 @@ class GoOperator:
         }
         meta["annotations"] = {f"{GROUP}/sshd-conf-hash": _sha("go"), f"{GROUP}/sssd-conf-hash": EMPTY}
         args = ["-Z", "--conf-server", f"slurm-controller.{place.namespace}:6817", "--conf", "'Features=compute'"]
+        slurmd, asked = self.nodeset.get("slurmd") or {}, (self.nodeset.get("template") or {}).get("spec") or {}
+        container = _daemon("slurmd", 6818)
+        mounts = [*container["volumeMounts"], *slurmd.get("volumeMounts", ())]
+        security = {"privileged": True, **slurmd.get("securityContext", {})}
+        volumes = [{"name": "scratch", "persistentVolumeClaim": {"claimName": f"scratch-{name}"}}, _etc(384)]
         spec = {
+            **asked,
             "hostname": name,
             "subdomain": "slurm-workers-slurm",
             "nodeName": f"{place.node}{number}",
-            "containers": [{**_daemon("slurmd", 6818), "args": args, "securityContext": {"privileged": True}}],
-            "volumes": [{"name": "scratch", "persistentVolumeClaim": {"claimName": f"scratch-{name}"}}, _etc(384)],
+            "containers": [{**container, "args": args, "securityContext": security, "volumeMounts": mounts}],
+            "volumes": [*volumes, *asked.get("volumes", ())],
         }
         await self._post("/api/v1", "pods", {"metadata": meta, "spec": spec})
         now = datetime.fromtimestamp(place.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -334,6 +341,12 @@ class GoOperator:
         status = {"status": {**counts, "observedGeneration": made["metadata"]["generation"]}}
         path = f"/apis/apps/v1/namespaces/{self.place.namespace}/{plural}/{name}/status"
         await self.place.send("PATCH", path, status)
+
+
+def _sorted(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As Go writes a map; an API server keeps the bytes of a revision."""
+    made: dict[str, Any] = json.loads(json.dumps(value, sort_keys=True))
+    return made
 
 
 def _owner(owner: Any, *, controller: bool = True) -> dict[str, Any]:

@@ -238,7 +238,7 @@ class Cluster:
         if row is None or row.uid != pod["metadata"]["uid"]:
             return
         if not self.key or self.keys[name] == self.key:
-            self.slurm.register(name, _features(pod))
+            self.slurm.register(name, features_of(pod))
         else:
             self.clock.call_later(START_SECONDS, lambda: self._register(pod))
 
@@ -251,7 +251,7 @@ class Cluster:
         await self._ask("DELETE", path, body)
 
 
-def _features(pod: Mapping[str, Any]) -> list[str]:
+def features_of(pod: Mapping[str, Any]) -> list[str]:
     args = next(each for each in pod["spec"]["containers"] if each["name"] == "slurmd")["args"]
     words: list[str] = args[args.index("--conf") + 1].strip("'").split()
     return next(word for word in words if word.startswith("Features=")).removeprefix("Features=").split(",")

@@ -51,7 +51,7 @@ def golden(chart: str, case: str) -> list[Object]:
 def normal(rendered: str) -> list[Object]:
     """Helm's output as objects in a fixed order, without what is drawn anew each time."""
     objects = [each for each in yaml.safe_load_all(rendered) if each]
-    return sorted((_masked(each) for each in objects), key=_place)
+    return sorted((_masked(each) for each in objects), key=place)
 
 
 def _masked(value: Object) -> Object:
@@ -60,7 +60,8 @@ def _masked(value: Object) -> Object:
     return {**value, "data": dict.fromkeys(value["data"], DRAWN)}
 
 
-def _place(value: Object) -> tuple[str, str, str, str]:
+def place(value: Object) -> tuple[str, str, str, str]:
+    """What objects are sorted by."""
     metadata = value["metadata"]
     return value["kind"], metadata.get("namespace", ""), metadata["name"], value["apiVersion"]
 

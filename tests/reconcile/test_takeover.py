@@ -159,6 +159,30 @@ async def test_the_first_change_of_a_resource_makes_its_workload_ours(left: Worl
     assert labels.TAKEN_OVER not in made["metadata"].get("annotations", {})
 
 
+@EVERY
+async def test_a_template_of_ours_keeps_nothing_of_the_template_before(left: World) -> None:
+    """A kube-apiserver refuses a volume with two sources, so that nothing of such a cluster could be changed."""
+    await left.start_operator()
+    await left.run()
+    changed = {
+        "Controller": ("slurm", "slurmctld", "statefulsets.apps", "slurm-controller"),
+        "Accounting": ("books", "slurmdbd", "statefulsets.apps", "books-accounting"),
+        "RestApi": ("slurm", "slurmrestd", "deployments.apps", "slurm-restapi"),
+        "LoginSet": ("login", "login", "deployments.apps", "login"),
+    }
+    for kind, (name, daemon, _, _) in changed.items():
+        await left.patch(kind, name, {"spec": {daemon: {"env": [{"name": "NEW", "value": kind}]}}})
+    await left.run()
+    for kind, (name, _, resource, workload) in changed.items():
+        assert left.verdicts(kind, name)["Ready"][0] == "True"
+        made = left.stored(resource, workload)
+        for volume in made["spec"]["template"]["spec"]["volumes"]:
+            assert len(volume.keys() - {"name"}) == 1, volume
+        entries = [each for each in made["metadata"]["managedFields"] if "subresource" not in each]
+        owners = {each["manager"] for each in entries if "f:template" in each["fieldsV1"].get("f:spec", {})}
+        assert owners == {"slurm-operator"}
+
+
 @ONE
 async def test_replicas_follow_without_a_new_template(left: World) -> None:
     await left.start_operator()

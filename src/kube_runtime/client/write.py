@@ -20,6 +20,7 @@ import msgspec
 from kube_runtime.client.client import Client
 from kube_runtime.client.compare import Difference, differences
 from kube_runtime.client.errors import BadAnswer, Conflict, Invalid, NotFound
+from kube_runtime.client.field_owners import taken
 from kube_runtime.client.objects import BUILT_IN, RawObject, Resource, by_kind, resource_of
 from kube_runtime.client.requests import DeleteOptions
 from kube_runtime.client.store import Key
@@ -192,6 +193,16 @@ class Writer:
             if uid and any(cause.field == "metadata.uid" for cause in error.causes):
                 raise Conflict(str(error), status=error.status) from error
             raise
+
+    async def take_fields(self, resource: Resource[Any], live: RawObject, path: Sequence[str]) -> None:
+        """Own what updates of others have set below a path, so that the next apply removes what it does not name."""
+        metadata, content = live.metadata, live.content()
+        entries = content["metadata"].get("managedFields") or ()
+        owners = taken(entries, path, self.field_manager, resource.api_version)
+        if owners is not None:
+            patch = {"metadata": {"managedFields": owners}}
+            at = {"uid": metadata.uid, "resource_version": metadata.resource_version}
+            await self.patch(resource, metadata.name, patch, metadata.namespace, **at)
 
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = "", **options: Unpack[DeleteOptions]

@@ -106,6 +106,16 @@ class PatchMetadata(_OnObject):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeTemplate(_OnObject):
+    """Own the pod template that another program has written, so that applying ours leaves nothing of theirs in it."""
+
+    live: RawObject = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"take over the pod template of {self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class PatchSpec(_OnObject):
     """Change fields of the spec of the very object that was seen, whoever set them; None takes a field away."""
 
@@ -268,6 +278,7 @@ Action = (
     | Delete
     | PatchMetadata
     | PatchSpec
+    | TakeTemplate
     | PatchPodConditions
     | SlurmAction
     | RecordEvent

@@ -7,13 +7,13 @@ In: an `OwnedWorld` and what is to be applied. Out: a plan. Pod templates of ano
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.objects import RawObject
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan import keys, takeover
-from slurm_operator.plan.actions import Plan
+from slurm_operator.plan.actions import Action, Apply, Plan
 from slurm_operator.plan.config_history import KEY as HISTORY
 from slurm_operator.plan.objects import Identity, identity, plan_objects
 
@@ -40,7 +40,17 @@ def plan_owned(world: OwnedWorld, desired: Sequence[Object]) -> Plan:
     # One that is not there yet has nothing to lose.
     left_alone &= world.live.keys()
     applied = [value for value in keys.with_known_hashes(wanted, world.live) if identity(value) not in left_alone]
-    return plan_objects(applied, world.live, world.owned, keep=frozenset(_made_once(world.owned) | left_alone))
+    plan = plan_objects(applied, world.live, world.owned, keep=frozenset(_made_once(world.owned) | left_alone))
+    return replace(plan, stages=tuple(_with_takeovers(plan)))
+
+
+def _with_takeovers(plan: Plan) -> Iterator[tuple[Action, ...]]:
+    """The stages, each after what its pod template needs."""
+    for stage in plan.stages:
+        taken = (takeover.taken(each.desired, each.live) for each in stage if isinstance(each, Apply))
+        if before := tuple(each for each in taken if each is not None):
+            yield before
+        yield stage
 
 
 def _made_once(owned: Live) -> set[Identity]:

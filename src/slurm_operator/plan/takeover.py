@@ -3,7 +3,7 @@
 In: what we would make, and what is there. Out: what to apply. A pod template in our words would restart every daemon
 once, for nothing. So a StatefulSet or Deployment whose template nobody has applied before us keeps that template, and
 an annotation remembers what we would have made of it on that day. From the day on which we would make something else of
-it, it is ours like any other. Pure; used by `plan/owned.py`.
+it, it is ours like any other: what the other program has set in it goes. Pure; used by `plan/owned.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from kube_runtime.client.objects import RawObject
 from slurm_operator.build import hashes, labels
 from slurm_operator.build.metadata import Object
+from slurm_operator.plan.actions import TakeTemplate
 from slurm_operator.plan.objects import Identity, identity
 
 WORKLOADS = frozenset({"StatefulSet", "Deployment"})
@@ -48,6 +49,16 @@ def _kept(value: Object, live: RawObject | None, files: list[Mapping[str, str]])
     annotations = {**(meta.get("annotations") or {}), labels.TAKEN_OVER: rendering}
     spec = {"replicas": value["spec"]["replicas"]} if "replicas" in value["spec"] else {}
     return {**value, "metadata": {**meta, "annotations": annotations}, "spec": spec}
+
+
+def taken(value: Object, live: RawObject | None) -> TakeTemplate | None:
+    """What comes before a pod template of ours is applied over that of another program."""
+    if value["kind"] not in WORKLOADS or live is None or not _template(value):
+        return None
+    there = live.content()
+    if has_our_template(there) or not _template(there):
+        return None
+    return TakeTemplate(*identity(value)[:2], live.metadata, live)
 
 
 def _without_fixed(value: Object, there: Mapping[str, Any]) -> Object:

@@ -45,6 +45,7 @@ from slurm_operator.plan.actions import (
     SetPartition,
     SetReservation,
     SlurmAction,
+    TakeTemplate,
     Undrain,
     UpdateNode,
 )
@@ -196,6 +197,9 @@ class Executor:
             case PatchSpec():
                 _demand(claimant, action.kind, action.seen)
                 await self._patch_spec(action)
+            case TakeTemplate():
+                _demand(claimant, action.kind, action.seen)
+                await self._take_template(action)
             case PatchPodConditions():
                 _demand(claimant, "Pod", action.seen)
                 await self._patch_conditions(action)
@@ -299,6 +303,13 @@ class Executor:
         try:
             patch = {"spec": dict(action.fields)}
             await self.writer.patch(resource, action.name, patch, action.namespace, uid=action.uid)
+        except NotFound:
+            log.debug("%s: it has gone", action)
+
+    async def _take_template(self, action: TakeTemplate) -> None:
+        try:
+            resource = BY_KIND[action.api_version, action.kind]
+            await self.writer.take_fields(resource, action.live, ("spec", "template"))
         except NotFound:
             log.debug("%s: it has gone", action)
 

@@ -10,6 +10,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+from tests.charts import rendered_forms
+from tests.charts.forms import Explained, Form
 from tests.charts.rendering import CHARTS, NAMESPACE, golden_of, normal, values_of, written
 from tests.charts.rendering import cases as every_case
 from tests.real.helm.tools import MAJORS, missing_tools, tool
@@ -43,6 +46,12 @@ class Helm:
         """Render a chart as the guide installs it."""
         return self.run("template", chart, str(CHARTS / chart), "-n", NAMESPACE[chart], *arguments, check=check)
 
+    def form(self, form: Form | Explained, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Render a form of values."""
+        file = self.home / "values.yaml"
+        file.write_text(yaml.safe_dump(form.values))
+        return self.template(form.chart, "-f", str(file), check=check)
+
     def case(self, chart: str, case: str) -> str:
         """Render a case, in the form of a golden file."""
         return written(normal(self.template(chart, "-f", str(values_of(chart, case))).stdout))
@@ -57,6 +66,11 @@ def write_goldens(helm: Helm) -> int:
     return len(every_case())
 
 
+def write_forms(helm: Helm) -> int:
+    """Write anew what each form of values comes to."""
+    return sum(rendered_forms.write(chart, lambda form: helm.form(form).stdout) for chart in rendered_forms.CHARTS)
+
+
 if __name__ == "__main__":
     import sys
     import tempfile
@@ -65,4 +79,6 @@ if __name__ == "__main__":
         sys.stderr.write("golden files of the charts are left as they are: there is no helm (make helm-tools)\n")
         sys.exit()
     with tempfile.TemporaryDirectory() as scratch:
-        sys.stdout.write(f"wrote {write_goldens(Helm(MAJORS[0], Path(scratch)))} golden files of the charts\n")
+        chosen = Helm(MAJORS[0], Path(scratch))
+        sys.stdout.write(f"wrote {write_goldens(chosen)} golden files of the charts, ")
+        sys.stdout.write(f"and the renderings of {write_forms(chosen)} forms of values\n")

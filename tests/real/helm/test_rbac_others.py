@@ -7,62 +7,31 @@ missing once at its start: it lives, and names the right. People who may only lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import aiohttp
 import pytest
 import pytest_asyncio
+from tests.real.helm.admitting import WEBHOOK, Place, admitting
 from tests.real.helm.rbac_world import (
     CORE,
-    INSTALL,
-    MERGE,
     NAMES,
     OURS,
     RBAC,
     Json,
     Process,
-    arguments_of,
     eventually,
     install,
-    kubeconfig,
     make_cluster,
     resources,
     rights,
     roles,
     rules_without,
-    token,
 )
-from tests.real.kube.cluster import Cluster, free_ports, real_cluster
+from tests.real.kube.cluster import real_cluster
 
 pytestmark = [pytest.mark.real_kube, pytest.mark.asyncio(loop_scope="module")]
-
-WEBHOOK = "slurm-operator-webhook"
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A control plane with our definitions, roles and resources, and nobody at work."""
-
-    cluster: Cluster
-    http: aiohttp.ClientSession
-    folder: Path
-
-    async def call(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
-        """One request as the administrator."""
-        headers = MERGE if method == "PATCH" else {}
-        async with self.http.request(method, path, json=body, headers=headers) as answer:
-            return answer.status, await answer.json()
-
-    async def kubeconfig(self, account: str) -> Path:
-        """How an account of ours comes in."""
-        held = await token(self.http, account)
-        return kubeconfig(self.folder, self.cluster.url, held, str(self.cluster.folder / "ca.crt"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -76,41 +45,6 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 
 # The admission server
-
-
-@contextlib.asynccontextmanager
-async def admitting(place: Place) -> AsyncIterator[Process]:
-    """The admission server as its Deployment runs it, called by the API server."""
-    serving, health = free_ports(2)
-    (hooks,) = (each for each in INSTALL if each["kind"] == "ValidatingWebhookConfiguration")
-    for hook in hooks["webhooks"]:
-        path = hook["clientConfig"].pop("service", {}).get("path") or hook["clientConfig"]["url"].partition("9443")[2]
-        hook["clientConfig"] = {"url": f"https://127.0.0.1:{serving}{path}"}
-    await place.call("POST", HOOKS, hooks)
-    arguments = [
-        *arguments_of(WEBHOOK),
-        f"--kubeconfig={await place.kubeconfig(WEBHOOK)}",
-        f"--server-addr=127.0.0.1:{serving}",
-        f"--health-addr=127.0.0.1:{health}",
-        "--cert-hosts=127.0.0.1",
-    ]
-    process = Process(arguments, place.folder / "webhook.log")
-    task = asyncio.create_task(process.run())
-
-    async def is_ready() -> bool:
-        try:
-            async with place.http.get(f"http://127.0.0.1:{health}/readyz") as answer:
-                return answer.status == 200
-        except aiohttp.ClientError:
-            return False
-
-    try:
-        await eventually(is_ready)
-        yield process
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await place.call("DELETE", f"{HOOKS}/{hooks['metadata']['name']}")
 
 
 async def refusal(place: Place, body: Json, plural: str) -> str:
