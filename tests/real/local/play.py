@@ -94,6 +94,13 @@ def _partition(player: Player) -> None:
     player.apply(PARTITION.format(name="extra", nodeset=nodeset, minutes=minutes))
 
 
+def _down_and_up(player: Player) -> None:
+    # One that is left down is left to whoever set it down: it keeps its NodeSet from being deleted.
+    node = player.node()
+    player.admin(f"scontrol update nodename={node} state=down reason=trying")
+    player.admin(f"scontrol update nodename={node} state=resume")
+
+
 DEEDS: dict[str, Deed] = {
     "a short job": lambda p: p.alice("sbatch -o /dev/null --wrap 'srun hostname'"),
     "a long job": lambda p: p.alice("sbatch -o /dev/null -t 50 --wrap 'sleep 2400'"),
@@ -112,7 +119,7 @@ DEEDS: dict[str, Deed] = {
     "a suspend": lambda p: p.admin(f"scontrol suspend {p.job()}"),
     "a drain by scontrol": lambda p: p.admin(f"scontrol update nodename={p.node()} state=drain reason=trying"),
     "a resume by scontrol": lambda p: p.admin(f"scontrol update nodename={p.node()} state=resume"),
-    "a node down by scontrol": lambda p: p.admin(f"scontrol update nodename={p.node()} state=down reason=trying"),
+    "a node down by scontrol, and up again": _down_and_up,
     "a partition down by scontrol": lambda p: p.admin("scontrol update partitionname=compute state=down"),
     "a reservation": lambda p: p.admin(
         f"scontrol create reservation starttime=now duration=30 users=root nodes={p.node()}"
