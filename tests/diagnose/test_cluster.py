@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.diagnose.broken import (
     CORDONED,
@@ -17,7 +19,7 @@ from tests.diagnose.said import said
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.cli.kubectl.view import partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
-from slurm_operator.diagnose.cluster import examine
+from slurm_operator.diagnose.cluster import examine, passing
 from slurm_operator.diagnose.facts import Silence
 
 
@@ -73,3 +75,12 @@ def test_doctor_names_a_drain_of_many_nodes_once() -> None:
 @pytest.mark.parametrize("target", ["node/nobody", "pod/nobody", "job/99", "partition/none", "nodeset/none"])
 def test_what_is_not_there_is_said_to_be_missing(target: str) -> None:
     assert isinstance(explained(cluster(), target), Unseen)
+
+
+@pytest.mark.parametrize(
+    ("now", "wrong"), [("2026-11-17T12:00:20Z", 0), ("2026-11-17T12:05:00Z", 1)], ids=["for 20 s", "for 5 min"]
+)
+def test_what_is_not_ready_for_a_moment_is_told_and_wrong_only_when_it_stays(now: str, wrong: int) -> None:
+    waits = {**condition("Ready", "False", "RollingOut", "0 of 1"), "lastTransitionTime": "2026-11-17T12:00:00Z"}
+    facts = replace(cluster(resource("Accounting", "slurm", {}, waits)), now=now)
+    assert (len(examine(facts)), len(passing(facts))) == (wrong, 1 - wrong)

@@ -61,6 +61,14 @@ CASES: dict[str, Case] = {
         ),
         "OutOfMemory",
     ),
+    "a slurmd that ends again and again, and was started anew": (
+        "compute-0",
+        cluster(
+            started_anew(crashed("compute-0", labels.WORKER, "compute")),
+            event("Pod", "compute-0", "Unhealthy", "Startup probe failed: connection refused"),
+        ),
+        "ContainerFails",
+    ),
     "a slurmd that reads no configuration": (
         "compute-0",
         cluster(
@@ -96,6 +104,18 @@ def test_a_probe_that_fails_is_no_fault_of_a_container_that_was_just_started(now
     assert isinstance(answer, Cause)
     assert (answer.code, answer.waits) == (code, code == "Starting")
     assert "Startup probe failed: connection refused" in answer.sentence
+
+
+def test_a_probe_that_fails_again_and_again_is_a_fault_also_of_a_container_that_was_just_started() -> None:
+    running = {"running": {"startedAt": "2026-11-16T00:00:00Z"}}
+    killed = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    status = {"name": "slurmd", "ready": False, "restartCount": 4, "state": running, "lastState": killed}
+    unready = [condition("PodScheduled", "True"), condition("Ready", "False")]
+    started = pod("compute-0", labels.WORKER, "compute", conditions=unready, containerStatuses=[status])
+    refused = event("Pod", "compute-0", "Unhealthy", "Liveness probe failed: connection refused")
+    answer = explained(replace(cluster(started, refused), now="2026-11-16T00:00:20Z"), "pod/compute-0")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.waits) == ("ProbeFails", False)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, name_of
 
 # Codes of what is in progress: reported, but not wrong.
-IN_PROGRESS = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting"})
+IN_PROGRESS = frozenset(
+    {
+        *("Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting", "JustChanged", "Starting"),
+        *("NotCreatedYet", "RolloutNotSeen", "RollingOut", "WaitingForPods", "WorkersNotReady"),
+    }
+)
 # What others depend on comes first.
 ORDER = ("Controller", "Accounting", "RestApi", "NodeSet", "LoginSet", "Token")
 

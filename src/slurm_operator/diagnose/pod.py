@@ -33,6 +33,8 @@ OUT_OF_MEMORY = "OOMKilled"
 # A container that is no older than this may still be starting, and a pod may be so late to end.
 START_SECONDS = 60.0
 LATE_SECONDS = 60.0
+# After so many it is no accident any more.
+MANY_RESTARTS = 2
 # The kind that a pod belongs to, by the daemon that runs in it.
 OWNERS = {
     labels.CONTROLLER.daemon: "Controller",
@@ -275,9 +277,10 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
     starved = ended.get("reason") == OUT_OF_MEMORY
     failed = ended and (int(ended.get("exitCode") or 0) != 0 or starved)
-    # One that was restarted may do better this time, but not with the same limit.
-    if failed and not status.get("ready") and (starved or not state.get("running")):
-        return _ended(facts, pod, name, ended, int(status.get("restartCount") or 0))
+    restarts = int(status.get("restartCount") or 0)
+    # One that was restarted may do better this time, but not with the same limit, and not again and again.
+    if failed and not status.get("ready") and (starved or not state.get("running") or restarts >= MANY_RESTARTS):
+        return _ended(facts, pod, name, ended, restarts)
     return None
 
 
@@ -362,7 +365,8 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
-    young = is_young(facts, pod)
+    again = any(int(each.get("restartCount") or 0) >= MANY_RESTARTS for each in _statuses(pod))
+    young = is_young(facts, pod) and not again
     if not probes or young:
         # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
         detail = f": {message}" if message else ""

@@ -39,6 +39,7 @@ from slurm_operator.diagnose.facts import (
     spec_of,
     status_of,
 )
+from slurm_operator.diagnose.pod import MANY_RESTARTS
 from slurm_operator.diagnose.scontrol import LISTS, arguments, slurm_facts
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.errors import SlurmError
@@ -174,7 +175,9 @@ def _unwell(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> Iterator[tuple
     for status in started:
         name, state = str(status.get("name")), status.get("state") or {}
         if not status.get("ready") or not ready or name in (LOG_SIDECAR, labels.WORKER.daemon):
-            yield name, not state.get("running") and bool((status.get("lastState") or {}).get("terminated"))
+            ended = bool((status.get("lastState") or {}).get("terminated"))
+            again = not status.get("ready") and int(status.get("restartCount") or 0) >= MANY_RESTARTS
+            yield name, ended and (not state.get("running") or again)
 
 
 def _is_lost_worker(pod: Object, slurm: Mapping[str, Slurm | Silence]) -> bool:
