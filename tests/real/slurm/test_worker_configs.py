@@ -42,7 +42,7 @@ done
 # The first job after a registration may be turned away.
 for _ in 1 2 3; do
   [ "$said" = runs ] || [ "${said#slurmd}" != "$said" ] && break
-  timeout 20 srun -w n0 true >/tmp/srun.log 2>&1 && said=runs || said="srun: $(cat /tmp/srun.log)"
+  timeout 20 srun -w n0 true >/tmp/srun.log 2>&1 && said=runs || said="srun: $(tail -n 5 /tmp/srun.log /tmp/slurmd.log)"
 done
 kill -9 $slurmd $ctld 2>/dev/null; wait 2>/dev/null
 echo "$said"
