@@ -165,3 +165,14 @@ def test_a_slurmctld_that_does_not_answer_is_silent_whatever_its_database_does()
     answer = explained(asked(SERVICE, owner(0), slurm=Silence("scontrol has waited 20 s for it")), "job/7")
     assert isinstance(answer, Cause)
     assert answer.code == "SlurmSilent"
+
+
+@pytest.mark.parametrize(
+    ("silence", "code"),
+    [("scontrol has waited 20 s for it", ""), (NO_LIST, "DatabaseDown")],
+    ids=["slurmctld hangs, and sacctmgr beside it", "slurmctld wants the database too"],
+)
+def test_a_sacctmgr_that_fails_beside_a_silent_slurmctld_says_nothing_of_the_database(silence: str, code: str) -> None:
+    user = resource("Controller", "slurm", {"accountingRef": {"name": "slurm"}})
+    answer = explained(asked(user, SERVICE, owner(0), slurm=Silence(silence)), "accounting/slurm")
+    assert (answer.code if isinstance(answer, Cause) else "") == code

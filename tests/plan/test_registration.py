@@ -71,3 +71,13 @@ def test_a_record_that_an_unready_worker_has_not_made_is_not_marked(
     slurm = cluster.slurm(cluster.node("w-0", *states, comment="", address=address))
     plan = plan_nodeset(cluster.world(cluster.nodeset(), [unready(cluster, "10.0.0.7")], slurm))
     assert of_type(plan, UpdateNode) == []
+
+
+def test_a_worker_that_registers_while_its_nodeset_is_deleted_has_its_record_marked_too(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "IDLE", comment="", address="10.0.0.7"))
+    gone = msgspec.structs.replace(
+        (cr := cluster.nodeset()),
+        metadata=msgspec.structs.replace(cr.metadata, deletion_timestamp="2030-01-01T11:00:00Z"),
+    )
+    plan = plan_nodeset(cluster.world(gone, [unready(cluster, "10.0.0.7")], slurm))
+    assert [update.changes.keys() for update in of_type(plan, UpdateNode)] == [{"comment"}]

@@ -13,7 +13,7 @@ from typing import Any
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Object, label_of, name_of, spec_of
+from slurm_operator.diagnose.facts import Facts, Object, Slurm, label_of, name_of, spec_of
 
 SLURMDBD = labels.ACCOUNTING.daemon
 # Slurm 24.11 asks the database for names in what it prints as JSON.
@@ -26,7 +26,7 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     """Why an Accounting keeps no accounts."""
     name = name_of(resource)
     mine = facts.pods_of(labels.ACCOUNTING, name) if kind == "Accounting" else []
-    answer = facts.databases.get(name, "")
+    answer = facts.databases.get(name, "") if _can_tell(facts, name) else ""
     unwell = next((cause for pod in mine if (cause := pods.why(facts, name_of(pod))) is not None), None)
     if kind != "Accounting" or not (answer or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
         return None
@@ -36,11 +36,22 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     return None if unwell is not None else _silent(facts, name, mine, answer)
 
 
+def _can_tell(facts: Facts, name: str) -> bool:
+    """Whether sacctmgr's answer counts: it runs beside slurmctld, and fails with it."""
+    users = [each for each in facts.every("Controller") if _accounting_of(each) == name]
+    answers = [facts.slurm_of(name_of(each)) for each in users]
+    return not answers or any(isinstance(each, Slurm) or NO_DATABASE.search(each.why) for each in answers)
+
+
+def _accounting_of(controller: Object) -> str:
+    return str((spec_of(controller).get("accountingRef") or {}).get("name", ""))
+
+
 def behind(facts: Facts, controller: str, answer: str) -> Cause | None:
     """What is wrong with the database of a cluster, where Slurm's commands fail for want of it."""
     if not NO_DATABASE.search(answer):
         return None
-    name = str((spec_of(facts.get("Controller", controller) or {}).get("accountingRef") or {}).get("name", ""))
+    name = _accounting_of(facts.get("Controller", controller) or {})
     accounting = facts.get("Accounting", name)
     step = f"scontrol does not list what {controller!r} has without its database: {answer}"
     found = why(facts, "Accounting", accounting) if accounting is not None else None

@@ -72,6 +72,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_pod_marks(world)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, drained, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
+        tuple(registration.marks(world.cr, [worker for worker, _ in leaving])),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp(), world.slurmctld_starts)),
         tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),

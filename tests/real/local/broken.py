@@ -504,6 +504,8 @@ def _standing(cluster: Any) -> Iterator[None]:
         yield
     finally:
         cluster.remove(*objects)
+        # What is being deleted must not begin to run.
+        cluster.until("they are gone", lambda: not {"cordoned-0", "taint-0"} & cluster.pods().keys(), 180)
         cluster.kubectl("uncordon", "local-1")
         cluster.kubectl("taint", "node", "local-2", "rack-")
 
