@@ -181,6 +181,7 @@ PLACES = {
     "local/stopping.py: scontrol update": "no advice: what a worker of a local cluster that is stopped runs",
     "status/partition.py: scontrol delete": "a Partition that is being deleted, and that slurmrestd cannot delete",
     "slurm/requests.py: scontrol delete": "the same",
+    "plan/nodeset.py: scontrol update": JOBS,
     "build/nodeset.py: scontrol update": "no advice: what a worker runs when it ends",
 }
 

@@ -20,6 +20,10 @@ NODES = """\
 NodeName=compute-0 CPUAlloc=0 CPUTot=4 RealMemory=8000 State=IDLE+DYNAMIC_NORM Partitions=compute Features=a,b
 NodeName=compute-1 CPUAlloc=4 CPUTot=4 RealMemory=8000 State=ALLOCATED+DYNAMIC_NORM Partitions=compute
 """
+LEFT = (
+    "NodeName=compute-4 CPUTot=4 RealMemory=8000 State=DOWN+DRAIN+DYNAMIC_NORM Partitions=compute "
+    "Reason=slurm-operator: Pod is terminating\n"
+)
 RUNS = (
     "JobId=7 JobName=train UserId=alice(1000) JobState=RUNNING Partition=compute NodeList=compute-1 NumCPUs=4 "
     "EndTime=2026-11-17T14:05:00Z QOS=normal Account=physics Priority=99\n"
@@ -142,6 +146,30 @@ ROWS: dict[str, Row] = {
         "state=resume",
         ok=False,
         nodes=NODES.replace("State=ALLOCATED", "By=root Reason=bad dimm State=IDLE+DRAIN"),
+    ),
+    "the node that it must have was scaled away": Row(
+        "Reason=ReqNodeNotAvail Description=ReqNodeNotAvail, UnavailableNodes:compute-4 ReqNodeList=compute-4",
+        "PodGone",
+        "node compute-4 no longer has a pod, and job 9 of bob can run on no other node",
+        "scontrol update jobid=9 reqnodelist=",
+        ok=False,
+        nodes=NODES + LEFT,
+        partition=PARTITION.replace("0-1", "0-4"),
+    ),
+    "so it was, and the job may not start yet": Row(
+        "Reason=BeginTime StartTime=2026-11-17T15:00:00Z ReqNodeList=compute-4",
+        "PodGone",
+        "scale the NodeSet up again, or cancel the job with scancel 9",
+        "scontrol update jobid=9 reqnodelist=",
+        ok=False,
+        nodes=NODES + LEFT,
+    ),
+    "the node that it must have is not in Slurm": Row(
+        "Reason=BeginTime StartTime=2026-11-17T15:00:00Z ReqNodeList=compute-4",
+        "PodGone",
+        "can run on no node but compute-4 (sbatch -w), of which Slurm has no record any more",
+        "scontrol update jobid=9 reqnodelist=",
+        ok=False,
     ),
     "nodes in a reservation": Row(
         "Reason=ReqNodeNotAvail Description=ReqNodeNotAvail, May be reserved for other job NumNodes=2",

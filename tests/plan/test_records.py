@@ -9,15 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.plan.small_cluster import Cluster
+from tests.plan.small_cluster import Cluster, of_type
 
 from kube_runtime.times import time_text
 from slurm_operator.build.nodeset import TERMINATING
 from slurm_operator.plan.actions import DeleteNodes
-from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm
+from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.records import MAX_WAIT_SECONDS, defunct
 from slurm_operator.plan.workers import NodeSnapshot
+from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import Node, Unknown
 
 SILENT = ("DOWN", "NOT_RESPONDING")
@@ -60,6 +61,46 @@ def test_a_record_with_a_pod_or_a_job_stays(cluster: Cluster) -> None:
     record = cluster.node("w-3", *SILENT)
     assert deleted(cluster, cluster.slurm(record), "w-3") == []
     assert deleted(cluster, cluster.slurm(record, jobs=[cluster.job(1, "w-3", state="SUSPENDED")])) == []
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED"])
+def test_a_record_that_an_unfinished_job_requires_stays(cluster: Cluster, state: str) -> None:
+    records = [cluster.node(name, *SILENT) for name in ("w-3", "w-4")]
+    picky = cluster.job(34, state=state, required=HostList("w-[4-9]"))
+    assert deleted(cluster, cluster.slurm(*records, jobs=[picky])) == ["w-3"]
+    assert deleted(cluster, cluster.slurm(*records, jobs=[picky]), deleting=True) == ["w-3"]
+
+
+def test_a_record_goes_once_the_job_that_required_it_is_over(cluster: Cluster) -> None:
+    over = cluster.job(34, state="CANCELLED", required=HostList("w-4"))
+    assert deleted(cluster, cluster.slurm(cluster.node("w-4", *SILENT), jobs=[over])) == ["w-4"]
+
+
+def test_no_record_goes_while_it_cannot_be_read_which_nodes_a_job_requires(cluster: Cluster) -> None:
+    job = cluster.job(34, state="PENDING", required=None)
+    assert deleted(cluster, cluster.slurm(cluster.node("w-4", *SILENT), jobs=[job])) == []
+
+
+def test_a_pod_that_is_recreated_keeps_a_record_that_a_job_requires(cluster: Cluster) -> None:
+    picky = cluster.job(34, state="PENDING", required=HostList("w-0"))
+    for jobs, gone in (([], [("w-0",)]), ([picky], [])):
+        slurm = cluster.slurm(cluster.node("w-0", *SILENT), jobs=jobs)
+        plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), (), slurm))
+        assert [action.nodes for action in of_type(plan, DeleteNodes)] == gone
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_deleted_nodeset_waits_for_a_job_that_requires_its_node_and_says_what_helps(
+    cluster: Cluster, late: bool
+) -> None:
+    world = leaving(cluster, cluster.node("w-0", *SILENT), late=late)
+    picky = cluster.job(34, state="PENDING", partition="other", required=HostList("w-0"))
+    world = replace(world, slurm=replace(world.slurm, jobs=(picky,)))
+    assert finalizer_removal(world) is None
+    assert kept_by_slurm(world) == (
+        "job 34 requires node w-0, which goes with the NodeSet, so that it can never run; let it run on other nodes "
+        "(scontrol update jobid=34 reqnodelist=) or cancel it (scancel 34)"
+    )
 
 
 @pytest.mark.parametrize("key", ["namespace", "nodeSetUID"])

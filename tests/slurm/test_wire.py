@@ -21,6 +21,7 @@ from slurm_operator.slurm.errors import (
     SlurmUnreachable,
     SlurmWrongCluster,
 )
+from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import Known, KnownJob, Unknown, view
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.wire import Reply
@@ -56,6 +57,40 @@ def test_forty_jobs_on_a_hundred_thousand_nodes_cost_nothing() -> None:
     assert (len(answer.items), answer.complete, len(ends)) == (40, True, 100)
     assert max_bytes < 1_000_000
     assert seconds < 1.0
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_nodes_that_a_job_requires_are_read(release: str) -> None:
+    document = recorded(release, "jobs")
+    written = {job["job_id"]: job["required_nodes"] for job in document["jobs"]}
+    assert "n0" in written.values()
+    for state, shown in (("PENDING", "n0"), ("COMPLETED", "")):
+        for job in document["jobs"]:
+            job["job_state"] = [state]
+        answer = wire.jobs(reply(document), "jobs")
+        assert {job.required for job in answer.items if written[job.job_id] == "n0"} == {HostList(shown)}
+
+
+@pytest.mark.parametrize("odd", [None, 7, ["n0"], "n[0-", "n 0", "n[0-999999]", "n0\u2028", {"a": 1}])
+def test_required_nodes_that_cannot_be_read_spoil_neither_the_job_nor_the_list(odd: object) -> None:
+    document = recorded("26.05", "jobs")
+    document["jobs"] = [{"job_id": 1, "job_state": ["PENDING"], "partition": "p", "required_nodes": odd}]
+    answer = wire.jobs(reply(document), "jobs")
+    assert answer.complete
+    assert answer.items[0].required is None
+
+
+def test_a_thousand_jobs_that_require_a_hundred_thousand_nodes_cost_nothing() -> None:
+    document = recorded("26.05", "jobs")
+    document["jobs"] = [
+        {"job_id": number, "job_state": ["PENDING"], "required_nodes": f"n[0-{98_000 + number}]"}
+        for number in range(1, 1001)
+    ]
+    began = time.process_time()
+    answer = wire.jobs(reply(document), "jobs")
+    required = policy.jobs_by_required_node(answer.items, {f"n{number}" for number in range(10)})
+    assert (answer.complete, len(required), len(required["n7"])) == (True, 10, 1000)
+    assert time.process_time() - began < 2.0
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Slurm, SlurmNode, host_of, label_of
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode, host_of, label_of
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.slurm import hostlist
+from slurm_operator.slurm import hostlist, policy
 
 GONE = frozenset({"DOWN", "NOT_RESPONDING"})
 
@@ -31,12 +31,19 @@ def why(facts: Facts, slurm: Slurm) -> Cause | None:
 
 
 def left_over(facts: Facts, slurm: Slurm) -> list[str]:
-    """The records that nobody will use again, and that no job holds."""
+    """The records that nobody will use again, and that no job holds or requires."""
     workers = (pod for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == labels.WORKER.daemon)
     hosts = {host_of(pod) for pod in workers}
     gone = [node for node in slurm.nodes.values() if node.name not in hosts and is_of_gone_nodeset(facts, node)]
     held = [job.nodes for job in slurm.jobs.values() if job.state in ("RUNNING", "SUSPENDED", "COMPLETING")]
-    return hostlist.in_order(node.name for node in gone if not any(node.name in nodes for nodes in held))
+    free = (node.name for node in gone if not any(node.name in nodes for nodes in held))
+    return hostlist.in_order(name for name in free if requiring(slurm, name) is None)
+
+
+def requiring(slurm: Slurm, name: str) -> SlurmJob | None:
+    """The first unfinished job that must have a node: slurmctld fails it when the node's record goes."""
+    jobs = (job for job in slurm.jobs.values() if name in job.required)
+    return next((job for job in jobs if not policy.states_are_over(frozenset({job.state}))), None)
 
 
 def is_of_gone_nodeset(facts: Facts, node: SlurmNode) -> bool:

@@ -57,8 +57,8 @@ def why(facts: Facts, name: str) -> Diagnosis:
     node = slurm.nodes.get(host)
     if node is None:
         return _unknown(facts, host, pod)
-    left = leftovers.why(facts, slurm) if pod is None and leftovers.is_of_gone_nodeset(facts, node) else None
-    return left or _state(facts, node, pod)
+    left_over = pod is None and leftovers.is_of_gone_nodeset(facts, node) and host in leftovers.left_over(facts, slurm)
+    return (leftovers.why(facts, slurm) if left_over else None) or _state(facts, node, pod)
 
 
 def _pod(facts: Facts, name: str) -> Object | None:
@@ -183,6 +183,16 @@ def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
 
 
 def _left_over(facts: Facts, node: SlurmNode) -> Cause:
+    clusters = (each for each in facts.slurm.values() if isinstance(each, Slurm) and node.name in each.nodes)
+    job = next((found for each in clusters if (found := leftovers.requiring(each, node.name))), None)
+    if job is not None:
+        return Cause(
+            "PodGone",
+            f"node {node.name} no longer has a pod, and job {job.id} of {job.user} can run on no other node "
+            "(sbatch -w); its record is kept for that job, which would fail without it. Let the job run on other "
+            f"nodes, scale the NodeSet up again, or cancel the job with scancel {job.id}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol update jobid={job.id} reqnodelist=",
+        )
     return Cause(
         "PodGone",
         f"node {node.name} is {_shown(node)} because it no longer has a pod; its record is left over",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.plural import counted
@@ -23,6 +24,8 @@ from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
+# So many of the nodes that a job requires are looked at.
+MAX_ASKED_FOR = 100
 
 
 def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -70,9 +73,24 @@ def _shape(wanted: int, room: Room, job: SlurmJob) -> str:
     return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}"
 
 
+def without_pod(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """A node that it asked for by name, and that is gone."""
+    for name in islice(job.required, MAX_ASKED_FOR):
+        if name not in slurm.nodes:
+            text = f"{title(job)} can run on no node but {name} (sbatch -w), of which Slurm has no record any more"
+            return Cause("PodGone", text, in_shell(facts, job, "scontrol update jobid={id} reqnodelist="))
+        answer = nodes.why(facts, name)
+        if isinstance(answer, Cause) and answer.code == "PodGone":
+            return answer.under(f"it must run on {name}")
+    return None
+
+
 def _lost(need: _Need) -> Cause | None:
     """A node that it asked for by name, and that takes no jobs."""
     facts, job, room = need.facts, need.job, need.room
+    gone = without_pod(facts, job, need.slurm)
+    if gone is not None:
+        return gone
     for name in room.out if job.required else ():
         answer = nodes.why(facts, name) if name in job.required else None
         if isinstance(answer, Cause):

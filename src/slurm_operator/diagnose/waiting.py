@@ -172,9 +172,10 @@ def _reservation(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     return plain(facts, job, f"the nodes of reservation {name} are in use", command=show)
 
 
-def _begin(facts: Facts, job: SlurmJob, _: Slurm) -> Cause | None:
-    if not job.start:
-        return None
+def _begin(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    gone = short_of_nodes.without_pod(facts, job, slurm)
+    if gone is not None or not job.start:
+        return gone
     return plain(facts, job, f"it must not start before {clock(facts, job.start)}")
 
 

@@ -280,7 +280,7 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -
         return
     hostnames = {worker.hostname(world.cr) for worker in new}
     silent = (node.name for node in world.slurm.nodes.items if node.name in hostnames and policy.may_be_forgotten(node))
-    names = hostlist.in_order(records.unheld(silent, world.slurm))
+    names = hostlist.in_order(records.unnamed(silent, world.slurm))
     if names:
         yield DeleteNodes(tuple(names), "their pods are recreated")
 
@@ -479,7 +479,20 @@ def _still_held(world: NodeSetWorld) -> str | None:
         if holder is not None:
             return f"job {holder} holds node {node.name}"
     left = records.to_wait_for(world)
+    required = policy.jobs_by_required_node(world.slurm.jobs, frozenset(left))
+    for name in left:
+        if name in required:
+            return _required(name, required[name][0])
     return f"Slurm still has {counted(len(left), 'node record')} of it: {hostlist.compress(left)}" if left else None
+
+
+def _required(node: str, job: Job) -> str:
+    """A job that has only this node to run on would fail with the node's record."""
+    known = f"requires node {node}" if job.required is not None else f"may require node {node}: its list is unreadable"
+    return (
+        f"job {job.job_id} {known}, which goes with the NodeSet, so that it can never run; let it run on other nodes "
+        f"(scontrol update jobid={job.job_id} reqnodelist=) or cancel it (scancel {job.job_id})"
+    )
 
 
 def is_forced(cr: NodeSet) -> bool:

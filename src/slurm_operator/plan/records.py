@@ -2,7 +2,8 @@
 
 In: the world of a NodeSet's reconcile. Out: the records to delete, all in one call, and those that the deletion of a
 NodeSet waits for. Slurm itself never forgets a dynamic node. A record is deleted only if its comment names this
-NodeSet, its slurmd has ended and no job holds it. Pure; used by `plan/nodeset.py`.
+NodeSet, its slurmd has ended and no unfinished job holds or requires it: at its next reconfigure slurmctld fails a job
+that requires a node without a record. Pure; used by `plan/nodeset.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
     kept = {*wanted, *(worker.hostname for worker in world.workers)}
     left = [node for node in own(cr, world.slurm.nodes) if _may_go(node) and node.name not in kept]
     gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
-    names = hostlist.in_order(unheld((node.name for node in gone), world.slurm))
+    names = hostlist.in_order(unnamed((node.name for node in gone), world.slurm))
     if names and len(names) >= _about_to_end(world):
         yield DeleteNodes(tuple(names), "their pods are gone for good")
 
@@ -78,11 +79,15 @@ def _may_go(node: Node) -> bool:
     return has_ended(node) and policy.may_be_forgotten(node)
 
 
-def unheld(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
-    """The nodes among these that no job holds."""
+def unnamed(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
+    """The nodes among these that no unfinished job holds or requires."""
     some = list(names)
+    if isinstance(slurm.jobs, Unknown):
+        return []
     on_nodes = jobs_by_node(slurm.jobs, frozenset(some))
-    return [name for name in some if not any(policy.holds_nodes(job) for job in on_nodes.get(name, ()))]
+    required = policy.jobs_by_required_node(slurm.jobs, frozenset(some))
+    free = (name for name in some if not any(policy.holds_nodes(job) for job in on_nodes.get(name, ())))
+    return [name for name in free if name not in required]
 
 
 def to_wait_for(world: NodeSetWorld) -> list[str]:

@@ -54,7 +54,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One job record; `nodes` are those that it holds, none when it is over; `time_limit` is in minutes.
 
-    `batch_host` is the node of its script; empty when it has none, as with salloc and srun.
+    `batch_host` is the node of its script; empty when it has none, as with salloc and srun. `required` are the nodes
+    that it must have, those of `sbatch -w`, until it is over; None where that list cannot be read: it may be any node.
 
     Slurm uses an id again, so `submit_time` is part of what a job is; a requeue sets it anew and adds to `restarts`.
     """
@@ -68,6 +69,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset()
     state_reason: str = ""
     nodes: HostList = EMPTY
+    required: HostList | None = EMPTY
     batch_host: str = ""
     submit_time: int = 0
     restarts: int = 0

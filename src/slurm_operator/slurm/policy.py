@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 
 from kube_runtime.text import first_few, printable
+from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job, Known, Limit, Node, NodeView, Unknown
 
 REASON_PREFIX = "slurm-operator: "
@@ -142,14 +143,23 @@ def state_text(node: Node) -> str:
 
 
 def jobs_by_node(jobs: Sequence[Job], names: Set[str]) -> dict[str, list[Job]]:
-    """The jobs that name each of these nodes."""
+    """The jobs that are on each of these nodes, or were."""
+    return _by_node(((job, job.nodes) for job in jobs), names)
+
+
+def jobs_by_required_node(jobs: Sequence[Job], names: Set[str]) -> dict[str, list[Job]]:
+    """The unfinished jobs that must have each of these nodes; one whose list cannot be read may need any of them."""
+    return _by_node(((job, job.required) for job in jobs if not is_over(job)), names)
+
+
+def _by_node(jobs: Iterable[tuple[Job, HostList | None]], names: Set[str]) -> dict[str, list[Job]]:
     result: dict[str, list[Job]] = {}
     # Jobs share their host lists: each of these is looked at once.
-    found: dict[int, frozenset[str]] = {}
-    for job in jobs:
-        within = found.get(id(job.nodes))
+    found: dict[int, Set[str]] = {id(None): names}
+    for job, hosts in jobs:
+        within = found.get(id(hosts))
         if within is None:
-            within = found[id(job.nodes)] = job.nodes.within(names)
+            within = found[id(hosts)] = hosts.within(names) if hosts is not None else names
         for name in within:
             result.setdefault(name, []).append(job)
     return result

@@ -205,6 +205,7 @@ class Job(Item, frozen=True):
     qos: str = ""
     state_reason: str = ""
     nodes: msgspec.Raw = NO_TEXT
+    required_nodes: msgspec.Raw = NO_TEXT
     batch_flag: bool = False
     batch_host: str = ""
     submit_time: Number = NOT_SET

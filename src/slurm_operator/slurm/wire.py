@@ -370,6 +370,18 @@ def _short_hosts(text: str) -> HostList:
     return HostList(text)
 
 
+def _required(raw: msgspec.Raw) -> HostList | None:
+    """The nodes that a job must have. Only node records are kept for them: a list that cannot be read spoils no other.
+
+    Nor do they count among the host names of a response: a user may require ten thousand nodes in each of many jobs, in
+    a few bytes, and nobody writes these names out.
+    """
+    try:
+        return _hosts(msgspec.json.decode(raw, type=shapes.HostText))
+    except (*lenient.UNREADABLE, HostListError):
+        return None
+
+
 def _job(raw: Bytes) -> model.Job:
     j = lenient.decode(raw, shapes.Job)
     states = _set_of(tuple(j.job_state))
@@ -383,6 +395,7 @@ def _job(raw: Bytes) -> model.Job:
         states=states,
         state_reason=j.state_reason,
         nodes=EMPTY if states_are_over(states) else _hosts(msgspec.json.decode(j.nodes, type=shapes.HostText)),
+        required=EMPTY if states_are_over(states) else _required(j.required_nodes),
         batch_host=j.batch_host[:MAX_TEXT_CHARACTERS] if j.batch_flag else "",
         submit_time=j.submit_time.seconds(),
         restarts=j.restart_cnt,
