@@ -112,7 +112,62 @@ ROWS: dict[str, Row] = {
         "Reason=BadConstraints NumNodes=2 NumCPUs=64", "NodesTooSmall", "at most 4 CPUs", "sinfo", ok=False
     ),
     "a feature that one of two nodes has": Row(
-        "Reason=BadConstraints NumNodes=2 Features=a&b", "NodesTooSmall", "features a&b", "sinfo", ok=False
+        "Reason=BadConstraints NumNodes=2 Features=a&b",
+        "NodesTooSmall",
+        "2 nodes with 1 CPU and features a&b, and only 1 of 2 nodes of partition compute has that: "
+        "the others have no feature a and no feature b",
+        "sinfo",
+        ok=False,
+    ),
+    "a task that no node has room for": Row(
+        "Reason=Resources NumNodes=1 NumCPUs=8 CpusPerTask=8 MinCPUsNode=8",
+        "NodesTooSmall",
+        "needs 1 node with 8 CPUs for one task, and no node of partition compute has that: they have at most 4 CPUs",
+        "sinfo",
+        ok=False,
+    ),
+    "tasks that do not fit on one node together": Row(
+        "Reason=PartitionConfig NumNodes=4 NumCPUs=20 TasksPerNode=5",
+        "NodesTooSmall",
+        "needs 4 nodes with 5 CPUs (5 tasks of 1 CPU go on one node), and no node of partition compute has that",
+        "sinfo",
+        ok=False,
+    ),
+    "tasks of several CPUs that do not fit on one node together": Row(
+        "Reason=BadConstraints NumNodes=2 NumCPUs=12 TasksPerNode=3 CpusPerTask=2",
+        "NodesTooSmall",
+        "6 CPUs (3 tasks of 2 CPUs go on one node)",
+        "sinfo",
+        ok=False,
+    ),
+    "memory for each CPU of a task": Row(
+        "Reason=BadConstraints NumNodes=1 NumCPUs=4 CpusPerTask=4 MinMemoryCPU=4000",
+        "NodesTooSmall",
+        "4 CPUs for one task and 16000 MiB of memory (4000 for each CPU), and no node of partition compute has that: "
+        "they have at most 8000 MiB",
+        "sinfo",
+        ok=False,
+    ),
+    "one node that is not to be more": Row(
+        "Reason=BadConstraints NumNodes=1 MaxNodes=1 NumCPUs=8",
+        "NodesTooSmall",
+        "1 node with 8 CPUs",
+        "sinfo",
+        ok=False,
+    ),
+    "tasks that spread over more nodes than there are": Row(
+        "Reason=PartitionConfig NumNodes=1 NumCPUs=12",
+        "PartitionTooSmall",
+        "3 nodes, and partition compute has 2",
+        '"replicas":3',
+        ok=False,
+    ),
+    "tasks of three CPUs that spread over more nodes than there are": Row(
+        "Reason=PartitionConfig NumNodes=1 NumCPUs=9 CpusPerTask=3",
+        "PartitionTooSmall",
+        "3 nodes, and partition compute has 2",
+        '"replicas":3',
+        ok=False,
     ),
     "GPUs that no node has": Row(
         "Reason=BadConstraints TresPerNode=gres/gpu:1", "NodesTooSmall", "gres/gpu:1", "sinfo", ok=False
@@ -228,6 +283,20 @@ ROWS: dict[str, Row] = {
         "PartitionNodeLimit",
         "3 nodes, and partition compute allows at most 2 (MaxNodes)",
         "numnodes=2",
+        ok=False,
+    ),
+    "tasks that spread over more nodes than its partition allows": Row(
+        "Reason=PartitionNodeLimit NumNodes=1 NumCPUs=12",
+        "PartitionNodeLimit",
+        "it asks for 3 nodes for its 12 CPUs, and partition compute allows at most 2 (MaxNodes)",
+        "scontrol show partition compute",
+        ok=False,
+    ),
+    "a bound on nodes that nothing explains": Row(
+        "Reason=PartitionNodeLimit NumNodes=1",
+        "PartitionNodeLimit",
+        "it asks for 1 node, and partition compute has 2 nodes, MinNodes=0, MaxNodes=2",
+        "scontrol show partition compute",
         ok=False,
     ),
     "fewer nodes than its partition allows": Row(

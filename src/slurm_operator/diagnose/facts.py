@@ -61,7 +61,15 @@ class SlurmJob:
     # What it needs to start.
     node_count: int = 1
     cpus: int = 1
+    # On each node; of a job that asks by the CPU, `memory_per_cpu_mib` counts.
     memory_mib: int = 0
+    memory_per_cpu_mib: int = 0
+    # What one node must have room for at once: a task is never split, and nor are the tasks that go on one node.
+    cpus_per_task: int = 1
+    tasks_per_node: int = 0
+    min_cpus_per_node: int = 0
+    # 0 where it may spread over any number.
+    max_nodes: int = 0
     gres: Mapping[str, int] = field(default_factory=dict)
     exclusive: bool = False
     required: Collection[str] = EMPTY

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode
+from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import code_of
 
 # States in which a node takes no new job, whoever asks.
@@ -31,6 +32,7 @@ class Room:
 
     # What it needs of each node.
     cpus: int
+    memory_mib: int = 0
     # Has all that it asks for, and would take it at once.
     free: tuple[str, ...] = ()
     # Has all that it asks for, and is in use.
@@ -60,7 +62,7 @@ def room_for(job: SlurmJob, slurm: Slurm) -> Room:
     kinds: dict[str, list[str]] = {"free": [], "busy": [], "reserved": [], "out": [], "unfit": []}
     for name in names:
         kinds[_kind(job, slurm.nodes[name], cpus, reservation_of(job, slurm, name))].append(name)
-    return Room(cpus, **{kind: tuple(found) for kind, found in kinds.items()})
+    return Room(cpus, memory_each(job, cpus), **{kind: tuple(found) for kind, found in kinds.items()})
 
 
 def partitions_of(job: SlurmJob) -> list[str]:
@@ -88,10 +90,26 @@ def _may_use(job: SlurmJob, slurm: Slurm, name: str) -> bool:
 
 
 def _cpus_each(job: SlurmJob, nodes: Iterable[SlurmNode]) -> int:
-    """CPUs on each node; a job that spreads by itself takes what the largest node has."""
-    share = -(-job.cpus // job.node_count)
+    """CPUs on each node; a job that spreads by itself takes what the largest node has, but a task is never split."""
+    least = max(cpus_together(job), 1)
+    share = max(-(-job.cpus // job.node_count), least)
     largest = max((node.cpus for node in nodes), default=0)
-    return min(share, largest) if largest and job.node_count == 1 else share
+    whole = max(largest // least * least, least)
+    return min(share, whole) if largest and _may_spread(job) else share
+
+
+def cpus_together(job: SlurmJob) -> int:
+    """The CPUs that must be on one node, however far it spreads."""
+    return max(job.cpus_per_task * max(job.tasks_per_node, 1), job.min_cpus_per_node)
+
+
+def _may_spread(job: SlurmJob) -> bool:
+    return job.node_count == 1 and job.max_nodes != 1
+
+
+def memory_each(job: SlurmJob, cpus: int) -> int:
+    """MiB on each node that gives so many CPUs."""
+    return job.memory_mib or job.memory_per_cpu_mib * cpus
 
 
 def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
@@ -117,10 +135,15 @@ def _kind(job: SlurmJob, node: SlurmNode, cpus: int, reservation: str) -> str:
 
 
 def _has(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
-    text = job.wants.get("Features", "")
-    features = set(re.split("[&,]", text)) if _ALL_OF.fullmatch(text) else set()
-    big = node.cpus >= cpus and node.memory_mib >= (job.memory_mib if node.memory_mib else 0)
+    features = features_of(job)
+    big = node.cpus >= cpus and node.memory_mib >= (memory_each(job, cpus) if node.memory_mib else 0)
     return big and features <= node.features and _covers(node.gres, job.gres)
+
+
+def features_of(job: SlurmJob) -> frozenset[str]:
+    """The features that each of its nodes must have; none where only Slurm can tell."""
+    text = job.wants.get("Features", "")
+    return frozenset(re.split("[&,]", text)) if text != NONE and _ALL_OF.fullmatch(text) else frozenset()
 
 
 def _covers(there: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
@@ -131,7 +154,7 @@ def _is_free(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
     if job.exclusive and node.cpus_used:
         return False
     left = {name: number - node.gres_used.get(name, 0) for name, number in node.gres.items()}
-    roomy = node.memory_mib - node.memory_used_mib >= job.memory_mib or not node.memory_mib
+    roomy = node.memory_mib - node.memory_used_mib >= memory_each(job, cpus) or not node.memory_mib
     return node.cpus - node.cpus_used >= cpus and roomy and _covers(left, job.gres)
 
 

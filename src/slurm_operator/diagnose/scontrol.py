@@ -15,6 +15,7 @@ import msgspec
 
 from kube_runtime.text import printable, whole_number
 from kube_runtime.times import seconds_text
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmLicense, SlurmNode, SlurmPartition, SlurmReservation
 from slurm_operator.plan.partition_fields import shown_time
 from slurm_operator.slurm import lenient, model, shapes, wire
@@ -70,6 +71,10 @@ class _Job(lenient.Item, frozen=True):
     cpus: shapes.Number = shapes.NOT_SET
     memory_per_node: shapes.Number = shapes.NOT_SET
     memory_per_cpu: shapes.Number = shapes.NOT_SET
+    cpus_per_task: shapes.Number = shapes.NOT_SET
+    tasks_per_node: shapes.Number = shapes.NOT_SET
+    minimum_cpus_per_node: shapes.Number = shapes.NOT_SET
+    max_nodes: shapes.Number = shapes.NOT_SET
     tres_per_node: str = ""
     shared: list[str] = []
     submit_line: str = ""
@@ -193,7 +198,12 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         priority=job.priority.seconds(),
         node_count=job.node_count.seconds() or 1,
         cpus=job.cpus.seconds() or 1,
-        memory_mib=_memory(job),
+        memory_mib=job.memory_per_node.seconds(),
+        memory_per_cpu_mib=job.memory_per_cpu.seconds(),
+        cpus_per_task=job.cpus_per_task.seconds() or 1,
+        tasks_per_node=job.tasks_per_node.seconds(),
+        min_cpus_per_node=job.minimum_cpus_per_node.seconds(),
+        max_nodes=job.max_nodes.seconds(),
         gres=gres_counts(job.tres_per_node),
         exclusive="none" in job.shared or EXCLUSIVE in job.submit_line.split(),
         required=_hosts(job.required_nodes),
@@ -213,12 +223,6 @@ def _end(job: _Job) -> int:
     end = job.end_time.seconds()
     endless = not job.time_limit.set and end - job.start_time.seconds() >= YEAR_SECONDS
     return 0 if job.time_limit.infinite or endless else end
-
-
-def _memory(job: _Job) -> int:
-    """MiB on each node."""
-    cpus = -(-(job.cpus.seconds() or 1) // (job.node_count.seconds() or 1))
-    return job.memory_per_node.seconds() or job.memory_per_cpu.seconds() * cpus
 
 
 def _tasks(job: _Job) -> str:
@@ -260,10 +264,13 @@ def _wants(job: _Job) -> Mapping[str, str]:
 
 def _asked(job: _Job) -> str:
     """What may make a job fit nowhere."""
-    parts = [f"{job.cpus.seconds() or 1} CPUs on {job.node_count.seconds() or 1} nodes"]
+    cpus, nodes = job.cpus.seconds() or 1, job.node_count.seconds() or 1
+    parts = [f"{counted(cpus, 'CPU')} in all, on {counted(nodes, 'node')}"]
     parts += [f"features {printable(job.features)}"] if job.features else []
     parts += [printable(job.tres_per_node)] if job.tres_per_node else []
-    parts += [f"{_memory(job)} MiB on each node"] if _memory(job) else []
+    by_node, by_cpu = job.memory_per_node.seconds(), job.memory_per_cpu.seconds()
+    parts += [f"{by_node} MiB on each node"] if by_node else []
+    parts += [f"{by_cpu} MiB for each CPU"] if by_cpu and not by_node else []
     return ", ".join(parts)
 
 

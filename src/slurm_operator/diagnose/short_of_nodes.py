@@ -20,7 +20,16 @@ from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
 from slurm_operator.diagnose.partition_owner import owner_of
 from slurm_operator.diagnose.reasons import OFFERS
-from slurm_operator.diagnose.room import Room, jobs_on, nodes_needed, partitions_of, reservation_of, room_for
+from slurm_operator.diagnose.room import (
+    Room,
+    features_of,
+    jobs_on,
+    nodes_needed,
+    partitions_of,
+    reservation_of,
+    room_for,
+)
+from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
@@ -33,8 +42,9 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     room = room_for(job, slurm)
     wanted = nodes_needed(job, room)
     need = _Need(facts, job, slurm, room, wanted)
-    # More nodes than a partition has are never there, whatever else is wrong with those that it has.
-    upper = (_too_few(need) if room.all else None) or _partitions(facts, job)
+    # Where no node is large enough, more of them would not help; and more nodes than a partition has are never there,
+    # whatever else is wrong with those that it has.
+    upper = _all_too_small(need) or (_too_few(need) if room.all else None) or _partitions(facts, job)
     if upper is not None:
         return upper
     for look in (_lost, _too_few, _too_small, _out, _reserved, _busy):
@@ -128,19 +138,58 @@ def _absent(need: _Need) -> Cause | None:
     return wrong[0].under(has) if wrong else None
 
 
+def _all_too_small(need: _Need) -> Cause | None:
+    return _too_small(need) if not need.room.able and not need.room.out and not need.job.required else None
+
+
 def _too_small(need: _Need) -> Cause | None:
-    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
+    job, room, wanted = need.job, need.room, need.wanted
     fitting = room.able + len(room.out)
     if fitting >= wanted or not room.unfit:
         return None
-    largest = max(slurm.nodes[name].cpus for name in room.unfit)
+    have = f"only {fitting} of {room.all} nodes of partition" if fitting else "no node of partition"
+    verb = "have" if fitting > 1 else "has"
     return Cause(
         "NodesTooSmall",
-        f"{title(job)} needs {counted(wanted, 'node')} with {job.wants.get('Asked', 'what it asks')}; "
-        f"{fitting} of the nodes of partition {job.partition} {'has' if fitting == 1 else 'have'} that, and the others "
-        f"have at most {counted(largest, 'CPU')}",
-        in_shell(facts, job, OFFERS),
+        f"{title(job)} needs {counted(wanted, 'node')} with {_of_each(job, room)}, and {have} {job.partition} {verb} "
+        f"that: {_offered(need)}",
+        in_shell(need.facts, job, OFFERS),
     )
+
+
+def _of_each(job: SlurmJob, room: Room) -> str:
+    """What one node would have to have."""
+    parts = [counted(room.cpus, "CPU") + _why_so_many(job)]
+    if room.memory_mib:
+        by_cpu = "" if job.memory_mib else f" ({job.memory_per_cpu_mib} for each CPU)"
+        parts.append(f"{room.memory_mib} MiB of memory{by_cpu}")
+    features = job.wants.get("Features", NONE)
+    parts += [f"features {features}"] if features not in ("", NONE) else []
+    parts += [f"gres/{name}:{number}" for name, number in job.gres.items()]
+    return " and ".join(parts)
+
+
+def _why_so_many(job: SlurmJob) -> str:
+    if job.tasks_per_node > 1:
+        return f" ({job.tasks_per_node} tasks of {counted(job.cpus_per_task, 'CPU')} go on one node)"
+    return " for one task" if job.cpus_per_task > 1 else ""
+
+
+def _offered(need: _Need) -> str:
+    """What the nodes that do not fit have, of what they lack."""
+    job, room = need.job, need.room
+    unfit = [need.slurm.nodes[name] for name in room.unfit]
+    others = "the others have" if len(unfit) < room.all else "they have"
+    cpus, memory = max(node.cpus for node in unfit), max(node.memory_mib for node in unfit)
+    parts = [f"at most {counted(cpus, 'CPU')}"] if cpus < room.cpus else []
+    parts += [f"at most {memory} MiB"] if 0 < memory < room.memory_mib else []
+    missing = features_of(job) - frozenset[str]().union(*(node.features for node in unfit))
+    parts += [f"no feature {name}" for name in sorted(missing)]
+    for name, number in job.gres.items():
+        most = max(node.gres.get(name, 0) for node in unfit)
+        parts += [f"{f'at most {most}' if most else 'no'} gres/{name}"] if most < number else []
+    lacking = " and ".join(parts)
+    return f"{others} {lacking}" if parts else f"{others} not all of it at once"
 
 
 def _out(need: _Need) -> Cause | None:

@@ -15,12 +15,13 @@ from slurm_operator.diagnose import limits, short_of_nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
-from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock
-from slurm_operator.diagnose.room import jobs_on, partitions_of
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmPartition, clock
+from slurm_operator.diagnose.room import jobs_on, nodes_needed, partitions_of, room_for
 from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, title, why_job
 from slurm_operator.plan.partition_fields import shown_time
 
+SHOW_PARTITION = "scontrol show partition {Partition}"
 # Where Slurm's word on the start is a plan.
 FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
 # Jobs that Slurm would start if it could.
@@ -71,18 +72,35 @@ def _time_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _node_limit(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    found = slurm.partitions.get(job.partition)
-    if found is None:
+    known = [found for name in partitions_of(job) if (found := slurm.partitions.get(name))]
+    needed = nodes_needed(job, room_for(job, slurm))
+    spread = f" for its {counted(job.cpus, 'CPU')}" if needed > job.node_count else ""
+    asks = f"it asks for {counted(needed, 'node')}{spread}"
+    for found in known:
+        if isinstance(found.max_nodes, int) and needed > found.max_nodes:
+            text, bound = f"allows at most {found.max_nodes} (MaxNodes)", found.max_nodes
+        elif needed < found.min_nodes:
+            text, bound = f"allows no fewer than {found.min_nodes} (MinNodes)", found.min_nodes
+        else:
+            continue
+        # A job that spreads because of its CPUs does not run on fewer nodes.
+        change = f"scontrol update jobid={{id}} numnodes={bound}" if not spread else SHOW_PARTITION
+        text = f"{asks}, and partition {found.name} {text}"
+        return plain(facts, job, text, command=in_shell(facts, job, change))
+    # Slurm says so as well of a partition that has fewer nodes than the job asks for.
+    return short_of_nodes.why(facts, job, slurm) or _bounds(facts, job, known, asks)
+
+
+def _bounds(facts: Facts, job: SlurmJob, known: list[SlurmPartition], asks: str) -> Cause | None:
+    """Both sides, where Slurm refuses and the bounds do not say why."""
+    if not known:
         return None
-    asks = f"it asks for {counted(job.node_count, 'node')}, and partition {found.name} allows"
-    if isinstance(found.max_nodes, int) and job.node_count > found.max_nodes:
-        text, bound = f"{asks} at most {found.max_nodes} (MaxNodes)", found.max_nodes
-    elif job.node_count < found.min_nodes:
-        text, bound = f"{asks} no fewer than {found.min_nodes} (MinNodes)", found.min_nodes
-    else:
-        # Slurm says so as well of a partition that has fewer nodes than the job asks for.
-        return short_of_nodes.why(facts, job, slurm)
-    return plain(facts, job, text, command=in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={bound}"))
+    has = "; ".join(
+        f"partition {each.name} has {counted(len(each.nodes), 'node')}, MinNodes={each.min_nodes}, "
+        f"MaxNodes={each.max_nodes if isinstance(each.max_nodes, int) else 'UNLIMITED'}"
+        for each in known
+    )
+    return plain(facts, job, f"{asks}, and {has}", command=in_shell(facts, job, SHOW_PARTITION))
 
 
 # Other jobs
