@@ -9,6 +9,7 @@ import pytest
 
 from slurm_operator.api.crd import definitions, object_schema
 from slurm_operator.api.kinds import KINDS, Kind
+from slurm_operator.api.meta import API_VERSION
 from slurm_operator.api.patterns import DESCRIPTIONS, mismatch, with_rules
 from slurm_operator.api.validate import decode
 
@@ -61,3 +62,16 @@ def test_what_is_no_time_stays_a_pattern() -> None:
         "maxLength": 3,
     }
     assert mismatch("^x$") == "does not match ^x$"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("4gb", "4Gi"), ("4 GiB", "4Gi"), ("1.5g", "1.5Gi"), ("512mb", "512Mi"), ("500 m", ""), ("many", "")],
+)
+def test_a_quantity_is_answered_with_the_one_that_was_meant(written: str, meant: str) -> None:
+    container = {"resources": {"limits": {"memory": written}}}
+    spec = {"controllerRef": {"name": "slurm"}, "slurmd": container}
+    value = {"apiVersion": API_VERSION, "kind": "NodeSet", "spec": spec}
+    (problem,) = decode(value).problems
+    assert problem.message.startswith(f'"{written}" is not a quantity that Kubernetes reads, such as 500m')
+    assert problem.message.endswith(f'; did you mean "{meant}"?' if meant else "of memory")

@@ -16,7 +16,7 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
 from slurm_operator.api.problem import format_path
 from slurm_operator.api.token import Token
-from slurm_operator.api.validate import decode, without_nulls
+from slurm_operator.api.validate import decode, decode_part, without_nulls
 
 KEY = {"name": "keys", "key": "key"}
 
@@ -318,3 +318,38 @@ def test_a_resource_written_and_read_again_is_the_same(kind: str) -> None:
     first = decode(raw(kind, specs[kind])).resource
     assert first is not None
     assert decode(msgspec.to_builtins(first)).resource == first
+
+
+def test_the_readable_part_of_a_resource_leaves_out_what_is_wrong() -> None:
+    spec = {"controllerRef": {"name": "slurm"}, "replicas": "many", "slurmd": {"imag": "x", "image": "y"}, "extra": 1}
+    part, left_out = decode_part(raw("NodeSet", spec))
+    assert isinstance(part, NodeSet)
+    assert (part.spec.replicas, part.spec.slurmd) == (1, {"image": "y"})
+    assert {format_path(path) for path in left_out} >= {"spec.replicas", "spec.slurmd.imag", "spec.extra"}
+
+
+def test_an_item_that_is_wrong_takes_its_list_along() -> None:
+    part, _ = decode_part(raw("Partition", {"controllerRef": {"name": "slurm"}, "nodeSets": ["a", 5, "b"]}))
+    assert isinstance(part, Partition)
+    assert not part.spec.node_sets
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        raw("NodeSet", {"replicas": 1}),
+        raw("NodeSet", 5),
+        raw("Sheep", {}),
+        {**raw("NodeSet", {"controllerRef": {"name": "slurm"}}), "metadata": {"name": 5}},
+    ],
+    ids=["required", "no mapping", "no kind of ours", "no name"],
+)
+def test_a_resource_of_which_nothing_is_left_has_no_readable_part(value: dict[str, Any]) -> None:
+    assert decode_part(value)[0] is None
+
+
+def test_a_field_to_do_without_is_left_out_though_it_is_right() -> None:
+    spec = {"slurmKeyRef": KEY, "jwtKeyRef": KEY, "clusterName": "fine", "extraConf": "KillWait=1"}
+    part, left_out = decode_part(raw("Controller", spec), [("spec", "clusterName")])
+    assert isinstance(part, Controller)
+    assert (part.spec.cluster_name, part.spec.extra_conf, left_out) == (None, "KillWait=1", (("spec", "clusterName"),))

@@ -52,7 +52,7 @@ STORAGE = "  storageConfig: {host: db, passwordKeyRef: {name: keys, key: key}}\n
 
 def found(write: Write, *documents: str) -> list[tuple[int, str, str]]:
     """Line, code and message of each finding; the first document is the one under test."""
-    world = load([write("---\n".join(documents))])
+    world = load([write("---\n".join(documents))], partial=True)
     return [(finding.line, finding.code, f"{finding.path}: {finding.message}") for finding in check(world)]
 
 
@@ -236,3 +236,64 @@ def test_images_that_the_operator_trusts_get_no_warning(write: Write) -> None:
     codes = [each.code for each in check(load([path]), None, frozenset())]
     trusted = [each.code for each in check(load([path]), None, frozenset(), ("mine/slurmd",))]
     assert ("PodFeature" in codes, "PodFeature" in trusted) == (True, False)
+
+
+def test_a_field_that_cannot_be_read_hides_nothing_else(write: Write) -> None:
+    wrong = "  persistence: {enabled: perhaps}\n  accountingRef: {name: nosuch}\n"
+    controller = CONTROLLER + wrong + "  extraConf: KillWait=1m\n"
+    nodeset = NODESET + "  replica: 4\n  partition: {enabled: true, config: MaxTime=2hours}\n"
+    partition = PARTITION.replace("[compute]", "[gpu]") + "  maxTime: 2hours\n"
+    got = found(write, controller, nodeset, partition, KEYS)
+    assert [(line, code) for line, code, _ in got] == [
+        (7, "InvalidField"),
+        (8, "AccountingNotGiven"),
+        (9, "BadValue"),
+        (16, "InvalidField"),
+        (17, "BadValue"),
+        (24, "NodeSetNotFound"),
+        (25, "InvalidField"),
+    ]
+
+
+def test_a_misspelt_field_is_not_also_called_missing(write: Write) -> None:
+    line, code, message = one(write, CONTROLLER.replace("jwtKeyRef", "jwtKeyref"), KEYS)
+    assert (line, code) == (6, "InvalidField")
+    assert message.endswith('did you mean "jwtKeyRef"?')
+
+
+def test_what_cannot_be_built_hides_no_line_of_extra_conf(write: Write) -> None:
+    changed = CONTROLLER + "  clusterName: NOT VALID\n  prologScriptRefs: [{name: nosuch}]\n  extraConf: KillWait=1m\n"
+    lines = {(line, path.partition(":")[0]) for line, _, path in found(write, changed, KEYS)}
+    assert lines == {(7, "spec.clusterName"), (8, "spec.prologScriptRefs[0].name"), (9, "spec.extraConf")}
+
+
+def test_a_file_of_a_config_map_that_is_not_given_may_be_in_it(write: Write) -> None:
+    changed = CONTROLLER + "  configFileRefs: [{name: nosuch}]\n  extraConf: JobSubmitPlugins=lua\n"
+    assert {code for _, code, _ in found(write, changed, KEYS)} == {"ReferenceNotFound", "Refused"}
+
+
+def test_an_accounting_that_is_not_given_may_be_in_the_cluster(write: Write) -> None:
+    changed = CONTROLLER + "  accountingRef: {name: books}\n"
+    assert one(write, changed, KEYS)[1] == "AccountingNotGiven"
+    other = changed.replace("kind: Controller", "kind: Accounting").split("  slurmKeyRef")[0].replace("slurm,", "boks,")
+    other += "  slurmKeyRef: {name: keys, key: key}\n  jwtKeyRef: {name: keys, key: key}\n" + STORAGE
+    assert one(write, changed, other, KEYS)[::2] == (
+        7,
+        "spec.accountingRef.name: Accounting 'books' is not in this namespace; the files have boks",
+    )
+
+
+def test_a_claim_that_is_not_given_may_be_in_the_cluster(write: Write) -> None:
+    changed = CONTROLLER + "  persistence: {enabled: true, existingClaim: state}\n"
+    assert one(write, changed, KEYS)[1] == "ClaimNotGiven"
+
+
+def test_partition_options_are_checked_without_their_controller(write: Write) -> None:
+    got = found(write, NODESET + "  partition: {enabled: true, config: MaxTime=2hours Default=YES}\n")
+    assert [(line, code) for line, code, _ in got] == [(5, "ControllerNotGiven"), (6, "BadValue")]
+
+
+def test_a_nodeset_that_sets_the_nodes_of_its_partition_is_warned(write: Write) -> None:
+    line, code, message = one(write, NODESET + "  partition: {enabled: true, config: Nodes=ALL}\n", CONTROLLER, KEYS)
+    assert (line, code) == (6, "DuplicateKey")
+    assert "Nodes is set twice in this line" in message

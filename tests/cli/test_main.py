@@ -302,6 +302,11 @@ def test_nothing_is_nothing_wrong(run: Run, write: Write, command: str, text: st
     assert (result.exit_code, result.stdout) == (0, "")
 
 
+def test_check_says_that_a_file_is_empty(run: Run, write: Write) -> None:
+    path = write("")
+    assert run("check", "-f", path).stderr == f"nothing was checked: there is no document in {path}\n"
+
+
 @pytest.mark.parametrize("command", ["check", "render"])
 def test_a_file_that_is_not_there_is_a_finding(run: Run, tmp_path: Path, command: str) -> None:
     result = run(command, "-f", str(tmp_path / "none.yaml"))

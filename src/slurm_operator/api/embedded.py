@@ -15,11 +15,10 @@ from typing import Any
 
 from kube_runtime.quantity import MAX_NUMBER_CHARACTERS
 from slurm_operator.api.bounds import size_problem
+from slurm_operator.api.patterns import QUANTITY
 from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import INT_OR_STRING, known_part, structural
-
-QUANTITY = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
 # Fields whose words are fixed; the published definitions do not list them. Empty is as good as absent.
 ALLOWED_VALUES: dict[tuple[str, str], list[str]] = {

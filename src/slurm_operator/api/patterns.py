@@ -6,13 +6,17 @@ In: a pattern of a schema. Out: what a value should look like. Read by `api/stru
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from slurm_operator.api.meta import PROMETHEUS_DURATION, rule
 from slurm_operator.api.partition import NODE_COUNT, OVER_SUBSCRIBE, SLURM_NAME, SLURM_TIME
 from slurm_operator.api.schema import Schema
 
+# As in Kubernetes' own apimachinery.
+QUANTITY = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 DESCRIPTIONS = {
+    QUANTITY: "a quantity that Kubernetes reads, such as 500m or 2 of CPU, 512Mi or 4Gi of memory",
     SLURM_TIME: (
         "a time that Slurm reads: minutes (90), hours:minutes:seconds (1:30:00), days-hours (1-12), "
         "days-hours:minutes:seconds (2-00:00:00), or UNLIMITED"
@@ -28,9 +32,19 @@ DESCRIPTIONS = {
 AS_RULES = frozenset({SLURM_TIME})
 
 
-def mismatch(pattern: str) -> str:
+# A number and a unit as people write them: 4gb, 4 GiB, 4g.
+_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtpe])(i?b?)", re.IGNORECASE)
+
+
+def mismatch(pattern: str, value: str = "") -> str:
     """The message for a value that does not match."""
-    return f"is not {DESCRIPTIONS[pattern]}" if pattern in DESCRIPTIONS else f"does not match {pattern}"
+    if pattern not in DESCRIPTIONS:
+        return f"does not match {pattern}"
+    unit = _UNIT.fullmatch(value) if pattern == QUANTITY else None
+    # A bare m is Kubernetes' thousandth, and nobody's unit of memory.
+    is_plain = unit is not None and (unit[2] not in "mM" or unit[3])
+    hint = f'; did you mean "{unit[1]}{unit[2].upper()}i"?' if unit and is_plain else ""
+    return f"is not {DESCRIPTIONS[pattern]}{hint}"
 
 
 def with_rules(schema: Any) -> Any:

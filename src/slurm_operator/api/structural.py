@@ -73,7 +73,7 @@ def _int_or_string(value: object, schema: Schema, path: Path) -> Iterator[FieldP
     elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
         yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
     elif "pattern" in schema and not _matches(schema["pattern"], str(value)):
-        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'])}")
+        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'], str(value))}")
 
 
 def _object(
@@ -164,7 +164,7 @@ def _string(value: str, schema: Schema, path: Path) -> Iterator[FieldProblem]:
     if len(value) > schema.get("maxLength", len(value)):
         yield FieldProblem(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed")
     elif "pattern" in schema and not _matches(schema["pattern"], value):
-        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'])}")
+        yield FieldProblem(path, f"{shown(value)} {mismatch(schema['pattern'], str(value))}")
     if schema.get("format") == "date-time" and not _RFC3339.match(value):
         yield FieldProblem(path, f"{shown(value)} is not a time such as 2026-01-31T22:00:00Z")
 

@@ -8,7 +8,7 @@ the CRD leaves open (containers, pod specs, service specs, claims) are held agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -26,6 +26,10 @@ from slurm_operator.api.schema import Schema
 from slurm_operator.api.structural import PRESERVE, UNKNOWN, structural
 
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
+_MEANT = re.compile(r'did you mean "([^"]+)"')
+_IDENTITY = (("metadata", "name"), ("metadata", "namespace"))
+# A field that is left out may leave another one wrong: how often that is looked at.
+MAX_LEFT_OUT = 8
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
@@ -54,9 +58,7 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
         return Decoded(None, (too_deep,))
     if not _is_unicode(raw):
         return Decoded(None, tuple(limited(_not_unicode(raw, ()))))
-    # An API server drops the status of what people write; only its types must fit.
-    written = {name: value for name, value in raw.items() if name != "status"}
-    problems = limited(_problems(kind.name, raw, written, served=served))
+    problems = limited(_problems(kind.name, raw, _written(raw), served=served))
     wrong = bool(errors(problems))
     if wrong and not served:
         return Decoded(None, tuple(problems))
@@ -66,6 +68,74 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
     except (msgspec.ValidationError, OverflowError) as error:
         return Decoded(None, tuple(problems) if wrong else (*problems, _unconvertible(str(error))))
     return Decoded(None if wrong else resource, tuple(problems), resource)
+
+
+def decode_part(raw: Mapping[str, Any], leave_out: Iterable[Path] = ()) -> tuple[Resource | None, tuple[Path, ...]]:
+    """What can be read of a resource without the fields that are wrong, and the paths of those; never raises.
+
+    For those who look for further mistakes: what a wrong field hides. `leave_out`: fields to do without in any case.
+    """
+    kind = BY_NAME.get(str(raw.get("kind")))
+    if kind is None or depth_problem(raw) is not None or not _is_unicode(raw):
+        return None, ()
+    known: Any = without_nulls({**raw, "apiVersion": API_VERSION}, schema_of(kind.name))
+    gone: list[Path] = []
+    for path in leave_out:
+        known = _without(known, path, gone)
+    for _ in range(MAX_LEFT_OUT):
+        problems = errors(limited(_problems(kind.name, known, _written(known), served=False)))
+        if not problems:
+            break
+        for problem in problems:
+            known = _without(known, problem.path, gone)
+            gone += _meant(problem)
+    if any(path[:2] in _IDENTITY for path in gone):
+        return None, tuple(gone)
+    try:
+        return msgspec.convert(known, kind.struct), tuple(gone)
+    except (msgspec.ValidationError, OverflowError):
+        return None, tuple(gone)
+
+
+def _written(raw: Mapping[str, Any]) -> dict[str, Any]:
+    # An API server drops the status of what people write; only its types must fit.
+    return {name: value for name, value in raw.items() if name != "status"}
+
+
+def _without(value: Any, path: Path, gone: list[Path]) -> Any:
+    """A value without a field: without the object around it if the field is missing there, and without the list around
+    an item, since the places of the others would move."""
+    gone.append(path)
+    around = path
+    while around and (isinstance(around[-1], int) or not _has(value, around)):
+        around = around[:-1]
+    return _cut(value, around) if len(around) > 1 else value
+
+
+def _has(value: Any, path: Path) -> bool:
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(value, list) or step >= len(value):
+                return False
+        elif not isinstance(value, Mapping) or step not in value:
+            return False
+        value = value[step]
+    return True
+
+
+def _cut(value: Any, path: Path) -> Any:
+    """A value without the field at this path, which it has."""
+    step, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_cut(item, rest) if index == step else item for index, item in enumerate(value)]
+    return {name: _cut(item, rest) if name == step else item for name, item in value.items() if rest or name != step}
+
+
+def _meant(problem: FieldProblem) -> Iterator[Path]:
+    """The field that was meant by one that is unknown: it is not missing, it is misspelt."""
+    meant = _MEANT.search(problem.message)
+    if meant is not None and problem.message.startswith(UNKNOWN):
+        yield (*problem.path[:-1], meant[1])
 
 
 def _problems(kind: str, raw: Mapping[str, Any], written: Mapping[str, Any], *, served: bool) -> Iterator[FieldProblem]:

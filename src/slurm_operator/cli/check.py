@@ -12,9 +12,11 @@ from typing import Any
 
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules import reach
-from slurm_operator.api.controller import Controller
-from slurm_operator.api.meta import SecretKeySelector
-from slurm_operator.api.problem import FieldProblem, Path
+from slurm_operator.api import text
+from slurm_operator.api.controller import Controller, ControllerSpec
+from slurm_operator.api.meta import ObjectMeta
+from slurm_operator.api.problem import FieldProblem, Path, format_path
+from slurm_operator.api.validate import decode_part
 from slurm_operator.build.conf_origin import Origin, Origins
 from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE, extra_names
 from slurm_operator.build.errors import BuildError
@@ -22,16 +24,16 @@ from slurm_operator.build.images import TRUSTED
 from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
-from slurm_operator.cli import findings
-from slurm_operator.cli.findings import Finding
+from slurm_operator.cli import findings, references
+from slurm_operator.cli.findings import INVALID_FIELD, Finding
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.render import render
 from slurm_operator.cli.world import Loaded, Namespace, World
 from slurm_operator.plan.lint import lint_all, slurm_version
 from slurm_operator.slurm.conf import Finding as LintFinding
 
-# Findings on a resource that is not among the files, but may be in the cluster.
-NOT_GIVEN = frozenset({"ControllerNotGiven", "SecretNotGiven"})
+# Findings of the linter that depend on what else is in the cluster.
+ABOUT_OTHERS = frozenset({"NoNodes", "SecondDefault", "UnknownNode"})
 
 
 def check(
@@ -50,14 +52,38 @@ def check(
     found |= set(_unmentioned(_configurations(world, refs, version), found))
     unbuildable = (finding for finding in render(world).findings if not _is_known_broken(finding, world))
     found |= set(_unmentioned(unbuildable, found))
-    return sorted(found)
+    hidden = _Hidden(world)
+    return sorted(finding for finding in found if not hidden.has(finding))
+
+
+class _Hidden:
+    """What a field that cannot be read may be the only cause of: findings on it, around it or in it."""
+
+    def __init__(self, world: World) -> None:
+        self.paths: dict[tuple[str, str], list[str]] = {}
+        for each in world.loaded():
+            key = (each.manifest.source, findings.title(each.manifest.value))
+            self.paths.setdefault(key, []).extend(map(format_path, each.left_out))
+
+    def has(self, finding: Finding) -> bool:
+        """Whether nothing is known of this, beyond what is said of the field itself."""
+        wrong = self.paths.get((finding.file, finding.object), ())
+        return finding.code != INVALID_FIELD and any(
+            _is_within(finding.path, each) or _is_within(each, finding.path) for each in wrong
+        )
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return path == outer or (path.startswith(outer) and path[len(outer)] in ".[")
 
 
 def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Finding]:
     """What is new: an error that a rule already found in a field is not said again by the linter or the builder."""
     # What is not among the files is no error of the builder's either: it may be in the cluster.
     mentioned = {
-        (each.file, each.line, each.path) for each in found if each.severity == "error" or each.code in NOT_GIVEN
+        (each.file, each.line, each.path)
+        for each in found
+        if each.severity == "error" or each.code in references.NOT_GIVEN
     }
     return (each for each in new if (each.file, each.line, each.path) not in mentioned)
 
@@ -65,8 +91,7 @@ def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Findin
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
     for problem in rules.check(loaded.resource, None, refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
-    yield from _secrets(loaded, refs)
-    yield from _controller(loaded, refs, world)
+    yield from references.unresolved(loaded, refs, world)
 
 
 def _pod_features(loaded: Loaded, refs: Refs, allowed: frozenset[str]) -> Iterator[Finding]:
@@ -82,6 +107,37 @@ def _configurations(world: World, refs: Mapping[str, Refs], version: str | None)
         if isinstance(resource, Controller) and not resource.spec.external:
             here = world.namespaces[resource.namespace]
             yield from _slurm_conf(resource, refs[resource.namespace], here, version)
+    yield from _strays(world, refs, version)
+
+
+def _strays(world: World, refs: Mapping[str, Refs], version: str | None) -> Iterator[Finding]:
+    """What the linter says of the partitions of a cluster whose Controller is not among the files."""
+    for namespace, mine in refs.items():
+        here = world.namespaces[namespace]
+        named = {each.spec.controller_ref.name for each in mine.nodesets}
+        named |= {each.spec.controller_ref.name for each in mine.partitions}
+        for name in sorted(named - mine.controllers.keys() - {""}):
+            stand_in = Controller(metadata=ObjectMeta(name=name, namespace=namespace), spec=ControllerSpec())
+            yield from _lines_of_members(stand_in, mine, here, version)
+
+
+def _lines_of_members(cr: Controller, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
+    try:
+        conf = slurm_conf(cr, _named_nodesets(refs))
+    except BuildError:
+        return
+    files = {FILE: conf.text}
+    origins = Origins(cr, refs, conf, files)
+    for finding in lint_all(files, "", version):
+        origin = origins.of(finding.file, finding.line, finding.column)
+        # What a line names may be in the cluster; how it is written can be judged.
+        if origin and origin.kind != "Controller" and finding.code not in ABOUT_OTHERS:
+            yield _at_origin(finding, origins, here, cr.name)
+
+
+def _named_nodesets(refs: Refs) -> Refs:
+    """Without NodeSets that have no name in Slurm, of which a rule complains."""
+    return replace(refs, nodesets=tuple(each for each in refs.nodesets if not text.slurm_name(each.slurm_name)))
 
 
 def _is_known_broken(finding: Finding, world: World) -> bool:
@@ -91,65 +147,38 @@ def _is_known_broken(finding: Finding, world: World) -> bool:
     )
 
 
-def _controller(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
-    """A Controller that is not among the files: an error if they have another one, else it may be in the cluster."""
-    ref = getattr(getattr(loaded.resource, "spec", None), "controller_ref", None)
-    namespace, name = loaded.resource.namespace, ref.name if ref else ""
-    if not name or name in refs.controllers or (namespace, "Controller", name) in world.broken:
-        return
-    path: Path = ("spec", "controllerRef", "name")
-    if refs.controllers:
-        known = ", ".join(sorted(refs.controllers))
-        problem = FieldProblem(path, f"Controller {name!r} is not in this namespace; the files have {known}")
-        yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
-    else:
-        message = f"Controller {name!r} is not among the files, so this resource is not checked together with it"
-        yield findings.of_field(loaded.manifest, FieldProblem(path, message, "warning"), "ControllerNotGiven")
-
-
-def _secrets(loaded: Loaded, refs: Refs) -> Iterator[Finding]:
-    """References to Secrets that are not among the files: they may well be in the cluster, so only a warning."""
-    for path, ref in _secret_refs(loaded):
-        if not ref.name or ref.optional:
-            continue
-        if ref.name not in refs.secrets:
-            problem = FieldProblem((*path, "name"), f"Secret {ref.name!r} is not among the files", "warning")
-            yield findings.of_field(loaded.manifest, problem, "SecretNotGiven")
-        elif ref.key not in refs.secrets[ref.name]:
-            problem = FieldProblem((*path, "key"), f"Secret {ref.name!r} has no key {ref.key!r}")
-            yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
-
-
-def _secret_refs(loaded: Loaded) -> Iterator[tuple[Path, SecretKeySelector]]:
-    spec = getattr(loaded.resource, "spec", None)
-    for attribute, field in (
-        ("slurm_key_ref", "slurmKeyRef"),
-        ("jwt_key_ref", "jwtKeyRef"),
-        ("jwt_hs256_key_ref", "jwtHs256KeyRef"),
-        ("sssd_conf_ref", "sssdConfRef"),
-    ):
-        ref = getattr(spec, attribute, None)
-        if ref is not None:
-            yield ("spec", field), ref
-    storage = getattr(spec, "storage_config", None)
-    if storage is not None:
-        yield ("spec", "storageConfig", "passwordKeyRef"), storage.password_key_ref
-    ssh = getattr(spec, "ssh", None)
-    if ssh is not None and ssh.enabled and ssh.sssd_conf_ref is not None:
-        yield ("spec", "ssh", "sssdConfRef"), ssh.sssd_conf_ref
-
-
 def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
     """What the linter says of the generated configuration, led back to where it was written."""
-    try:
-        conf = slurm_conf(cr, refs)
-    except BuildError:
+    is_whole = all(name in refs.config_maps for name in extra_names(cr))
+    built = _built(cr, refs, here)
+    if built is None:
         return
+    cr, refs, conf = built
     yield from _refused_partitions(conf, here)
     files = _files(cr, refs, conf.text)
     origins = Origins(cr, refs, conf, files)
     for finding in lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr)):
-        yield _at_origin(finding, origins, here, cr.name)
+        # A file may be in a ConfigMap that is not among these files; that it is not, is said already.
+        if is_whole or finding.code not in ("MissingFile", "MissingInclude"):
+            yield _at_origin(finding, origins, here, cr.name)
+
+
+def _built(cr: Controller, refs: Refs, here: Namespace) -> tuple[Controller, Refs, SlurmConf] | None:
+    """The slurm.conf, and what it was built from: without what cannot be built, which is reported by itself."""
+    empty: dict[str, dict[str, str]] = {name: {} for name in extra_names(cr)}
+    refs = replace(_named_nodesets(refs), config_maps={**empty, **refs.config_maps})
+    left_out: list[Path] = []
+    while True:
+        try:
+            return cr, refs, slurm_conf(cr, refs)
+        except BuildError as error:
+            if error.path in left_out or len(error.path) < 2:
+                return None
+            left_out.append(error.path)
+        part, _ = decode_part(here.resources["Controller", cr.name].manifest.value, left_out)
+        if not isinstance(part, Controller):
+            return None
+        cr = part
 
 
 def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:

@@ -14,6 +14,9 @@ from slurm_operator.api.problem import FieldProblem, Severity, format_path
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.places import Problem
 
+# A field that is not as its kind defines it.
+INVALID_FIELD = "InvalidField"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:

@@ -97,11 +97,11 @@ def check(
     from slurm_operator.cli.check import check as checking
     from slurm_operator.cli.world import load
 
-    world = load(paths)
+    world = load(paths, partial=True)
     found = checking(world, version, flags.pod_features(features), flags.names(worker_images))
     if output == "text":
         _print_findings(found)
-        click.echo(_summary(world.documents, found), err=True)
+        click.echo(_summary(world.documents, found, paths), err=True)
     else:
         _print_data([finding.as_json() for finding in found], output)
     failed = any(strict or finding.severity == "error" for finding in found)
@@ -113,10 +113,12 @@ def _print_findings(found: list[Finding]) -> None:
         click.secho(str(finding), fg="red" if finding.severity == "error" else "yellow")
 
 
-def _summary(documents: int, found: list[Finding]) -> str:
+def _summary(documents: int, found: list[Finding], paths: tuple[str, ...]) -> str:
     from slurm_operator.api.plural import counted
     from slurm_operator.cli.findings import errors
 
+    if not documents and not found:
+        return f"nothing was checked: there is no document in {', '.join(paths)}"
     wrong = errors(found)
     warnings = counted(len(found) - wrong, "warning")
     return f"{counted(documents, 'document')} checked: {counted(wrong, 'error')}, {warnings}"

@@ -20,9 +20,9 @@ from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP, Resource
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.partition import Partition
-from slurm_operator.api.problem import FieldProblem
+from slurm_operator.api.problem import FieldProblem, Path
 from slurm_operator.api.restapi import RestApi
-from slurm_operator.api.validate import decode
+from slurm_operator.api.validate import decode, decode_part
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.build.refs import Refs
@@ -41,6 +41,8 @@ class Loaded:
 
     resource: Resource
     manifest: Manifest
+    # Fields that could not be read: the resource is what the others say.
+    left_out: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class World:
     nodes: list[WorkerIdentity] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     documents: int = 0
+    # Whether resources with wrong fields are kept, without those fields: for whoever looks for further mistakes.
+    is_partial: bool = False
     broken: set[tuple[str, str, str]] = field(default_factory=set)
 
     def refs(self, namespace: str) -> Refs:
@@ -106,9 +110,9 @@ def _served(restapis: Iterable[Resource]) -> Iterator[str]:
     return (each.spec.controller_ref.name for each in mine if may_serve_partitions(each))
 
 
-def load(paths: Iterable[str], stdin: BinaryIO | None = None) -> World:
-    """Read files, folders or standard input."""
-    world = World()
+def load(paths: Iterable[str], stdin: BinaryIO | None = None, *, partial: bool = False) -> World:
+    """Read files, folders or standard input; `partial` keeps what can be read of resources that have errors."""
+    world = World(is_partial=partial)
     for item in read(paths, stdin):
         if isinstance(item, Problem):
             world.findings.append(findings.of_problem(item))
@@ -141,16 +145,20 @@ def _add_resource(world: World, manifest: Manifest) -> None:
     decoded = decode(_in_namespace(manifest.value))
     world.findings += [findings.of_field(manifest, problem, "InvalidField") for problem in decoded.problems]
     namespace, name = _key(manifest.value)
-    if decoded.resource is None:
+    resource = decoded.resource
+    left_out: tuple[Path, ...] = ()
+    if resource is None:
         # Others may refer to it: that it is broken is said once, here.
         world.broken.add((namespace, str(manifest.value.get("kind")), name))
+        resource, left_out = decode_part(_in_namespace(manifest.value)) if world.is_partial else (None, ())
+    if resource is None:
         return
     here = world.namespaces.setdefault(namespace, Namespace())
-    key = (type(decoded.resource).__name__, name)
+    key = (type(resource).__name__, name)
     if key in here.resources:
         _report_twin(world, manifest, here.resources[key].manifest)
     else:
-        here.resources[key] = Loaded(decoded.resource, manifest)
+        here.resources[key] = Loaded(resource, manifest, left_out)
 
 
 def _add_data(world: World, manifest: Manifest) -> None:

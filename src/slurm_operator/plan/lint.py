@@ -98,7 +98,9 @@ def linted(files: Files, extra_conf: str, version: str | None) -> Findings:
 def lint_all(files: Files, extra_conf: str, version: str | None) -> list[Finding]:
     """Everything that the linter finds in a cluster's files; `extra_conf` is the user's part of slurm.conf."""
     everything = conf_lint.lint(files, version=version, known_nodes=(), complete=True)
-    found = [each for each in everything if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file)]
+    found = [
+        each for each in everything if each.code not in ONLY_IN_EXTRA or _stands_alone(each.file) or _repeats(each)
+    ]
     included = {name: text for name, text in files.items() if not _stands_alone(name)}
     theirs = conf_lint.lint({**included, FILE: extra_conf}, version=version, owned=OWNED_KEYS)
     return found + list(_shifted((each for each in theirs if each.code in ONLY_IN_EXTRA), files.get(FILE, "")))
@@ -107,6 +109,11 @@ def lint_all(files: Files, extra_conf: str, version: str | None) -> list[Finding
 def _stands_alone(file: str) -> bool:
     """Whether Slurm reads a file by itself, not as a part of slurm.conf."""
     return file != FILE and conf_lint.is_judged(file)
+
+
+def _repeats(finding: Finding) -> bool:
+    """Whether a record has an option twice, as when a NodeSet's partition sets the Nodes that the operator has set."""
+    return finding.other == (finding.file, finding.line)
 
 
 def _shifted(findings: Iterable[Finding], text: str) -> Iterable[Finding]:

@@ -234,7 +234,9 @@ class _Lines:
 
     def _repeated(self, entry: Entry, first: Entry) -> None:
         if first is not entry:
-            message = f"{entry.key} was already set at {first.file}:{first.line}; the last one counts"
+            is_near = (first.file, first.line) == (entry.file, entry.line)
+            where = "is set twice in this line" if is_near else f"was already set at {first.file}:{first.line}"
+            message = f"{entry.key} {where}; the last one counts"
             self._report(entry, "DuplicateKey", message, severity="warning", other=first)
 
     def _report(
