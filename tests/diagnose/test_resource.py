@@ -20,7 +20,7 @@ from tests.diagnose.broken import (
 
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.explain import explained
-from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.cluster import examine, passing
 from slurm_operator.diagnose.facts import Facts, Silence
 
@@ -150,6 +150,19 @@ def test_a_nodeset_of_daemonset_mode_without_machines_says_which_ones_it_wants()
     assert (answer.code, answer.chosen) == ("NoNodeFits", True)
     assert "each Kubernetes node that has the labels gpu=h100" in answer.sentence
     assert answer.command == "kubectl get nodes --show-labels"
+
+
+def test_a_slurmctld_that_does_not_answer_is_wrong_though_its_pod_is_ready() -> None:
+    facts = cluster(slurm=Silence("scontrol has waited 20 s for it"))
+    answer = explained(facts, "controller/slurm")
+    assert isinstance(answer, Cause)
+    assert answer.code == "SlurmSilent"
+    assert [cause.code for cause in examine(facts)] == ["SlurmSilent"]
+
+
+def test_a_slurmctld_outside_of_kubernetes_is_not_called_silent() -> None:
+    facts = cluster(resource("Controller", "slurm", {"external": True}), slurm=Silence("it runs outside"))
+    assert isinstance(explained(facts, "controller/slurm"), Fine)
 
 
 def test_a_missing_rest_api_is_made_by_the_command_that_comes_next() -> None:

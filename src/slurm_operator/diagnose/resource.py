@@ -68,6 +68,7 @@ def why(facts: Facts, kind: str, name: str) -> Diagnosis:
         _pods,
         _directory,
         _configuration,
+        _unanswered,
         _rest_api,
         _workers,
         _unready,
@@ -211,6 +212,14 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
                 f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
             )
     return None
+
+
+def _unanswered(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """A slurmctld that hangs: its pod may be called ready for a while."""
+    name = name_of(resource)
+    slurm = facts.slurm.get(name) if kind == "Controller" and not spec_of(resource).get("external") else None
+    asked = isinstance(slurm, Silence) and bool(facts.pods_of(labels.CONTROLLER, name))
+    return nodes.silent(facts, name, slurm) if asked and isinstance(slurm, Silence) else None
 
 
 def _under_trial(facts: Facts, resource: Object, condition: Mapping[str, Any]) -> Cause:
