@@ -38,6 +38,16 @@ class Served:
 
         self._run(post())
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        """Merge something into an object, or into its status."""
+
+        async def send() -> None:
+            merge = {"content-type": "application/merge-patch+json"}
+            answer = await self.server.handle("PATCH", path, headers=merge, body=body)
+            assert answer.status < 300, answer.body
+
+        self._run(send())
+
     def stop(self) -> None:
         """Ends server, loop and thread."""
         self._run(self.server.stop())

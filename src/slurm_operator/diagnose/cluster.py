@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from slurm_operator.diagnose import ghosts, leftovers
+from slurm_operator.diagnose import ghosts, leftovers, refusals
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
@@ -58,6 +58,7 @@ def _all(facts: Facts) -> Iterator[Cause]:
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm):
             yield from _nodes(facts, slurm)
+    yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from slurm_operator.diagnose import refusals
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, name_of, spec_of, status_of
 from slurm_operator.diagnose.partition_owner import Owner, owners
 from slurm_operator.plan.partition import MISSING_PARTITION, PRESENCE, declared
@@ -20,7 +21,9 @@ from slurm_operator.plan.partition_fields import NODES, Difference, differences
 NONE = "NONE"
 REVERTING = "being changed back"
 LEFT = "left as it is"
-STATES = {"Reverting": REVERTING, "DriftComesBack": LEFT, "Drifted": "reported", "RefusedBySlurm": "Slurm refuses"}
+REPORTED = "reported"
+REFUSED = "Slurm refuses"
+STATES = {"Reverting": REVERTING, "DriftComesBack": LEFT, "Drifted": REPORTED, "RefusedBySlurm": REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,13 @@ class Drifted:
     # What becomes of it.
     state: str
     since: str = ""
+    # In Slurm's words why it does not take what is wanted: then nobody has changed it by hand.
+    refusal: str = ""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether somebody must have changed it."""
+        return not self.refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +86,10 @@ def _compared(facts: Facts, owner: Owner) -> Iterator[Drifted]:
         rows = differences(line, live.record)
     events = facts.events_of(owner.kind, owner.name)
     is_left = any(each.get("reason") == COMES_BACK and _is_about(str(each.get("message")), owner) for each in events)
+    refused = refusals.why(facts, owner)
     for row in rows:
-        yield Drifted(owner, row.field, row.wanted, row.found, LEFT if is_left else REVERTING)
+        state = REFUSED if refused is not None else LEFT if is_left else REVERTING
+        yield Drifted(owner, row.field, row.wanted, row.found, state, refusal=refused.sentence if refused else "")
 
 
 def _is_about(message: str, owner: Owner) -> bool:

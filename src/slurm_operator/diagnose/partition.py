@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import node as nodes
-from slurm_operator.diagnose import operator
+from slurm_operator.diagnose import operator, refusals
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmPartition, condition_of, spec_of
@@ -21,7 +21,19 @@ UP = "UP"
 
 
 def why(facts: Facts, name: str) -> Diagnosis:
-    """Why a partition runs no jobs."""
+    """Why a partition runs no jobs, or is not as its resource says."""
+    answer, owner = why_no_jobs(facts, name), owner_of(facts, name)
+    refused = refusals.why(facts, owner) if owner is not None and not owner.is_leaving else None
+    if owner is None or refused is None:
+        return answer
+    slurm = facts.slurm_of(owner.cluster)
+    # One that Slurm does not have is missing because it is refused, whatever else is wrong.
+    is_missing = isinstance(slurm, Slurm) and owner.partition not in slurm.partitions
+    return refused if is_missing or not isinstance(answer, Cause) else answer
+
+
+def why_no_jobs(facts: Facts, name: str) -> Diagnosis:
+    """Why a partition, as Slurm has it, runs no jobs."""
     asked, owner = _asked(facts, name), owner_of(facts, name)
     for mine in (asked, owner):
         if mine is not None and mine.kind == "Partition":
@@ -71,7 +83,7 @@ def _missing(facts: Facts, title: str, owner: Owner | None, cluster: str) -> Dia
     if owner is None:
         return Unseen(unknown_partition(facts, title), f"kubectl slurm -n {facts.namespace} partition list")
     upper = resources.why(facts, "Controller", cluster)
-    if isinstance(upper, Cause):
+    if isinstance(upper, Cause) and upper.code not in refusals.OF_PARTITION:
         return upper.under(f"Slurm does not have partition {title!r}")
     return Cause(
         "NotInSlurm",

@@ -13,7 +13,7 @@ from typing import Any
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
-from slurm_operator.diagnose import database, operator, references, scale_in
+from slurm_operator.diagnose import database, operator, references, refusals, scale_in
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
@@ -71,6 +71,7 @@ def why(facts: Facts, kind: str, name: str) -> Diagnosis:
         _unanswered,
         _rest_api,
         _workers,
+        refusals.of_resource,
         _unready,
     ):
         cause = look(facts, kind, resource)

@@ -72,7 +72,7 @@ class _Need:
 
 def _partitions(facts: Facts, job: SlurmJob) -> Cause | None:
     """Its partition's own trouble, where every partition that it may run in has some."""
-    answers = [partitions.why(facts, name) for name in partitions_of(job)]
+    answers = [partitions.why_no_jobs(facts, name) for name in partitions_of(job)]
     causes = [answer for answer in answers if isinstance(answer, Cause)]
     return causes[0] if causes and len(causes) == len(answers) else None
 

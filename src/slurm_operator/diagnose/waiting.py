@@ -52,7 +52,7 @@ def _with_start(facts: Facts, job: SlurmJob, cause: Cause) -> Cause:
 
 def _partition(facts: Facts, job: SlurmJob, _: Slurm) -> Cause | None:
     for name in partitions_of(job):
-        answer = partitions.why(facts, name)
+        answer = partitions.why_no_jobs(facts, name)
         if isinstance(answer, Cause):
             return answer
     return None

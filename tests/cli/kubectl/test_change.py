@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.cli.kubectl.change import NOT_RECONCILED, _Change, is_as_asked, outcome, refusal
+from slurm_operator.cli.kubectl.change import NOT_RECONCILED, _Change, is_as_asked, outcome, refusal, reverse
 from slurm_operator.diagnose.partition_owner import Owner
 from slurm_operator.slurm.model import UNLIMITED, Partition
 
@@ -149,3 +149,21 @@ def test_an_option_that_slurm_does_not_show_is_not_called_confirmed() -> None:
 )
 def test_a_refusal_is_found_on_the_controller(condition: tuple[str, str, str], expected: bool) -> None:
     assert bool(refusal(partition(1, Degraded=condition), "compute")) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "undo"),
+    [
+        ({"a": 1}, {"a": 1}, {}),
+        ({"a": 1}, {"a": 2}, {"a": 1}),
+        ({}, {"a": 2}, {"a": None}),
+        ({"a": 1}, {}, {"a": 1}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}, {"a": {"b": 1}}),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "d": 4}}, {"a": {"d": None}}),
+        ({"a": [1]}, {"a": [1, 2]}, {"a": [1]}),
+    ],
+)
+def test_a_change_is_reversed_by_a_merge_patch_of_what_differs(
+    before: dict[str, Any], after: dict[str, Any], undo: dict[str, Any]
+) -> None:
+    assert reverse(before, after) == undo

@@ -131,6 +131,35 @@ def test_the_resource_is_changed(
 
 
 @pytest.mark.parametrize(
+    ("reason", "arguments"),
+    [
+        ("RefusedBySlurm", ["set", "refused", "QOS=nosuch", "MaxTime=5"]),
+        ("LinterRefused", ["set", "refused", "TRESBillingWeights=cpu=2"]),
+    ],
+)
+def test_a_change_that_is_refused_is_taken_back(ask: Ask, served: Served, reason: str, arguments: list[str]) -> None:
+    before = {**REF, "nodeSets": ["compute"], "maxTime": "60", "tresBillingWeights": {"cpu": "1"}}
+    path = f"{API}/partitions"
+    name = f"{arguments[1]}-{reason.lower()}"
+    made = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "Partition",
+        "metadata": {"name": name, "namespace": "hpc"},
+        "spec": before,
+    }
+    served.create(path, made)
+    kept = spec(served, "partitions", name)
+    # What the operator will say of the next generation as well.
+    row = {"type": "Applied", "status": "False", "reason": reason, "message": "Slurm answered: never"}
+    row["lastTransitionTime"] = "2026-11-17T12:00:00Z"
+    served.patch(f"{path}/{name}/status", {"status": {"observedGeneration": 99, "conditions": [row]}})
+    result = ask("partition", arguments[0], name, *arguments[2:], "--timeout", "5")
+    assert result.exit_code == 1
+    assert f"Slurm answered: never; Partition {name} is as it was before" in " ".join(result.output.split())
+    assert spec(served, "partitions", name) == kept
+
+
+@pytest.mark.parametrize(
     ("hosts", "said"),
     [
         pytest.param("compute-[0-1]", "", id="all are there"),

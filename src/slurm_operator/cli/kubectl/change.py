@@ -52,6 +52,10 @@ class Done:
     sentence: str
     seconds: float
     reconciled: bool
+    # It was refused, and waiting does not change that.
+    refused: bool = False
+    # What became of the resource then; empty where it holds the change.
+    taken_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +90,43 @@ class Changes:
         if owner.kind == "NodeSet":
             before, after = await self._patched(owner, lambda found: nodeset_patch(found, options))
             change = _Change(owner, options, partition_config(before), partition_config(after.content()))
-            return await self._wait_for_slurm(facts, change, began, seconds)
-        _, patched = await self._patched(owner, lambda found: partition_patch(found, options))
-        state = options.get("State", "") or ("UP" if "State" in options else "")
-        return await self._wait_until_reconciled(owner.name, patched.metadata.generation, state.upper(), began, seconds)
+            done = await self._wait_for_slurm(facts, change, began, seconds)
+        else:
+            before, after = await self._patched(owner, lambda found: partition_patch(found, options))
+            state = options.get("State", "") or ("UP" if "State" in options else "")
+            generation = after.metadata.generation
+            done = await self._wait_until_reconciled(owner.name, generation, state.upper(), began, seconds)
+        return await self._taken_back(owner, before, after, done) if done.refused else done
+
+    async def _taken_back(self, owner: Owner, before: Object, after: RawObject, done: Done) -> Done:
+        """Restore the resource that a refused change was written to, unless somebody has changed it since."""
+        ours, kept = spec_of(after.content()), f"{owner.place} still asks for it"
+        undo = reverse(spec_of(before), ours)
+        try:
+            now = await self.get(OURS[owner.kind], owner.name)
+            if spec_of(now.content()) != ours:
+                return replace(done, taken_back=f"{kept}: somebody else has changed {owner.place} since")
+            meta = now.metadata
+            await self.writer.patch(
+                OURS[owner.kind],
+                owner.name,
+                {"spec": undo},
+                self.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+        except KubeError as error:
+            return replace(done, taken_back=f"{kept}: {error}")
+        return replace(done, taken_back=f"{owner.place} is as it was before")
 
     async def edit_nodes(self, owner: Owner, change: str, seconds: float) -> Done:
         """Add hosts to a Partition or remove them, starting from its current list."""
         began = time.monotonic()
-        _, patched = await self._patched(
+        before, after = await self._patched(
             owner, lambda found: {"nodes": merged_edit(str(spec_of(found).get("nodes") or ""), change)}
         )
-        return await self._wait_until_reconciled(owner.name, patched.metadata.generation, "", began, seconds)
+        done = await self._wait_until_reconciled(owner.name, after.metadata.generation, "", began, seconds)
+        return await self._taken_back(owner, before, after, done) if done.refused else done
 
     async def _patched(self, owner: Owner, patch: Callable[[Object], Mapping[str, Any]]) -> tuple[Object, RawObject]:
         """Change the spec of exactly the version that was read, so that nobody else's change is lost."""
@@ -131,7 +160,7 @@ class Changes:
             return Reason(sentence, f"kubectl slurm -n {self.namespace} why partition/{name}")
 
         await until(f"Slurm has partition {name} as asked", is_so, why, seconds, poll_seconds=POLL_SECONDS)
-        return Done(sentence, time.monotonic() - began, bool(verdict))
+        return Done(sentence, time.monotonic() - began, bool(verdict), verdict is False)
 
     async def _wait_for_slurm(self, facts: Facts, change: _Change, began: float, seconds: float) -> Done:
         """A NodeSet has no status for its partition: ask Slurm itself, and the Controller why it refuses a change."""
@@ -143,8 +172,8 @@ class Changes:
             done, refused = await self._look(facts, change), ""
             if not done.reconciled and time.monotonic() - began >= REFUSAL_SECONDS:
                 refused = refusal((await self.get(OURS["Controller"], owner.cluster)).content(), owner.partition)
-            done = replace(done, sentence=refused or done.sentence)
-            return done.reconciled or bool(refused)
+            done = replace(done, sentence=refused or done.sentence, refused=bool(refused))
+            return done.reconciled or done.refused
 
         async def why() -> Reason:
             return Reason(done.sentence, f"kubectl slurm -n {self.namespace} why controller/{owner.cluster}")
@@ -229,7 +258,9 @@ class _Change:
         asked = changed_options(line, _line(self.owner.partition, self.before)) | self.options.keys()
         rows = [each for each in differences(line, found) if each.field in asked]
         if rows:
-            return True, f"partition {self.owner.partition}: {rows[0].field} is {rows[0].found}, not {rows[0].wanted}"
+            row = rows[0]
+            is_now = f"{row.field} is {row.found or 'not set'}, not {row.wanted or 'unset'}"
+            return True, f"partition {self.owner.partition}: {is_now}"
         unseen = sorted(frozenset(unsettable(line)) & asked)
         more = f"; Slurm does not show {', '.join(unseen)}, and from 26.05 on accepts it only for a new partition"
         done = f"NodeSet {self.owner.name}, partition {self.owner.partition}: {written(self.options)}"
@@ -266,6 +297,17 @@ def refusal(controller: Object, partition: str) -> str:
     named = re.search(rf"(?<![\w.-]){re.escape(partition)}(?![\w.-])", message) is not None
     refused = degraded.get("status") == "True" and degraded.get("reason") in ("ConfigNotValid", "RefusedBySlurm")
     return message if refused and named else ""
+
+
+def reverse(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that turns a mapping into what it was before."""
+    undo: dict[str, Any] = {}
+    for key in (*before, *(each for each in after if each not in before)):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        undo[key] = reverse(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else old
+    return undo
 
 
 def merged_edit(current: str, change: str) -> str:

@@ -219,6 +219,8 @@ def signed(sign: str, hosts: str) -> str:
 def report(done: Done) -> None:
     """Say how a change ended, and exit with 1 when Slurm has not confirmed it."""
     sentence = printable(done.sentence)
+    if done.taken_back:
+        raise click.ClickException(f"{sentence}; {printable(done.taken_back)}")
     if not done.reconciled:
         raise click.ClickException(f"Slurm has not confirmed it after {done.seconds:.1f} s: {sentence}")
     click.echo(f"in effect after {done.seconds:.2f} s: {sentence}")
@@ -228,7 +230,7 @@ def report(done: Done) -> None:
 @click.option("--adopt", "adopting", is_flag=True, help="Write what Slurm has now into the resources.")
 @OUTPUT
 async def drift(where: Where, adopting: bool, output: str) -> None:
-    """Show what somebody changed with scontrol: what differs, and what was changed back."""
+    """Show what differs in Slurm: changed with scontrol, or refused by Slurm; and what was changed back."""
     from slurm_operator.cli.kubectl import view
     from slurm_operator.diagnose.drift import changed_back
 
@@ -269,7 +271,9 @@ def drift_text(now: list[Drifted], back: list[ChangedBack]) -> str:
         head = ["PARTITION", "OBJECT", "FIELD", "WANTED", "FOUND", "SINCE", "STATE"]
         cells = [list(row.values())[:-1] for row in drift_data(now, [])]
         text = view.table(head, [[cell or "-" for cell in row] for row in cells])
-        text += f"changed by {BY_HAND}: slurmctld does not record who\n"
+        if any(each.is_by_hand for each in now):
+            text += f"changed by {BY_HAND}: slurmctld does not record who\n"
+        text += "".join(f"{each}\n" for each in dict.fromkeys(row.refusal for row in now if row.refusal))
     if back:
         rows = [[each.last or "-", each.object, each.count, each.what] for each in back]
         text += ("\n" if now else "") + view.table(["CHANGED BACK", "OBJECT", "TIMES", "WHAT"], rows)
@@ -289,7 +293,7 @@ def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, An
             "found": each.found,
             "since": each.since,
             "state": each.state,
-            "by": BY_HAND,
+            "by": BY_HAND if each.is_by_hand else "",
         }
         for each in now
     ]

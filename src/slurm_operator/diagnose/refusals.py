@@ -1,0 +1,106 @@
+"""What Slurm, or the linter, refuses of the partitions that resources declare.
+
+In: facts. Out: causes, each with the refusal in its own words and the resource that has to change. Of a Partition its
+own conditions tell it; a NodeSet has none for its partition, so that the Controller's condition Degraded is read for
+it, and for the lines of extraConf. Used by `diagnose/resource.py`, `partition.py`, `drift.py` and `cluster.py`, and by
+`cli/kubectl/change.py`. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from slurm_operator.api.kinds import BY_NAME
+from slurm_operator.api.meta import GROUP
+from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of
+from slurm_operator.diagnose.partition_owner import Owner, owners
+
+# By the reason of a Controller's Degraded: the code, and who refuses.
+DEGRADED = {"RefusedBySlurm": ("RefusedBySlurm", "Slurm"), "ConfigNotValid": ("LinterRefused", "the linter")}
+# By the reason of a Partition's Accepted, Applied or Ready.
+OF_PARTITION = {
+    "RefusedBySlurm": "Slurm",
+    "LinterRefused": "the linter",
+    "NeedsNewPartition": "Slurm",
+    "NodesNotTakenOut": "Slurm",
+    "NodesNotAdded": "Slurm",
+}
+# How the Controller begins what it says of some partitions.
+_PART = re.compile(r"(?:^|; )partitions? ([\w.-]+(?:, [\w.-]+)*): ", re.ASCII)
+
+
+def why(facts: Facts, owner: Owner) -> Cause | None:
+    """Why a partition is not as its resource says, where somebody refuses that."""
+    code, who, said = _told(facts, owner)
+    if not said:
+        return None
+    return Cause(
+        code,
+        f"{who} refuses partition {owner.partition} as {owner.place} has it: {said}",
+        f"kubectl -n {facts.namespace} edit {BY_NAME[owner.kind].plural}.{GROUP} {owner.name}",
+        root=f"partition {owner.partition} of {owner.cluster}",
+    )
+
+
+def examine(facts: Facts) -> Iterator[Cause]:
+    """Every refusal."""
+    for owner in owners(facts):
+        found = why(facts, owner) if not owner.is_leaving else None
+        if found is not None:
+            yield found
+
+
+def of_resource(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """The first refusal of what a resource declares; of a Controller, also of what others declare for it."""
+    for owner in owners(facts):
+        mine = owner.kind == kind and owner.name == name_of(resource)
+        if mine or (kind == "Controller" and owner.cluster == name_of(resource)):
+            found = why(facts, owner)
+            if found is not None:
+                return found
+    return _degraded(facts, kind, resource)
+
+
+def _degraded(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """What a Controller says of itself and of no partition that is known."""
+    condition = condition_of(resource, "Degraded") or {}
+    if kind != "Controller" or condition.get("status") != "True":
+        return None
+    return Cause(
+        str(condition.get("reason") or "Degraded"),
+        f"Controller {name_of(resource)}: {condition.get('message', '')}",
+        f"kubectl -n {facts.namespace} describe controllers.{GROUP} {name_of(resource)}",
+    )
+
+
+def _told(facts: Facts, owner: Owner) -> tuple[str, str, str]:
+    """The code, who refuses, and in which words; no words where nobody refuses it."""
+    if owner.kind == "Partition":
+        return _of_partition(owner.resource)
+    controller = facts.get("Controller", owner.cluster) or {}
+    reason = str((condition_of(controller, "Degraded") or {}).get("reason"))
+    code, who = DEGRADED.get(reason, ("", ""))
+    return code, who, by_partition(controller).get(owner.partition, "")
+
+
+def _of_partition(resource: Object) -> tuple[str, str, str]:
+    for each in ("Accepted", "Applied", "Ready"):
+        condition: Mapping[str, Any] = condition_of(resource, each) or {}
+        reason = str(condition.get("reason"))
+        if reason in OF_PARTITION:
+            return reason, OF_PARTITION[reason], str(condition.get("message", "")) or "it does not say why"
+    return "", "", ""
+
+
+def by_partition(controller: Object) -> dict[str, str]:
+    """By partition: why a Controller says that it is refused."""
+    degraded = condition_of(controller, "Degraded") or {}
+    if degraded.get("status") != "True" or degraded.get("reason") not in DEGRADED:
+        return {}
+    text = str(degraded.get("message", ""))
+    parts = _PART.split(text)
+    found = zip(parts[1::2], parts[2::2], strict=True) if not parts[0] else ()
+    return {name: said for names, said in found for name in names.split(", ")}
