@@ -238,3 +238,31 @@ def test_a_slurmd_that_was_only_slow_at_first_refuses_nothing(
     subprocess.run(["sh", "-c", pods.script(worker_trial.SCRIPT)], env=environment, check=True, capture_output=True)
     line = read((tmp_path / "message").read_text())
     assert (line.stage, line.reason[: len(expected[1])]) == expected
+
+
+def tried_as(gres: str, *nodesets: Any) -> list[tuple[tuple[str, ...], str]]:
+    """The NodeSets of each trial, and the node that its slurmd is started as."""
+    world = refs(*nodesets)
+    found = worker_trial.kinds(world.controllers["slurm"], nodesets, world, {"gres.conf": gres})
+    names = ({entry["name"]: entry["value"] for entry in kind.spec["containers"][0]["env"]} for kind in found)
+    return [(kind.nodesets, env.get("TRIAL_NODE_NAME", "")) for kind, env in zip(found, names, strict=True)]
+
+
+def test_a_record_for_some_nodes_is_tried_as_one_of_them() -> None:
+    record = "NodeName=compute-[5-9] Name=gpu File=/dev/nvidia0\n"
+    assert tried_as(record, nodeset("compute"), nodeset("debug"), nodeset("other")) == [
+        (("compute",), "compute-5"),
+        (("debug", "other"), ""),
+    ]
+
+
+def test_each_record_for_other_nodes_has_a_trial_of_its_own() -> None:
+    records = "NodeName=compute-[0-1] Name=gpu File=/dev/a\nNodeName=x-0,compute-7 Name=gpu File=/dev/b\n"
+    assert tried_as(records, nodeset("compute")) == [(("compute",), "compute-0"), (("compute",), "compute-7")]
+
+
+@pytest.mark.parametrize(
+    "record", ["Name=gpu File=/dev/a", "NodeName=compute-[1 Name=gpu", "NodeName=compute-x Name=a"]
+)
+def test_a_record_for_no_node_of_ours_is_tried_without_a_name(record: str) -> None:
+    assert tried_as(record, nodeset("compute"), nodeset("debug")) == [(("compute", "debug"), "")]

@@ -297,3 +297,12 @@ def test_a_nodeset_that_sets_the_nodes_of_its_partition_is_warned(write: Write) 
     line, code, message = one(write, NODESET + "  partition: {enabled: true, config: Nodes=ALL}\n", CONTROLLER, KEYS)
     assert (line, code) == (6, "DuplicateKey")
     assert "Nodes is set twice in this line" in message
+
+
+@pytest.mark.parametrize("mount", ["/etc/slurm", "/etc/slurm/site/"])
+def test_a_program_that_a_template_mounts_is_not_called_missing(write: Write, mount: str) -> None:
+    controller = CONTROLLER + "  extraConf: TaskProlog=/etc/slurm/site/task.sh\n"
+    mounted = NODESET + f"  slurmd: {{volumeMounts: [{{name: site, mountPath: {mount}}}]}}\n"
+    assert one(write, controller, NODESET, KEYS)[:2] == (7, "MissingProgram")
+    codes = [code for _, code, _ in found(write, controller, mounted, KEYS)]
+    assert "MissingProgram" not in codes

@@ -48,7 +48,7 @@ def found(text: str, version: str | None = "26.05", **files: str) -> list[Findin
         (
             "JobContainerType=job_container/tmpfs",
             {"job_container__conf": "BasePath=/x\n"},
-            "job_container/tmpfs needs PrologFlags=Contain; did you mean PrologFlags=Contain?",
+            "job_container/tmpfs needs PrologFlags=Contain; add that line",
         ),
         (
             "PrologFlags=X11\nProctrackType=proctrack/linuxproc",

@@ -2,7 +2,7 @@
 
 In: NodeSets. Out: names. Nothing is listed: thousands of workers cost no more than one. In DaemonSet mode, and on the
 host's network, the names are those of Kubernetes nodes, of which nothing is known here. Pure; used by
-`admission/rules/nodeset.py` and `plan/duplicates.py`.
+`admission/rules/nodeset.py`, `plan/duplicates.py` and `build/worker_trial.py`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ def is_numbered(cr: NodeSet) -> bool:
     return not cr.is_daemon and not cr.spec.template.spec.get("hostNetwork")
 
 
+def may_have(cr: NodeSet, hostname: str) -> bool:
+    """Whether a host name is that of a worker that a NodeSet has, or would have if it grew."""
+    written = hostname.removeprefix(prefix(cr))
+    number = whole_number(written) if is_numbered(cr) and hostname.startswith(prefix(cr)) else None
+    return number is not None and names.ordinal(cr, number) == written
+
+
 def has_number(cr: NodeSet, hostname: str) -> bool:
     """Whether a host name is that of one of the workers that a NodeSet asks for."""
-    if not is_numbered(cr) or not hostname.startswith(prefix(cr)):
-        return False
-    written = hostname[len(prefix(cr)) :]
-    number = whole_number(written)
-    return number is not None and number < cr.spec.replicas and names.ordinal(cr, number) == written
+    return may_have(cr, hostname) and int(hostname.removeprefix(prefix(cr))) < cr.spec.replicas
 
 
 def are_related(one: NodeSet, other: NodeSet) -> bool:

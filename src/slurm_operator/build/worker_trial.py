@@ -23,10 +23,11 @@ from kube_runtime import quantity
 from kube_runtime.text import printable
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import labels, metadata, names, nodeset, pods
+from slurm_operator.build import hostnames, labels, metadata, names, nodeset, pods
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
+from slurm_operator.slurm import conf, hostlist
 
 # The version of the verdict line; any other version is UNCLEAR.
 VERSION = 1
@@ -35,6 +36,9 @@ _LINE = re.compile(r'worker-trial version=(?P<version>\d{1,9}) stage=(?P<stage>[
 MAX_REASON_CHARACTERS = 1500
 
 SCRIPT = "worker_trial.sh"
+# Files with records for some nodes alone, and the keys that such a record may begin with.
+FILES_BY_NODE = ("gres.conf", "helpers.conf", "job_container.conf")
+RECORDS_BY_NODE = frozenset({"basepath", "feature", "name", "nodename"})
 CONTAINER = nodeset.SLURMD
 CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
 GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
@@ -83,21 +87,48 @@ class TrialLine:
     reason: str = ""
 
 
-def kinds(cr: Controller, nodesets: Iterable[NodeSet], refs: Refs) -> tuple[WorkerKind, ...]:
-    """The kinds of workers of these NodeSets; a NodeSet that cannot be built has no workers to try."""
+def kinds(
+    cr: Controller, nodesets: Iterable[NodeSet], refs: Refs, files: Mapping[str, str] | None = None
+) -> tuple[WorkerKind, ...]:
+    """The kinds of workers of these NodeSets that may differ in what they read of these files.
+
+    A NodeSet that cannot be built has no workers to try.
+    """
     found: dict[str, WorkerKind] = {}
+    hosts = list(_recorded_hosts(files or {}))
     for each in nodesets:
-        try:
-            kind = _kind(cr, each, refs)
-        except BuildError:
-            continue
-        key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
-        before = found[key].nodesets if key in found else ()
-        found[key] = WorkerKind((*before, each.name), kind.spec, kind.left_out)
+        for node in _nodes_of(each, hosts):
+            try:
+                kind = _kind(cr, each, refs, node)
+            except BuildError:
+                continue
+            key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
+            before = found[key].nodesets if key in found else ()
+            found[key] = WorkerKind((*before, each.name), kind.spec, kind.left_out)
     return tuple(found.values())
 
 
-def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
+def _recorded_hosts(files: Mapping[str, str]) -> Iterator[list[str]]:
+    """The nodes that each record in these files is for, if it names any."""
+    room = hostlist.MAX_NAMES
+    documents = (conf.parse(files.get(name, ""), file=name, records=RECORDS_BY_NODE) for name in FILES_BY_NODE)
+    for record in (each for document in documents for each in document.all("NodeName")):
+        try:
+            hosts = hostlist.expand(record.value, limit=room)
+        except hostlist.HostListError:
+            # The linter has reported it, or nobody would wait for so many.
+            continue
+        room -= len(hosts)
+        yield hosts
+
+
+def _nodes_of(each: NodeSet, hosts: Iterable[list[str]]) -> tuple[str, ...]:
+    """For each record a node of this NodeSet to try it as; one without a name if no record is for it."""
+    found = (next((host for host in listed if hostnames.may_have(each, host)), "") for listed in hosts)
+    return tuple(dict.fromkeys(filter(None, found))) or ("",)
+
+
+def _kind(cr: Controller, each: NodeSet, refs: Refs, node: str) -> WorkerKind:
     worker = nodeset.pod_template(each, cr, refs)["spec"]
     slurmd = next(container for container in worker["containers"] if container["name"] == CONTAINER)
     mounts, volumes, left_out = _volumes(slurmd, worker)
@@ -105,7 +136,7 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
         "name": CONTAINER,
         **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
         "command": pods.shell(SCRIPT),
-        "env": [*_environment(slurmd), *_own_environment(each, slurmd)],
+        "env": [*_environment(slurmd), *_own_environment(each, slurmd, node)],
         "resources": _resources(slurmd),
         "volumeMounts": mounts,
     }
@@ -151,11 +182,12 @@ def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
             yield entry
 
 
-def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:
+def _own_environment(each: NodeSet, slurmd: Mapping[str, Any], node: str) -> list[Object]:
     values = {
         "TRIAL_CANDIDATE": CANDIDATE_DIR,
         "TRIAL_GOOD": GOOD_DIR,
         "TRIAL_NODE_CONF": _node_conf(each),
+        **({"TRIAL_NODE_NAME": node} if node else {}),
         "TRIAL_DEVICES": "given" if _asks_for_devices(slurmd) else "here",
         "TRIAL_READY_LIMIT": str(READY_LIMIT_SECONDS),
     }

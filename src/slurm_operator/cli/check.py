@@ -29,7 +29,7 @@ from slurm_operator.cli.findings import INVALID_FIELD, Finding
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.render import render
 from slurm_operator.cli.world import Loaded, Namespace, World
-from slurm_operator.plan.lint import lint_all, slurm_version
+from slurm_operator.plan.lint import lint_all, slurm_version, without_mounted
 from slurm_operator.slurm.conf import Finding as LintFinding
 
 # Findings of the linter that depend on what else is in the cluster.
@@ -157,9 +157,10 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     yield from _refused_partitions(conf, here)
     files = _files(cr, refs, conf.text)
     origins = Origins(cr, refs, conf, files)
-    for finding in lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr)):
+    found = lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr))
+    for finding in without_mounted(found, cr, refs):
         # A file may be in a ConfigMap that is not among these files; that it is not, is said already.
-        if is_whole or finding.code not in ("MissingFile", "MissingInclude"):
+        if is_whole or finding.code not in ("MissingFile", "MissingInclude", "MissingProgram"):
             yield _at_origin(finding, origins, here, cr.name)
 
 

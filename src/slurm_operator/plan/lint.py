@@ -3,13 +3,13 @@
 In: a `ClusterWorld`. Out: a `LintDecision`. Nothing that the linter refuses reaches Slurm, by the file or live. The
 line of a Partition or NodeSet that is refused by itself is held back alone, so that nobody's typo stops the
 configuration of others; anything else refuses the whole file. Messages name the resource, the field and the line that
-the user wrote, also for errors that Slurm itself reports. Called by `plan/cluster.py`; `lint_all` by `cli/check.py`.
-Pure.
+the user wrote, also for errors that Slurm itself reports. Called by `plan/cluster.py`; `lint_all` and
+`without_mounted` also by `cli/check.py`. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -17,17 +17,21 @@ from msgspec import structs
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import images, labels
 from slurm_operator.build.conf_origin import Origins
+from slurm_operator.build.nodeset import slurmd_overlays
+from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import EXTRA_HEADER, FILE, OWNED_KEYS
 from slurm_operator.plan.actions import LintDecision
 from slurm_operator.plan.cluster_world import ClusterWorld
 from slurm_operator.plan.config import ConfigDecision, Files, content_hash
 from slurm_operator.plan.partition import with_lines
-from slurm_operator.slurm import conf, conf_lint
+from slurm_operator.slurm import conf, conf_lint, conf_programs
 from slurm_operator.slurm.conf_lint import Finding
 
 Findings = tuple[Finding, ...]
 # Mistakes within the user's own lines; against the operator's lines, they are the way to override a default.
 ONLY_IN_EXTRA = frozenset({"DuplicateKey", "OwnedKey"})
+# Mistakes only where no template mounts files of its own below /etc/slurm.
+BY_MOUNTS = frozenset({"MissingProgram"})
 
 
 def lint_cluster(world: ClusterWorld) -> LintDecision:
@@ -79,9 +83,24 @@ def lint_files(world: ClusterWorld, files: Files) -> Findings:
     if not is_checked(world.cr):
         return ()
     known = world.memory.linted.get(content_hash(files))
-    if known is not None:
+    # Whether a program is missing depends on templates too, of which the hash knows nothing.
+    if known is not None and not any(each.code in BY_MOUNTS for each in known):
         return known
-    return linted(files, world.cr.spec.extra_conf or "", slurm_version(world.cr))
+    found = linted(files, world.cr.spec.extra_conf or "", slurm_version(world.cr))
+    return tuple(without_mounted(found, world.cr, world.refs))
+
+
+def without_mounted(findings: Iterable[Finding], cr: Controller, refs: Refs) -> list[Finding]:
+    """Without programs that are called missing, if templates mount files of their own where these are looked for."""
+    found = list(findings)
+    if not any(each.code in BY_MOUNTS for each in found):
+        return found
+    overlays = [cr.spec.slurmctld, *(cr.spec.template.spec.get("containers") or ())]
+    overlays += [user for each in refs.nodesets_of(cr) for _, user in slurmd_overlays(each)]
+    mounts = (mount for each in overlays if isinstance(each, Mapping) for mount in each.get("volumeMounts") or ())
+    paths = [f"{str(mount.get('mountPath')).rstrip('/')}/" for mount in mounts if isinstance(mount, Mapping)]
+    is_theirs = any(path.startswith(conf_programs.FOLDER) for path in paths)
+    return [each for each in found if not is_theirs or each.code not in BY_MOUNTS]
 
 
 def slurm_version(cr: Controller) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from slurm_operator.slurm import conf_programs
 from slurm_operator.slurm.conf import Document, Entry, Finding, Severity, shorten
 from slurm_operator.slurm.conf_values import Version, closest, is_yes, to_int
 from slurm_operator.slurm.hostlist import HostListError, count
@@ -109,6 +110,7 @@ def findings(files: ConfigFiles, *, complete: bool) -> Iterator[Finding]:
     if complete:
         yield from _cgroups(files)
         yield from _missing_files(files)
+        yield from conf_programs.findings(files.documents["slurm.conf"], files.names)
         yield from _unused_files(files)
 
 
@@ -153,9 +155,7 @@ def _prolog_flags(files: ConfigFiles) -> Iterator[Finding]:
     for key, plugin in (("JobContainerType", "job_container/tmpfs"), ("NamespaceType", "namespace/tmpfs")):
         entry = files.uses(key, plugin)
         if entry and not contains:
-            yield finding(
-                entry, "Contradiction", f"{plugin} needs PrologFlags=Contain", suggestion="PrologFlags=Contain"
-            )
+            yield finding(entry, "Contradiction", f"{plugin} needs PrologFlags=Contain; add that line")
     if flags and "nohold" in asked and contains:
         yield finding(flags, "Contradiction", "PrologFlags=NoHold cannot be combined with Contain or X11")
     if flags and "x11" in asked and files.uses("ProctrackType", "proctrack/linuxproc"):

@@ -163,6 +163,14 @@ def test_devices_that_kubernetes_hands_out_are_taken_as_given(place: Place) -> N
     assert given == TrialLine(ACCEPTED)
 
 
+def test_a_record_for_some_nodes_is_judged_as_by_one_of_them(place: Place) -> None:
+    files = with_line("GresTypes=gpu", gres__conf="NodeName=compute-[0-9] Name=gpu File=/dev/nvidia0\n")
+    assert place.tried(files, TRIAL_DEVICES="here", TRIAL_READY_LIMIT="3").stage == ACCEPTED
+    found = place.tried(files, TRIAL_DEVICES="here", TRIAL_READY_LIMIT="3", TRIAL_NODE_NAME="compute-7")
+    assert (found.stage, "/dev/nvidia0" in found.reason) == (REFUSED, True)
+    assert place.tried(files, TRIAL_DEVICES="given", TRIAL_NODE_NAME="compute-7").stage == ACCEPTED
+
+
 def test_where_no_slurmd_starts_nothing_is_refused(place: Place) -> None:
     broken = BAD["a task plugin that the image lacks"][0]
     found = place.tried(BAD["tracking that the image lacks"][0], good=broken)

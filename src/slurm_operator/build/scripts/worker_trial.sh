@@ -66,7 +66,8 @@ ends() { # pid
 # Whether slurmd starts with the files of a folder; what it says is beside them.
 starts() { # folder
   log="$1.log"
-  slurmd -D -Z -f "$1/slurm.conf" ${TRIAL_NODE_CONF:+--conf "$TRIAL_NODE_CONF"} >"$log" 2>&1 &
+  slurmd -D -Z -f "$1/slurm.conf" ${TRIAL_NODE_NAME:+-N "$TRIAL_NODE_NAME"} \
+    ${TRIAL_NODE_CONF:+--conf "$TRIAL_NODE_CONF"} >"$log" 2>&1 &
   pid=$!
   left=$((LIMIT * 10))
   while [ "$left" -gt 0 ]; do
