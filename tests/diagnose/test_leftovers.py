@@ -31,7 +31,7 @@ def test_all_records_of_nodesets_that_are_gone_are_one_cause() -> None:
     facts = left(*(f"old-{number}" for number in range(850)))
     (cause,) = [each for each in clusters.examine(facts) if "old-" in each.sentence]
     assert cause.code == "RecordsLeftOver"
-    assert cause.command.endswith("scontrol delete nodename=old-[0-849]")
+    assert cause.command.endswith("scontrol delete nodename='old-[0-849]'")
 
 
 def test_whoever_asks_for_one_of_them_learns_the_same() -> None:

@@ -5,7 +5,10 @@ Made by the walks of this package, shown by `kubectl slurm`.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
+
+from kube_runtime.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,9 @@ class Unseen:
 
 
 Diagnosis = Cause | Fine | Unseen
+
+
+def word(name: str) -> str:
+    """A name that somebody else chose, as one word of a command: a shell that it is copied into reads nothing in it."""
+    # Never cut: half a list of nodes would be another list.
+    return shlex.quote(printable(name, len(name) + 1))

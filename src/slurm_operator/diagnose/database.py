@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cause import Cause, word
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, label_of, name_of, spec_of
 
 SLURMDBD = labels.ACCOUNTING.daemon
@@ -109,7 +109,7 @@ def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
     return Cause(
         "DatabaseDown",
         f"the database does not run: no pod is behind Service {service}",
-        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {chosen}",
+        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {word(chosen)}",
     )
 
 

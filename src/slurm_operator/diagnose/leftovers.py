@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cause import Cause, word
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode, host_of, label_of
 from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.slurm import hostlist, policy
@@ -26,7 +26,7 @@ def why(facts: Facts, slurm: Slurm) -> Cause | None:
     return Cause(
         "RecordsLeftOver",
         f"Slurm still has {counted(len(names), 'node record')} of a NodeSet that is gone: {listed}",
-        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={listed}",
+        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={word(listed)}",
     )
 
 

@@ -47,7 +47,8 @@ NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 NO_ANSWER = re.compile(r"(?i)deadline exceeded|timed out|timeout")
 # What Slurm puts before each line of its logs.
 STAMP = re.compile(r"^(\w+: )?\[[\dT:.-]+\] ")
-MISSING = re.compile(r'(?i)\b(secret|configmap) "(?:[^"/]*/)?([^"/]+)" not found')
+# Only names that an object can have: a pod may ask for any, and this one stands in a command.
+MISSING = re.compile(r'\b([Ss]ecret|[Cc]onfig[Mm]ap) "(?:[^"/]*/)?([a-z0-9][a-z0-9.-]*)" not found')
 
 # What daemons say when something else is wrong than they themselves: (pattern, code, sentence).
 LOG_PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = (

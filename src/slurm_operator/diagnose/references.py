@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_operator.api import text as texts
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause
+from slurm_operator.diagnose.cause import Cause, word
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
@@ -56,7 +57,7 @@ class Reference:
 def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     """The first thing that is named and not there."""
     for reference in references(spec_of(resource)):
-        cause = _missing(facts, reference, f"{kind} {name_of(resource)}")
+        cause = _missing(facts, reference, kind, name_of(resource))
         if cause is not None:
             return cause
     return _claim(facts, kind, resource)
@@ -74,16 +75,20 @@ def references(spec: Mapping[str, Any], path: str = "spec") -> Iterator[Referenc
             yield from references(value, f"{path}.{field}")
 
 
-def _missing(facts: Facts, reference: Reference, owner: str) -> Cause | None:
+def _missing(facts: Facts, reference: Reference, kind: str, owner: str) -> Cause | None:
     there = facts.secrets if reference.kind == SECRET else facts.objects.get(reference.kind)
     if there is None:
         # Whoever asks may not read them.
         return None
     root = f"{reference.kind}/{reference.name}"
-    names = f"{owner} names it in {reference.path}"
+    names = f"{kind} {owner} names it in {reference.path}"
     if reference.name not in there:
         text = f"{reference.kind} {reference.name!r} does not exist in namespace {facts.namespace}; {names}"
-        return Cause(f"{reference.kind}Missing", text, _create(facts, reference), root=root)
+        can_exist = texts.dns_subdomain(reference.name) is None
+        command = (
+            _create(facts, reference) if can_exist else f"kubectl -n {facts.namespace} edit {kind.lower()} {owner}"
+        )
+        return Cause(f"{reference.kind}Missing", text, command, root=root)
     keys = there[reference.name] if reference.kind == SECRET else there[reference.name].get("data") or {}
     if reference.key and reference.key not in keys:
         text = f"{reference.kind} {reference.name!r} has no key {reference.key!r}; {names}"
@@ -98,7 +103,7 @@ def _create(facts: Facts, reference: Reference) -> str:
         return f"{kubectl} get accountings.slinky.slurm.net"
     if reference.kind == CONFIG_MAP:
         return f"{kubectl} create configmap {reference.name} --from-file=DIRECTORY"
-    create = f"{kubectl} create secret generic {reference.name} --from-file={reference.key or 'KEY'}="
+    create = f"{kubectl} create secret generic {reference.name} --from-file={word(reference.key or 'KEY')}="
     holder = _holder(facts)
     if reference.field in KEPT and holder:
         # Out of a pod that still has it, without showing it: a new key would not be the cluster's.
