@@ -25,7 +25,7 @@ import yaml
 from tests.campaigns.kubernetes import TRIAL, WORKER, features_of
 from tests.campaigns.sidecar import verdict
 from tests.campaigns.slurm_model import Line, SlurmModel
-from tests.charts.rendering import ROOT, Object
+from tests.charts.rendering import NAMESPACE, ROOT, Object
 from tests.real.kube.cluster import Cluster
 from tests.real.kube.fake_nodes import STATUS_PATCH, FakeNodes, node_object, path_of
 
@@ -547,7 +547,8 @@ def installed_as(objects: Iterable[Object], number: int) -> list[Object]:
         if each["kind"] in CLUSTER_WIDE:
             meta["name"] = f"{meta['name']}-{number}"
         else:
-            meta["namespace"] = f"{meta['namespace']}-{number}"
+            # helm puts what names no namespace into that of the release.
+            meta["namespace"] = f"{meta.get('namespace', NAMESPACE['slurm-operator'])}-{number}"
         if each.get("roleRef", {}).get("kind") == "ClusterRole":
             each["roleRef"]["name"] = f"{each['roleRef']['name']}-{number}"
         for subject in each.get("subjects", ()):
