@@ -426,7 +426,8 @@ async def converge(here: World, sets: Mapping[str, list[Object]]) -> dict[str, l
             new.clear()
     await _until_well(here, new)
     unquiet = await _until_quiet(here, set(there))
-    unwell = await _unwell(here, set(there))
+    # On a busy machine Slurm may be slow to answer for a moment, and a resource says so.
+    unwell = await _until_well(here, set(there))
     for namespace, name in there.items():
         found[name] += [*unwell.get(namespace, ()), *unquiet.get(namespace, ())]
     return found
