@@ -25,7 +25,7 @@ import yaml
 from tests.campaigns.kubernetes import TRIAL, WORKER, features_of
 from tests.campaigns.sidecar import verdict
 from tests.campaigns.slurm_model import Line, SlurmModel
-from tests.charts.rendering import ROOT, Object
+from tests.charts.rendering import NAMESPACE, ROOT, Object
 from tests.real.kube.cluster import Cluster
 from tests.real.kube.fake_nodes import STATUS_PATCH, FakeNodes, node_object, path_of
 
@@ -426,7 +426,8 @@ async def converge(here: World, sets: Mapping[str, list[Object]]) -> dict[str, l
             new.clear()
     await _until_well(here, new)
     unquiet = await _until_quiet(here, set(there))
-    unwell = await _unwell(here, set(there))
+    # On a busy machine Slurm may be slow to answer for a moment, and a resource says so.
+    unwell = await _until_well(here, set(there))
     for namespace, name in there.items():
         found[name] += [*unwell.get(namespace, ()), *unquiet.get(namespace, ())]
     return found
@@ -547,7 +548,8 @@ def installed_as(objects: Iterable[Object], number: int) -> list[Object]:
         if each["kind"] in CLUSTER_WIDE:
             meta["name"] = f"{meta['name']}-{number}"
         else:
-            meta["namespace"] = f"{meta['namespace']}-{number}"
+            # helm puts what names no namespace into that of the release.
+            meta["namespace"] = f"{meta.get('namespace', NAMESPACE['slurm-operator'])}-{number}"
         if each.get("roleRef", {}).get("kind") == "ClusterRole":
             each["roleRef"]["name"] = f"{each['roleRef']['name']}-{number}"
         for subject in each.get("subjects", ()):

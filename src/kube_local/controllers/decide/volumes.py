@@ -120,15 +120,23 @@ def _best(claim: Claim, name: str, volumes: Iterable[PersistentVolume]) -> Persi
 
 def _fits(claim: Claim, name: str, volume: PersistentVolume) -> bool:
     spec = volume.spec
-    usable = spec.claim_ref is not None or volume.status.get("phase") == "Available"
     return (
-        usable
+        # Whoever made a volume for this very claim has chosen: neither class nor labels count.
+        (spec.claim_ref is not None or _is_chosen(claim, name, volume))
         and not volume.metadata.deletion_timestamp
-        and spec.storage_class_name == name
         and spec.volume_mode == claim.spec.volume_mode
         and set(claim.spec.access_modes) <= set(spec.access_modes)
         and size_of(volume) >= requested(claim)
-        and (claim.spec.selector is None or selects(claim.spec.selector, volume.metadata.labels))
+    )
+
+
+def _is_chosen(claim: Claim, name: str, volume: PersistentVolume) -> bool:
+    """Whether a volume that is kept for nobody is one of those that a claim may have."""
+    selector = claim.spec.selector
+    return (
+        volume.status.get("phase") == "Available"
+        and volume.spec.storage_class_name == name
+        and (selector is None or selects(selector, volume.metadata.labels))
     )
 
 

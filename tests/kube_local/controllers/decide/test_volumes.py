@@ -57,6 +57,13 @@ def test_a_volume_that_is_kept_for_the_claim_comes_first(make: Any) -> None:
     assert answer == Bind(kept)
 
 
+def test_a_volume_that_is_kept_for_the_claim_needs_neither_its_class_nor_its_labels(make: Any) -> None:
+    kept = _volume(make, "kept", phase="", storageClassName="", claimRef={"namespace": "ns", "name": "data"})
+    wanted = {"selector": {"matchLabels": {"disk": "fast"}}}
+    assert _decide(make, _claim(make, storageClassName="tapes", **wanted), kept) == Bind(kept)
+    assert isinstance(_decide(make, _claim(make, storageClassName="tapes", **wanted), _volume(make, "free")), Wait)
+
+
 @pytest.mark.parametrize(
     "spec",
     [
