@@ -175,6 +175,7 @@ PLACES = {
     "diagnose/dependency.py: scontrol update": JOBS,
     "diagnose/limits.py: scontrol update": JOBS,
     "diagnose/reasons.py: scontrol update": JOBS,
+    "diagnose/scale_in.py: scontrol update": JOBS,
     "diagnose/short_of_nodes.py: scontrol update": JOBS,
     "diagnose/waiting.py: scontrol update": JOBS,
     "diagnose/leftovers.py: scontrol delete": "records of a NodeSet that is gone",

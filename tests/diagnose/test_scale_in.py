@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.diagnose.broken import Object, cluster, condition, resource
 from tests.diagnose.said import said
 
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.cluster import examine, passing
-from slurm_operator.diagnose.facts import Facts, Slurm
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode
+from slurm_operator.slurm.hostlist import HostList
 
 NODES = """\
 NodeName=compute-0 CPUTot=2 CPUAlloc=0 State=IDLE Partitions=compute
@@ -23,7 +25,8 @@ MESSAGE = "1 worker waits to be removed: node compute-1 is busy"
 
 
 def facts_of(jobs: str = JOB, nodes: str = NODES, **more: Any) -> Facts:
-    nodeset = resource("NodeSet", "compute", {"replicas": 1}, condition("Ready", "False", "WorkersNotReady", MESSAGE))
+    spec = {"replicas": 1, "partition": {"enabled": True}}
+    nodeset = resource("NodeSet", "compute", spec, condition("Ready", "False", "WorkersNotReady", MESSAGE))
     nodeset["metadata"].update(more)
     found: Slurm = said(nodes, jobs, PARTITION)
     return replace(cluster(nodeset, slurm=found), now="2026-11-17T12:00:00Z")
@@ -40,7 +43,7 @@ def test_a_scale_in_names_the_job_its_end_and_what_would_shorten_it() -> None:
     assert found.code == "ScalingIn"
     assert found.sentence == (
         "NodeSet compute goes from 2 workers to 1: compute-1 waits for job 7 of alice (until 14:05:00 UTC at the "
-        "latest). To requeue job 7 would shorten it"
+        "latest). To requeue job 7 would shorten it; the job starts again from its beginning"
     )
     assert found.command == "kubectl slurm -n slurm shell -- scontrol requeue 7"
     assert not found.wrong
@@ -55,8 +58,23 @@ def test_the_worker_itself_says_the_same() -> None:
 
 def test_a_job_that_cannot_be_requeued_can_only_be_cancelled() -> None:
     found = answer(facts_of(f"{JOB} Requeue=0"))
-    assert "To cancel job 7" in found.sentence
-    assert found.command.endswith("scancel 7")
+    assert "Only scancel 7 would shorten it, and the job would be lost" in found.sentence
+    assert found.command.endswith("squeue -j 7")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "nodes"),
+    [
+        pytest.param(f"{JOB} ReqNodeList=compute-1", NODES, id="it must have the node that goes"),
+        pytest.param(f"{JOB} NumNodes=2", NODES, id="it needs more nodes than stay"),
+        pytest.param(JOB, NODES.replace("State=IDLE", "State=DOWN"), id="the nodes that stay take no jobs"),
+    ],
+)
+def test_no_requeue_is_advised_where_the_job_could_not_run_again(jobs: str, nodes: str) -> None:
+    for target in ("nodeset/compute", "node/compute-1"):
+        found = explained(facts_of(jobs, nodes), target)
+        assert isinstance(found, Cause)
+        assert "requeue" not in found.command
 
 
 def test_of_several_jobs_the_one_that_ends_last_would_shorten_it() -> None:
@@ -74,6 +92,60 @@ def test_a_deleted_nodeset_says_which_jobs_hold_it() -> None:
     found = answer(facts_of(deletionTimestamp="2026-11-17T11:59:00Z"))
     assert found.code == "Deleting"
     assert "NodeSet compute is being deleted: compute-1 waits for job 7" in found.sentence
+    assert "until 14:05:00 UTC at the latest" in found.sentence
+
+
+@pytest.mark.parametrize("target", ["nodeset/compute", "node/compute-1"])
+def test_no_requeue_is_advised_for_a_nodeset_that_is_being_deleted(target: str) -> None:
+    """H3: the requeued job waited in a partition without nodes, and the deletion for it, for ever."""
+    found = answer(facts_of(deletionTimestamp="2026-11-17T11:59:00Z"), target)
+    assert "Only scancel 7 would shorten it, and the job would be lost" in found.sentence
+    assert found.command.endswith("squeue -j 7")
+    assert not found.wrong
+
+
+WAITS = "JobId=33 UserId=bob(1) JobState=PENDING Reason=PartitionDown Partition=compute"
+OTHER = "PartitionName=all State=UP Nodes=compute-[0-1],local-2"
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "command"),
+    [
+        pytest.param(WAITS, OTHER, "scontrol update jobid=33 partition=all", id="another partition takes it"),
+        pytest.param(f"{WAITS} ReqNodeList=compute-1", OTHER, "partition=all reqnodelist=", id="without its node"),
+        pytest.param(WAITS, "", "scancel 33", id="there is no other partition"),
+        pytest.param(WAITS, OTHER.replace("UP", "DOWN"), "scancel 33", id="the other partition is down"),
+    ],
+)
+def test_a_job_that_waits_in_a_partition_that_goes_is_wrong(job: str, more: str, command: str) -> None:
+    facts = facts_of(job, deletionTimestamp="2026-11-17T11:59:00Z")
+    facts = replace(facts, slurm={"slurm": said(NODES, job, f"{PARTITION}\n{more}")})
+    for target in ("nodeset/compute", "job/33"):
+        found = answer(facts, target)
+        assert found.code == "JobsNeverRun"
+        assert "never run" in found.sentence
+        assert "(scancel 33)" in found.sentence
+        assert found.command.endswith(command)
+    assert "JobsNeverRun" in {cause.code for cause in examine(facts)}
+
+
+@pytest.mark.parametrize("partition", ["all", "compute,all"])
+def test_a_job_that_may_run_in_another_partition_is_not_stuck(partition: str) -> None:
+    job = WAITS.replace("Partition=compute", f"Partition={partition}")
+    facts = facts_of(job, deletionTimestamp="2026-11-17T11:59:00Z")
+    facts = replace(facts, slurm={"slurm": said(NODES, job, f"{PARTITION}\n{OTHER}")})
+    assert "JobsNeverRun" not in {cause.code for cause in examine(facts)}
+
+
+def test_a_job_that_must_have_a_node_of_a_deleted_nodeset_is_stuck() -> None:
+    facts = facts_of("", deletionTimestamp="2026-11-17T11:59:00Z", uid="uid-1")
+    node = SlurmNode("compute-4", frozenset({"DOWN", "DRAIN"}), comment='{"nodeSetUID":"uid-1"}')
+    job = SlurmJob("34", "j", "bob", "PENDING", partition="all", required=HostList("compute-4"))
+    slurm = said(NODES, "", f"{PARTITION}\n{OTHER}")
+    facts = replace(facts, slurm={"slurm": replace(slurm, nodes={**slurm.nodes, "compute-4": node}, jobs={"34": job})})
+    found = answer(facts)
+    assert found.code == "JobsNeverRun"
+    assert found.command.endswith("scontrol update jobid=34 reqnodelist=")
 
 
 def test_doctor_tells_of_it_once_and_finds_nothing_wrong() -> None:

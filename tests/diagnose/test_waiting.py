@@ -214,7 +214,7 @@ ROWS: dict[str, Row] = {
     "so it was, and the job may not start yet": Row(
         "Reason=BeginTime StartTime=2026-11-17T15:00:00Z ReqNodeList=compute-4",
         "PodGone",
-        "scale the NodeSet up again, or cancel the job with scancel 9",
+        "Let the job run on other nodes, or cancel the job (scancel 9)",
         "scontrol update jobid=9 reqnodelist=",
         ok=False,
         nodes=NODES + LEFT,

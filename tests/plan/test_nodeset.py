@@ -164,6 +164,18 @@ def test_a_deleted_nodeset_waits_for_a_job_of_its_partition_that_has_not_ended(c
     assert finalizer_removal(world) is None
 
 
+def test_a_deleted_nodeset_says_which_jobs_can_never_run_and_what_helps(cluster: Cluster) -> None:
+    waits = cluster.job(33, state="PENDING", partition="w")
+    slurm = cluster.slurm(
+        jobs=[waits, cluster.job(4, "w-0", partition="w"), cluster.job(35, state="PENDING", partition="w,x")]
+    )
+    said = str(kept_by_slurm(cluster.world(cluster.nodeset(), (), slurm, deleting=True)))
+    assert said == (
+        "jobs are in partition w: 4, 35; 1 job waits in partition w and can never run there: 33; move each to another "
+        "partition (scontrol update jobid=33 partition=...) or cancel it (scancel 33)"
+    )
+
+
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "TIMEOUT", "NODE_FAIL"])
 def test_a_deleted_nodeset_does_not_wait_for_a_job_that_slurm_only_remembers(cluster: Cluster, state: str) -> None:
     slurm = cluster.slurm(jobs=[cluster.job(4, state=state, partition="w")])

@@ -12,7 +12,7 @@ from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
-from slurm_operator.diagnose import database, leftovers, room
+from slurm_operator.diagnose import database, leftovers, room, scale_in
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
 from slurm_operator.diagnose.facts import (
@@ -30,6 +30,7 @@ from slurm_operator.diagnose.facts import (
     name_of,
     spec_of,
 )
+from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.slurm import policy
 
 WORKER = labels.WORKER.daemon
@@ -183,14 +184,15 @@ def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
 
 
 def _left_over(facts: Facts, node: SlurmNode) -> Cause:
-    clusters = (each for each in facts.slurm.values() if isinstance(each, Slurm) and node.name in each.nodes)
-    job = next((found for each in clusters if (found := leftovers.requiring(each, node.name))), None)
+    job = leftovers.requiring(_slurm(facts, node), node.name)
     if job is not None:
+        owner = facts.get("NodeSet", read_pod_info(node.comment).get("nodeSetName", ""))
+        again = f"scale NodeSet {name_of(owner)} up again, " if owner and not scale_in.is_deleted(owner) else ""
         return Cause(
             "PodGone",
             f"node {node.name} no longer has a pod, and job {job.id} of {job.user} can run on no other node "
             "(sbatch -w); its record is kept for that job, which would fail without it. Let the job run on other "
-            f"nodes, scale the NodeSet up again, or cancel the job with scancel {job.id}",
+            f"nodes, {again}or cancel the job (scancel {job.id})",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol update jobid={job.id} reqnodelist=",
         )
     return Cause(
@@ -201,8 +203,13 @@ def _left_over(facts: Facts, node: SlurmNode) -> Cause:
 
 
 def _jobs(facts: Facts, node: SlurmNode) -> list[SlurmJob]:
-    clusters = (each for each in facts.slurm.values() if isinstance(each, Slurm) and node.name in each.nodes)
-    return [job for each in clusters for job in room.jobs_on(each, (node.name,))]
+    return room.jobs_on(_slurm(facts, node), (node.name,))
+
+
+def _slurm(facts: Facts, node: SlurmNode) -> Slurm:
+    """The cluster that a node record is of."""
+    clusters = (each for each in facts.slurm.values() if isinstance(each, Slurm))
+    return next((each for each in clusters if each.nodes.get(node.name) is node), Slurm())
 
 
 def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
@@ -278,13 +285,9 @@ def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     last = jobs[-1]
     until = f"until {clock(facts, last.end)} at the latest" if last.end else "without a time limit"
     others = f" and {counted(len(jobs) - 1, 'more job')}" if len(jobs) > 1 else ""
-    way = "requeue" if last.can_requeue else "cancel"
-    verb = "scontrol requeue" if last.can_requeue else "scancel"
+    how, command = scale_in.shortened(facts, _slurm(facts, node), (node.name,), last)
     return Cause(
-        "GoingAway",
-        f"{text}; it waits for job {last.id} of {last.user}, {until}{others}; to {way} that job would shorten the wait",
-        f"kubectl slurm -n {facts.namespace} shell -- {verb} {last.id}",
-        waits=True,
+        "GoingAway", f"{text}; it waits for job {last.id} of {last.user}, {until}{others}. {how}", command, waits=True
     )
 
 

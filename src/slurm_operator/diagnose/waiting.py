@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.plural import counted
-from slurm_operator.diagnose import limits, short_of_nodes
+from slurm_operator.diagnose import limits, scale_in, short_of_nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
@@ -32,6 +32,9 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | Fine:
     """Why a job that is pending does not start."""
     code = code_of(job)
     step = f"{title(job)} waits, and Slurm says {job.reason or 'nothing'}"
+    never = scale_in.why_never(facts, job, slurm)
+    if never is not None:
+        return never.under(step)
     look = WALKS.get(code)
     cause = look(facts, job, slurm) if look is not None else None
     if code in ("None", "") and (cause is None or cause.waits):

@@ -447,10 +447,24 @@ def kept_by_slurm(world: NodeSetWorld) -> str | None:
     for jobs in (world.slurm.jobs, world.slurm.earlier):
         if isinstance(jobs, Unknown):
             return f"Slurm's list of jobs is not available: {jobs.why}"
-        holders = sorted(job.job_id for job in jobs if _waits_for(world, job))
+        holders = [job for job in jobs if _waits_for(world, job)]
         if holders:
-            return f"jobs are in partition {world.cr.slurm_name}: {first_few(holders)}"
+            return _holders(world.cr.slurm_name, holders)
     return _still_held(world)
+
+
+def _holders(partition: str, jobs: Iterable[Job]) -> str:
+    """The jobs in a partition that goes: those that end by themselves, and those that can never run."""
+    ids = sorted((job.job_id, job.states == policy.ONLY_PENDING and job.partition == partition) for job in jobs)
+    ending, stuck = [job for job, waits in ids if not waits], [job for job, waits in ids if waits]
+    parts = [f"jobs are in partition {partition}: {first_few(ending)}"] if ending else []
+    if stuck:
+        named = counted(len(stuck), "job waits", "jobs wait")
+        parts.append(
+            f"{named} in partition {partition} and can never run there: {first_few(stuck)}; move each to another "
+            f"partition (scontrol update jobid={stuck[0]} partition=...) or cancel it (scancel {stuck[0]})"
+        )
+    return "; ".join(parts)
 
 
 def _waits_for(world: NodeSetWorld, job: Job) -> bool:

@@ -39,6 +39,15 @@ def test_what_is_in_the_way(target: str, sentences: list[str]) -> None:
     assert [each.sentence for each in in_the_way(facts(a="True", b="False"), target)] == sentences
 
 
+def test_what_is_being_deleted_is_not_ready() -> None:
+    """H3: applied again while it was being deleted, it counted as ready at once."""
+    known = facts(a="True")
+    leaving = token("b", "True")
+    leaving["metadata"] |= {"deletionTimestamp": "2030-01-01T12:00:00Z", "finalizers": ["x"]}
+    found = in_the_way(Facts("slurm", {"Token": {**known.objects["Token"], "b": leaving}}), "")
+    assert [each.sentence for each in found] == ["Token b is being deleted: its key is missing"]
+
+
 def test_of_several_causes_the_first_is_told_and_the_others_are_counted() -> None:
     one, other = Cause("A", "the key is missing", "kubectl get secrets"), Cause("B", "it is slow", "top")
     assert first_of([one, other]).text == "the key is missing (and 1 more: kubectl slurm doctor); kubectl get secrets"

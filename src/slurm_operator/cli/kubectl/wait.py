@@ -55,10 +55,11 @@ def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
     """What keeps the target, or everything, from being ready."""
     from slurm_operator.cli.kubectl.explain import explained
     from slurm_operator.diagnose.cause import Fine
-    from slurm_operator.diagnose.cluster import examine
+    from slurm_operator.diagnose.cluster import examine, passing
 
     if not target:
-        return list(examine(facts))
+        # What is being deleted is not ready, and has to be applied again once it is gone.
+        return [*examine(facts), *(cause for cause in passing(facts) if cause.code == "Deleting")]
     answer = explained(facts, target)
     return [] if isinstance(answer, Fine) else [answer]
 
