@@ -547,6 +547,9 @@ WAVES: dict[str, Wave] = {
     ),
     "a database": Wave(
         {
+            "a job that is held while there is no database": Row(
+                one("-H"), "JobHeldUser", "its owner alice holds it", "scontrol release", ok=True
+            ),
             "a database that is scaled to nothing": Row(
                 without_database,
                 "DatabaseDown",
