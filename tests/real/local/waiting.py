@@ -465,7 +465,7 @@ _BESIDE_EACH_OTHER: dict[str, Row] = {
     "suspended": Row(suspended, "SUSPENDED", "SUSPENDED", "scontrol resume", ok=True),
     "cancelled": Row(cancelled, "CANCELLED", "cancelled it", "sacct -j", ok=True),
     "failed": Row(failed, "FAILED", "code 3:0", "sacct -j", ok=False),
-    "no longer in Slurm": Row(forgotten, "NotFound", "no longer has job 99999", "sacct -j 99999", ok=False),
+    "no longer in Slurm": Row(forgotten, "NotFound", "has no job 99999", "sacct -j 99999", ok=False),
 }
 WAVES: dict[str, Wave] = {
     "jobs beside each other": Wave(_BESIDE_EACH_OTHER),
