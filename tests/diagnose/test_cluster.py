@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import click
 import pytest
 from tests.diagnose.broken import (
     CORDONED,
@@ -17,7 +18,7 @@ from tests.diagnose.broken import (
 from tests.diagnose.said import said
 
 from slurm_operator.cli.kubectl.explain import explained
-from slurm_operator.cli.kubectl.view import partition_rows
+from slurm_operator.cli.kubectl.view import overview, partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
 from slurm_operator.diagnose.cluster import examine, passing
 from slurm_operator.diagnose.facts import Silence
@@ -42,6 +43,17 @@ def test_of_two_partitions_of_one_name_the_one_that_has_it_is_shown() -> None:
     owner = resource("Partition", "debug", {"partitionName": "compute"}, condition("Accepted", "True"))
     later = resource("Partition", "z-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
     assert [row["object"] for row in partition_rows(cluster(taken, owner, later))] == ["debug"]
+
+
+def test_what_a_silent_slurm_has_is_unknown_and_not_nothing() -> None:
+    lost = resource("NodeSet", "compute", {"replicas": 2}, condition("SlurmReachable", "False", "SlurmUnreachable"))
+    facts = cluster(lost, slurm=Silence("connection refused"))
+    (row,) = partition_rows(facts)
+    assert [row[key] for key in ("state", "nodes", "running", "pending")] == [None] * 4
+    shown = [click.unstyle(line).split() for line in overview(facts, []).splitlines()]
+    assert ["slurm", "yes", "silent", "?", "?"] in shown
+    assert ["compute", "?", "?", "?", "?", "debug"] in shown
+    assert shown[4][-4:] == ["?"] * 4
 
 
 def test_doctor_finds_nothing_in_a_good_cluster() -> None:

@@ -136,3 +136,24 @@ def test_a_container_without_memory_is_told_with_its_limit_and_where_that_is_set
     assert isinstance(answer, Cause)
     assert answer.sentence.endswith(f"used more memory than {sentence}")
     assert answer.command == f"kubectl -n slurm {command}"
+
+
+def test_a_secret_that_has_been_made_since_is_not_called_missing() -> None:
+    late = waiting("compute-0", "CreateContainerConfigError", 'secret "keys" not found')
+    facts = cluster(late)
+    found = explained(facts, "pod/compute-0")
+    assert isinstance(found, Cause)
+    assert found.code == "SecretMissing"
+    found = explained(replace(facts, secrets={"keys": {}}), "pod/compute-0")
+    assert isinstance(found, Cause)
+    assert found.waits
+    assert "which is there now" in found.sentence
+
+
+def test_an_image_is_told_for_the_daemon_though_its_sidecar_needs_it_first() -> None:
+    status = {"name": "logfile", "image": "x:1", "ready": False, "state": {"waiting": {"reason": "ErrImagePull"}}}
+    spec = {"initContainers": [{"name": "logfile", "image": "x:1"}], "containers": [{"name": "slurmd", "image": "x:1"}]}
+    broken = pod("compute-0", labels.WORKER, "compute", spec, phase="Pending", initContainerStatuses=[status])
+    found = explained(cluster({**broken, "status": {**broken["status"], "conditions": []}}), "pod/compute-0")
+    assert isinstance(found, Cause)
+    assert "the image x:1 of containers slurmd and logfile cannot be pulled" in found.sentence

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.diagnose.broken import cluster, resource
+from tests.diagnose.broken import Object, cluster, condition, resource
 
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.cluster import examine
+from slurm_operator.diagnose.facts import Facts
 
 KEYS = {"slurmKeyRef": {"name": "key", "key": "slurm.key"}, "jwtKeyRef": {"name": "jwt", "key": "jwt.key"}}
 SECRETS = {"key": {"slurm.key": "1"}, "jwt": {"jwt.key": "2"}, "db": {"password": "3"}}
@@ -136,4 +137,36 @@ def test_doctor_names_a_lost_key_once_however_many_name_it() -> None:
     facts = replace(cluster(resource("Controller", "slurm", {**KEYS, **lost}), *tokens), secrets=SECRETS)
     (found,) = examine(facts)
     assert "Secret 'gone' does not exist" in found.sentence
-    assert found.sentence.endswith("(and 3 more like it)")
+    assert found.sentence.endswith("(and 3 more need it)")
+
+
+def keyless(*more: Object) -> Facts:
+    """A new cluster whose two keys are in one Secret that nobody has made, beside a cluster that runs."""
+    keys = {"slurmKeyRef": {"name": "new", "key": "slurm.key"}, "jwtKeyRef": {"name": "new", "key": "jwt.key"}}
+    return replace(cluster(resource("Controller", "new", keys, LOST), *more, without=("debug",)), secrets={})
+
+
+LOST = condition("Ready", "False", "ReferenceNotFound", "Secret 'new' does not exist, and its pods cannot start")
+
+
+def test_the_secret_of_a_new_cluster_is_made_with_all_of_its_keys_and_none_of_another_cluster() -> None:
+    (found,) = examine(keyless())
+    assert found.command == (
+        "kubectl -n slurm create secret generic new --from-literal=slurm.key=$(openssl rand -hex 64) "
+        "--from-literal=jwt.key=$(openssl rand -hex 64)"
+    )
+
+
+def test_a_missing_secret_is_one_cause_for_all_who_need_it() -> None:
+    others = [resource(kind, "new", {"controllerRef": {"name": "new"}}, LOST) for kind in ("RestApi", "LoginSet")]
+    (found,) = examine(keyless(*others))
+    assert found.code == "SecretMissing"
+    assert "edit" not in found.command
+
+
+def test_a_password_that_slurmdbd_cannot_read_is_mended_in_its_secret() -> None:
+    said = condition("Ready", "False", "InvalidSpec", "spec.storageConfig.passwordKeyRef: the password holds a space")
+    storage = {"storageConfig": {"host": "db", "passwordKeyRef": {"name": "db-password", "key": "p"}}}
+    facts = replace(cluster(resource("Accounting", "slurm", storage, said)), secrets={"db-password": {"p": ""}})
+    (found,) = examine(facts)
+    assert found.command == "kubectl -n slurm edit secret db-password"

@@ -193,3 +193,35 @@ def test_a_configuration_under_trial_is_told_as_such_and_wrong_only_when_it_stay
     assert answer.wrong == wrong
     assert len(examine(facts)) == wrong
     assert len(passing(facts)) == 1 - wrong
+
+
+FATAL = {("slurm-controller-0", "slurmctld"): ("fatal: failed to initialize job_submit plugin",)}
+ENDED = crashed("slurm-controller-0", labels.CONTROLLER, "slurm")
+
+
+def test_a_first_configuration_that_slurm_refuses_is_told_with_its_place() -> None:
+    said = "Controller slurm spec.extraConf line 3: fatal: failed to initialize job_submit plugin"
+    refused = condition("ConfigValid", "False", "SlurmRefused", said)
+    facts = cluster(resource("Controller", "slurm", {}, condition("Ready", "False"), refused), ENDED, logs=FATAL)
+    found = explained(facts, "controller/slurm")
+    assert isinstance(found, Cause)
+    assert "spec.extraConf line 3" in found.sentence
+    assert found.command == "kubectl -n slurm edit controllers.slinky.slurm.net slurm"
+
+
+def test_what_slurmctld_said_to_the_configuration_before_is_no_cause_while_a_new_one_is_tried() -> None:
+    trial = condition("ConfigValid", "Unknown", "Trying", "configuration 10c91ee9049b is being tried by slurmctld")
+    facts = cluster(resource("Controller", "slurm", {}, condition("Ready", "False"), trial), ENDED, logs=FATAL)
+    found = explained(facts, "controller/slurm")
+    assert isinstance(found, Cause)
+    assert found.code == "Trying"
+    assert not found.wrong
+    assert "exited with the one before" in found.sentence
+
+
+def test_a_fault_in_a_file_is_mended_in_its_config_map() -> None:
+    said = "ConfigMap slurm-files cgroup.conf line 2: there is no Bogus"
+    refused = condition("ConfigValid", "False", "LinterRefused", said)
+    found = explained(cluster(resource("Controller", "slurm", {}, refused)), "controller/slurm")
+    assert isinstance(found, Cause)
+    assert found.command == "kubectl -n slurm edit configmap slurm-files"

@@ -383,6 +383,15 @@ ROWS: dict[str, Row] = {
         "scontrol release 9",
         ok=False,
     ),
+    "a prolog that failed": Row(
+        "Reason=JobHeldAdmin Description=launch failed requeued held",
+        "launch failed requeued held",
+        "Slurm has drained compute-1 for that: Prolog error. Once that is mended, resume the node, and then release "
+        "the job: scontrol release 9",
+        "logs compute-1 -c slurmd",
+        ok=False,
+        nodes=NODES.replace("State=ALLOCATED", "Reason=Prolog error State=IDLE+DRAIN"),
+    ),
     "requeued too often": Row(
         "Reason=JobHoldMaxRequeue", "JobHoldMaxRequeue", "too often", "scontrol release 9", ok=False
     ),

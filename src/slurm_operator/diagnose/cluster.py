@@ -46,7 +46,10 @@ def _once(facts: Facts) -> list[Cause]:
 
 def _merged(same: list[Cause]) -> Cause:
     more = len({cause.sentence for cause in same}) - 1
-    return replace(same[0], sentence=f"{same[0].sentence} (and {more} more like it)") if more else same[0]
+    others = (
+        f"{more} more need{'s' if more == 1 else ''} it" if same[0].code.endswith("Missing") else f"{more} more like it"
+    )
+    return replace(same[0], sentence=f"{same[0].sentence} (and {others})") if more else same[0]
 
 
 def _all(facts: Facts) -> Iterator[Cause]:

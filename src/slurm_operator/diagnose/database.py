@@ -64,6 +64,13 @@ def behind(facts: Facts, controller: str, answer: str) -> Cause | None:
     )
 
 
+def kept_from_slurm(facts: Facts, controller: str) -> Cause | None:
+    """What keeps the operator from changing a cluster: slurmrestd lists no partitions without a database."""
+    accounting = facts.get("Accounting", _accounting_of(facts.get("Controller", controller) or {}))
+    found = why(facts, "Accounting", accounting) if accounting is not None else None
+    return found.under("slurmrestd needs the database for what the operator asks it") if found is not None else None
+
+
 def _silent(facts: Facts, name: str, mine: list[Object], answer: str) -> Cause:
     pod = name_of(mine[0]) if mine else ""
     command = f"kubectl slurm -n {facts.namespace} logs accounting/{name}"

@@ -78,7 +78,7 @@ def _forgotten(facts: Facts, name: str) -> Unseen:
     number = name if name.replace("_", "").replace("+", "").isalnum() else ""
     if any(spec_of(each).get("accountingRef") for each in facts.every("Controller")):
         return Unseen(
-            f"Slurm no longer has job {name}; its accounting may",
+            f"Slurm has no job {name}: it ended some time ago, which its accounting tells, or there never was one",
             f"kubectl slurm -n {facts.namespace} shell -- sacct -j {number} -o JobID,State%20,ExitCode,End,NodeList",
         )
     return Unseen(

@@ -135,6 +135,11 @@ def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
     )
 
 
+def hosts_of(facts: Facts, nodeset: Object) -> frozenset[str]:
+    """The names in Slurm of a NodeSet's workers."""
+    return frozenset(host_of(pod) for pod in facts.pods_of(labels.WORKER, name_of(nodeset)))
+
+
 def _names(facts: Facts) -> frozenset[str]:
     """The nodes that Kubernetes or Slurm knows."""
     pods = (host_of(pod) for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == WORKER)

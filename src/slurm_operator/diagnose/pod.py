@@ -238,6 +238,15 @@ def _missing(facts: Facts, pod: Object, message: str) -> Cause | None:
     if found is None:
         return None
     kind = {"secret": "Secret", "configmap": "ConfigMap"}[found[1].lower()]
+    there = facts.secrets if kind == "Secret" else facts.objects.get("ConfigMap")
+    if there is not None and found[2] in there:
+        return Cause(
+            "Starting",
+            f"pod {name_of(pod)} waited for the {kind} {found[2]!r}, which is there now: the kubelet looks again "
+            "within two minutes",
+            _kubectl(facts, f"describe pod {name_of(pod)}"),
+            waits=True,
+        )
     return Cause(
         f"{kind}Missing",
         f"pod {name_of(pod)} waits for the {kind} {found[2]!r}, which does not exist",
@@ -266,7 +275,7 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     if reason in IMAGE_REASONS:
         return Cause(
             "ImageNotPulled",
-            f"the image {status.get('image')} of container {name} cannot be pulled: {message or reason}",
+            f"the image {status.get('image')} of {_users(pod, status)} cannot be pulled: {message or reason}",
             _kubectl(facts, f"describe pod {name_of(pod)}"),
         )
     if reason in ("CreateContainerConfigError", "CreateContainerError"):
@@ -283,6 +292,14 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     if failed and not status.get("ready") and (starved or not state.get("running") or restarts >= MANY_RESTARTS):
         return _ended(facts, pod, name, ended, restarts)
     return None
+
+
+def _users(pod: Object, status: Mapping[str, Any]) -> str:
+    """The containers of an image; the one that is started first fails for all."""
+    names = [str(each.get("name")) for each in _container_specs(pod) if each.get("image") == status.get("image")]
+    daemon = str(label_of(pod).get(labels.NAME, ""))
+    first = sorted(names or [str(status.get("name"))], key=lambda name: name != daemon)
+    return f"container {first[0]}" if len(first) == 1 else f"containers {' and '.join(first)}"
 
 
 def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], restarts: int) -> Cause:

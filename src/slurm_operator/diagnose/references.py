@@ -13,7 +13,7 @@ from typing import Any
 from slurm_operator.api import text as texts
 from slurm_operator.build import labels
 from slurm_operator.diagnose.cause import Cause, word
-from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, spec_of
+from slurm_operator.diagnose.facts import Facts, Object, condition_of, controller_of, name_of, spec_of
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 # By the name of the field: what it names.
@@ -57,7 +57,8 @@ class Reference:
 def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     """The first thing that is named and not there."""
     for reference in references(spec_of(resource)):
-        cause = _missing(facts, reference, kind, name_of(resource))
+        cluster = name_of(resource) if kind == "Controller" else controller_of(resource)
+        cause = _missing(facts, reference, (kind, name_of(resource)), cluster)
         if cause is not None:
             return cause
     return _claim(facts, kind, resource)
@@ -75,7 +76,8 @@ def references(spec: Mapping[str, Any], path: str = "spec") -> Iterator[Referenc
             yield from references(value, f"{path}.{field}")
 
 
-def _missing(facts: Facts, reference: Reference, kind: str, owner: str) -> Cause | None:
+def _missing(facts: Facts, reference: Reference, named_by: tuple[str, str], cluster: str) -> Cause | None:
+    kind, owner = named_by
     there = facts.secrets if reference.kind == SECRET else facts.objects.get(reference.kind)
     if there is None:
         # Whoever asks may not read them.
@@ -85,9 +87,8 @@ def _missing(facts: Facts, reference: Reference, kind: str, owner: str) -> Cause
     if reference.name not in there:
         text = f"{reference.kind} {reference.name!r} does not exist in namespace {facts.namespace}; {names}"
         can_exist = texts.dns_subdomain(reference.name) is None
-        command = (
-            _create(facts, reference) if can_exist else f"kubectl -n {facts.namespace} edit {kind.lower()} {owner}"
-        )
+        make = create(facts, reference.kind, reference.name, cluster)
+        command = make if can_exist else f"kubectl -n {facts.namespace} edit {kind.lower()} {owner}"
         return Cause(f"{reference.kind}Missing", text, command, root=root)
     keys = there[reference.name] if reference.kind == SECRET else there[reference.name].get("data") or {}
     if reference.key and reference.key not in keys:
@@ -97,28 +98,51 @@ def _missing(facts: Facts, reference: Reference, kind: str, owner: str) -> Cause
     return None
 
 
-def _create(facts: Facts, reference: Reference) -> str:
+def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
+    """The command that makes what is missing, with every key that somebody in the namespace names of it."""
     kubectl = f"kubectl -n {facts.namespace}"
-    if reference.kind == "Accounting":
+    if kind == "Accounting":
         return f"{kubectl} get accountings.slinky.slurm.net"
-    if reference.kind == CONFIG_MAP:
-        return f"{kubectl} create configmap {reference.name} --from-file=DIRECTORY"
-    create = f"{kubectl} create secret generic {reference.name} --from-file={word(reference.key or 'KEY')}="
-    holder = _holder(facts)
-    if reference.field in KEPT and holder:
+    if kind == CONFIG_MAP:
+        return f"{kubectl} create configmap {word(name)} --from-file=DIRECTORY"
+    wanted = _keys(facts, name)
+    make, holder = f"{kubectl} create secret generic {word(name)}", _holder(facts, cluster)
+    read = {
         # Out of a pod that still has it, without showing it: a new key would not be the cluster's.
-        read = f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[reference.field]}"
-        return f"{read} | {create}/dev/stdin"
-    return f"{create}FILE"
+        key: f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[field]}"
+        for key, field in wanted.items()
+        if holder and field in KEPT
+    }
+    if len(wanted) == 1 and read:
+        ((key, command),) = read.items()
+        return f"{command} | {make} --from-file={word(key)}=/dev/stdin"
+    files = [
+        f"--from-file={word(key)}=<({read[key]})" if key in read else _new(key, field) for key, field in wanted.items()
+    ]
+    return " ".join([make, *(files or ["--from-file=KEY=FILE"])])
 
 
-def _holder(facts: Facts) -> str:
-    for pod in facts.every("Pod"):
-        wanted = labels.CONTROLLER.daemon
-        is_controller = (pod.get("metadata") or {}).get("labels", {}).get(labels.NAME) == wanted
-        if is_controller and (condition_of(pod, "Ready") or {}).get("status") == "True":
-            return name_of(pod)
-    return ""
+def _new(key: str, field: str) -> str:
+    """A key that is made anew, for a cluster that never had one."""
+    return f"--from-literal={word(key)}=$(openssl rand -hex 64)" if field in KEPT else f"--from-file={word(key)}=FILE"
+
+
+def _keys(facts: Facts, name: str) -> dict[str, str]:
+    """By key of a Secret that somebody names: the field."""
+    found: dict[str, str] = {}
+    for kind in ("Controller", "Accounting", "RestApi", "LoginSet", "NodeSet", "Token"):
+        for each in facts.every(kind):
+            for reference in references(spec_of(each)):
+                if reference.kind == SECRET and reference.name == name:
+                    found.setdefault(reference.key or "KEY", reference.field)
+    return found
+
+
+def _holder(facts: Facts, cluster: str) -> str:
+    """A pod of the cluster that has its keys; of what belongs to no cluster, the only one's."""
+    names = [cluster] if cluster else [name_of(each) for each in facts.every("Controller")]
+    pods = facts.pods_of(labels.CONTROLLER, names[0]) if len(names) == 1 else []
+    return next((name_of(pod) for pod in pods if (condition_of(pod, "Ready") or {}).get("status") == "True"), "")
 
 
 def _claim(facts: Facts, kind: str, resource: Object) -> Cause | None:

@@ -7,7 +7,9 @@ on to what it waits for.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from slurm_operator.api.kinds import BY_NAME
@@ -42,9 +44,15 @@ FAULTS = frozenset(
     {
         *("InvalidSpec", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),
         *("SecondDefault", "NotSupported", "Forbidden", "Invalid", "ConfigInvalid", "RolledBack", "Refused"),
+        *("SlurmRefused", "SlurmdRefused", "LinterRefused"),
     }
 )
 CONFIG = ("ConfigValid", "ConfigApplied")
+# What a message names as the place of a fault, or as what is missing.
+_PLACE = re.compile(
+    r"\b(Controller|NodeSet|Partition|Accounting|ConfigMap|Secret) '?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
+)
+_GONE = re.compile(r"^(Secret|ConfigMap) '([^']+)' does not exist")
 UNDER_TRIAL = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation"})
 # A trial takes a second; one that lasts so long does not end any more.
 TRIAL_SECONDS = 120.0
@@ -87,13 +95,40 @@ def _describe(facts: Facts, kind: str, name: str) -> str:
 def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
     for each in ("Ready", "Accepted", *CONFIG):
         condition = condition_of(resource, each) or {}
-        if condition.get("status") == "False" and condition.get("reason") in FAULTS:
-            return Cause(
-                str(condition["reason"]),
-                f"{kind} {name_of(resource)}: {condition.get('message', '')}",
-                f"kubectl -n {facts.namespace} edit {BY_NAME[kind].plural}.{GROUP} {name_of(resource)}",
-            )
+        reason, message = str(condition.get("reason")), str(condition.get("message", ""))
+        # Of a partition that is refused, `refusals` tells.
+        is_left_out = kind == "Partition" and reason in refusals.OF_PARTITION
+        if condition.get("status") == "False" and reason in FAULTS and not is_left_out:
+            gone = _gone(facts, kind, resource, message)
+            where = f"{kind} {name_of(resource)}"
+            before = "the configuration is not in effect" if each in CONFIG else where
+            text = message if message.startswith(where) and each not in CONFIG else f"{before}: {message}"
+            return gone or Cause(reason, text, _edit(facts, kind, resource, message))
     return None
+
+
+def _gone(facts: Facts, kind: str, resource: Object, message: str) -> Cause | None:
+    """What the operator looked for in vain: the same cause as for everybody else who names it."""
+    found = _GONE.match(message)
+    if found is None:
+        return None
+    named = f"{found[1]} {found[2]!r} does not exist in namespace {facts.namespace}"
+    text = f"{named}; {kind} {name_of(resource)} needs it"
+    command = references.create(facts, found[1], found[2], controller_of(resource))
+    return Cause(f"{found[1]}Missing", text, command, root=f"{found[1]}/{found[2]}")
+
+
+def _edit(facts: Facts, kind: str, resource: Object, message: str) -> str:
+    """Where the fault is put right: in what the message names, or else in the resource."""
+    place, name = kind, name_of(resource)
+    found = _PLACE.search(message)
+    if found is not None:
+        place, name = found[1], found[2]
+    elif "the password holds" in message:
+        secret = ((spec_of(resource).get("storageConfig") or {}).get("passwordKeyRef") or {}).get("name")
+        place, name = ("Secret", str(secret)) if secret else (place, name)
+    what = f"{BY_NAME[place].plural}.{GROUP}" if place in BY_NAME else place.lower()
+    return f"kubectl -n {facts.namespace} edit {what} {name}"
 
 
 def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
@@ -187,8 +222,20 @@ def _pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
     for pod in facts.pods_of(COMPONENTS[kind], name_of(resource)):
         broken = pods.why(facts, name_of(pod))
         if broken is not None and broken.code != "PodIsEnding":
-            return broken.under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
+            trial = _tried_anew(facts, kind, resource, broken)
+            return trial or broken.under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
     return None
+
+
+def _tried_anew(facts: Facts, kind: str, resource: Object, broken: Cause) -> Cause | None:
+    """A slurmctld that exited with the configuration before: what it said is of no use while a new one is tried."""
+    condition = condition_of(resource, "ConfigValid") or {}
+    has_ended = broken.code in ("ContainerFails", "ConfigurationUnreadable")
+    if kind != "Controller" or not has_ended or condition.get("reason") not in UNDER_TRIAL:
+        return None
+    trial = _under_trial(facts, resource, condition)
+    text = f"{trial.sentence}; slurmctld exited with the one before, and Kubernetes starts it again after a pause"
+    return replace(trial, sentence=text).under(broken.sentence) if condition.get("status") != "True" else None
 
 
 def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:

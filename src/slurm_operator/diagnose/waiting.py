@@ -6,12 +6,14 @@ Used by `diagnose/job.py`. The texts for reasons that need no numbers are in `di
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.plural import counted
 from slurm_operator.diagnose import limits, scale_in, short_of_nodes
+from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
@@ -22,6 +24,8 @@ from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, titl
 from slurm_operator.plan.partition_fields import shown_time
 
 SHOW_PARTITION = "scontrol show partition {Partition}"
+# What Slurm writes on a node on which a job could not be launched.
+LAUNCH_FAULTS = re.compile(r"(?i)prolog error|job env setup error|batch job complete failure|launch failed")
 # Where Slurm's word on the start is a plan.
 FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
 # Jobs that Slurm would start if it could.
@@ -200,6 +204,22 @@ def _begin(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     return plain(facts, job, f"it must not start before {clock(facts, job.start)}")
 
 
+def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """A node that Slurm drained because nothing could be launched on it: its prolog is to be mended first."""
+    for name in sorted(_nodes_of(job, slurm)):
+        node = slurm.nodes[name]
+        if "DRAIN" not in node.states or not LAUNCH_FAULTS.match(node.reason):
+            continue
+        answer = nodes.why(facts, name)
+        text = (
+            f"it could not be launched, and is held; Slurm has drained {name} for that: {node.reason}. Once that is "
+            f"mended, resume the node, and then release the job: scontrol release {job.id}"
+        )
+        command = answer.command if isinstance(answer, Cause) else ""
+        return plain(facts, job, text, command=command, waits=False)
+    return None
+
+
 WALKS: dict[str, Callable[[Facts, SlurmJob, Slurm], Cause | None]] = {
     "PartitionDown": _partition,
     "PartitionInactive": _partition,
@@ -212,6 +232,7 @@ WALKS: dict[str, Callable[[Facts, SlurmJob, Slurm], Cause | None]] = {
     "Licenses": _licenses,
     "Reservation": _reservation,
     "BeginTime": _begin,
+    **dict.fromkeys(("launch failed requeued held", "JobLaunchFailure", "JobHoldMaxRequeue"), _not_launched),
     **dict.fromkeys(
         ("Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "BadConstraints", "Constraints", "None"),
         _short,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import pytest
 from kube_runtime.client.client import Client
 from kube_runtime.client.remote import CommandResult
 from slurm_operator.build import labels
-from slurm_operator.cli.kubectl.gather import ask
+from slurm_operator.cli.kubectl.gather import Asked, ask
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm
+from slurm_operator.diagnose.scontrol import command
 
 RECORDED = Path(__file__).parents[2] / "diagnose" / "recorded"
 POD = {"metadata": {"name": "slurm-controller-0", "labels": labels.of_pod(labels.CONTROLLER, "slurm")}}
@@ -30,7 +34,7 @@ class Shell:
         assert (namespace, pod, options["container"]) == ("ns", "slurm-controller-0", "slurmctld")
         self.max_bytes = options["max_bytes"]
         self.commands.append(command)
-        return self.answers[command[2]]
+        return self.answers[command[-2]]
 
 
 def recorded(version: str) -> dict[str, CommandResult]:
@@ -48,7 +52,8 @@ async def asked(shell: Shell) -> Slurm | Silence:
 async def test_slurm_is_asked_for_json_and_every_job_is_found(version: str) -> None:
     shell = Shell(**recorded(version))
     found = await asked(shell)
-    assert shell.commands == [["scontrol", "show", name, "--json"] for name in ("nodes", "jobs", "partitions")]
+    wanted = [("scontrol", "show", name, "--json") for name in ("nodes", "jobs", "partitions")]
+    assert [tuple(command[-4:]) for command in shell.commands] == wanted
     assert isinstance(found, Slurm)
     queue = json.loads((RECORDED / f"{version}.json").read_text())["queue"]
     assert sorted(found.jobs) == sorted(row[0] for row in queue)
@@ -95,3 +100,45 @@ async def test_what_is_not_the_list_is_silence_with_its_reason(ran: CommandResul
     assert isinstance(found, Silence)
     assert why in found.why
     assert found.why.isprintable()
+
+
+STAND_IN = """#!/bin/sh
+echo "$@"
+cat "${SLURM_CONF:-none}"
+cat "${SLURM_CONF%/*}/cgroup.conf"
+exit 7
+"""
+
+
+def test_scontrol_reads_a_configuration_without_accounting(tmp_path: Path) -> None:
+    conf, programs = tmp_path / "etc", tmp_path / "bin"
+    conf.mkdir()
+    programs.mkdir()
+    (conf / "slurm.conf").write_text("ClusterName=c\n accountingstoragetype=x\nAccountingStorageHost=h\nPort=1\n")
+    (conf / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+    (programs / "scontrol").write_text(STAND_IN)
+    (programs / "scontrol").chmod(0o755)
+    places = {"PATH": f"{programs}:{os.environ['PATH']}", "SLURM_CONF": f"{conf}/slurm.conf", "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(command("show", "jobs", "--json"), env=places, capture_output=True, text=True, check=False)
+    assert ran.stdout == "show jobs --json\nClusterName=c\nPort=1\nCgroupPlugin=disabled\n"
+    assert ran.returncode == 7
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["bin", "etc"]
+
+
+def test_scontrol_is_asked_as_it_is_where_no_folder_can_be_made(tmp_path: Path) -> None:
+    for name, text in (("mktemp", "#!/bin/sh\nexit 1\n"), ("scontrol", "#!/bin/sh\necho $SLURM_CONF $2\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CONF": "/nosuch/slurm.conf"}
+    ran = subprocess.run(command("show", "jobs", "--json"), env=places, capture_output=True, text=True, check=False)
+    assert ran.stdout == "/nosuch/slurm.conf jobs\n"
+
+
+async def test_whoever_waits_is_told_what_has_not_answered() -> None:
+    asked, gate = Asked(), asyncio.Event()
+    work = [asyncio.ensure_future(asked.of(name, gate.wait())) for name in ("slurmctld", "slurmdbd", "slurmdbd")]
+    await asyncio.sleep(0)
+    assert asked.text == "slurmctld, slurmdbd"
+    gate.set()
+    await asyncio.gather(*work)
+    assert asked.text == ""

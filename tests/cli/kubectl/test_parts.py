@@ -40,7 +40,8 @@ class Shell:
         self.asked: list[str] = []
 
     async def run(self, _namespace: str, pod: str, command: tuple[str, ...], **_options: Any) -> CommandResult:
-        words = list(command)
+        # scontrol is run by a shell.
+        words = list(command)[4:] if command[0] == "sh" and "scontrol" in command else list(command)
         about = words[words.index("show") + 1] if "show" in words else words[0]
         self.asked.append(f"{pod}: {words[0]} {about}")
         given = self.answers[about]
@@ -154,3 +155,13 @@ async def test_of_a_secret_only_its_keys_and_fingerprints_are_kept() -> None:
     found = await parts(Shell(secrets=good(b"")), cluster()).secrets()
     assert found == {"s": {"key": fingerprint(b"value")}}
     assert await parts(Shell(secrets=Unreachable("forbidden", sent=False)), replace(cluster())).secrets() is None
+
+
+async def test_a_slurmdbd_whose_pod_is_not_ready_is_not_waited_for() -> None:
+    down = pod("slurm-accounting-0", labels.ACCOUNTING, "slurm", conditions=[])
+    facts = cluster(
+        resource("Controller", "slurm", {"accountingRef": {"name": "slurm"}}), resource("Accounting", "slurm"), down
+    )
+    shell = Shell()
+    assert await parts(shell, facts).databases() == {}
+    assert shell.asked == []

@@ -243,21 +243,24 @@ WAVES: dict[str, Wave] = {
         }
     ),
     "a wrong key": Wave(
-        {"a line that Slurm does not know": Row(extra_conf("Bogus=1"), "LinterRefused", "Bogus", "config diff")}
+        {
+            "a line that Slurm does not know": Row(
+                extra_conf("Bogus=1"), "LinterRefused", "Bogus", "edit controllers.slinky.slurm.net slurm"
+            )
+        }
     ),
     "a wrong plugin": Wave(
         {
             "a plugin that is not there": Row(
-                extra_conf("JobSubmitPlugins=nosuch"), "SlurmRefused", "nosuch", "config diff"
+                extra_conf("JobSubmitPlugins=nosuch"),
+                "SlurmRefused",
+                "nosuch",
+                "edit controllers.slinky.slurm.net slurm",
             )
         }
     ),
     "a wrong file": Wave(
-        {
-            "a file that Slurm does not understand": Row(
-                config_file, "LinterRefused", "cgroup.conf line 2", "config diff"
-            )
-        }
+        {"a file that Slurm does not understand": Row(config_file, "LinterRefused", "cgroup.conf line 2", "edit ")}
     ),
     "no slurmrestd": Wave(
         {

@@ -465,7 +465,7 @@ _BESIDE_EACH_OTHER: dict[str, Row] = {
     "suspended": Row(suspended, "SUSPENDED", "SUSPENDED", "scontrol resume", ok=True),
     "cancelled": Row(cancelled, "CANCELLED", "cancelled it", "sacct -j", ok=True),
     "failed": Row(failed, "FAILED", "code 3:0", "sacct -j", ok=False),
-    "no longer in Slurm": Row(forgotten, "NotFound", "no longer has job 99999", "sacct -j 99999", ok=False),
+    "no longer in Slurm": Row(forgotten, "NotFound", "has no job 99999", "sacct -j 99999", ok=False),
 }
 WAVES: dict[str, Wave] = {
     "jobs beside each other": Wave(_BESIDE_EACH_OTHER),
@@ -547,6 +547,9 @@ WAVES: dict[str, Wave] = {
     ),
     "a database": Wave(
         {
+            "a job that is held while there is no database": Row(
+                one("-H"), "JobHeldUser", "its owner alice holds it", "scontrol release", ok=True
+            ),
             "a database that is scaled to nothing": Row(
                 without_database,
                 "DatabaseDown",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kube_runtime.client.client import Client
     from slurm_operator.cli.kubectl.change import Changes
+    from slurm_operator.cli.kubectl.gather import Asked
     from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
@@ -36,6 +37,8 @@ KINDS = {
 }
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 SECOND_LOOK_SECONDS = 3.0
+# An answer that takes longer is waited for in words.
+SLOW_SECONDS = 3.0
 NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
 WAIT = click.option(
     "--timeout", "seconds", default=30.0, show_default=True, help="Seconds to wait for Slurm to confirm."
@@ -103,16 +106,29 @@ async def connected(where: Where) -> AsyncIterator[tuple[Client, str]]:
 
 async def facts_of(where: Where) -> Facts:
     """Everything there is to know of a namespace."""
-    from slurm_operator.cli.kubectl.gather import gather
+    from slurm_operator.cli.kubectl.gather import Asked, gather
 
     async with connected(where) as (client, namespace):
-        facts = await gather(client, namespace)
+        asked = Asked()
+        telling = asyncio.ensure_future(_tell(asked))
+        try:
+            facts = await gather(client, namespace, asked)
+        finally:
+            telling.cancel()
     if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
         raise click.ClickException(
             f"there is no Slurm cluster in namespace {namespace}; "
             "kubectl get controllers.slinky.slurm.net -A shows where there are some"
         )
     return facts
+
+
+async def _tell(asked: Asked) -> None:
+    """Say what is waited for, when it takes long."""
+    while True:
+        await asyncio.sleep(SLOW_SECONDS)
+        if asked.text:
+            click.echo(f"waiting for an answer of {asked.text} ...", err=True)
 
 
 async def judged(where: Where, look: Callable[[Facts], Sequence[A]]) -> tuple[Facts, Sequence[A]]:

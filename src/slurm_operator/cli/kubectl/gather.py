@@ -40,7 +40,7 @@ from slurm_operator.diagnose.facts import (
     status_of,
 )
 from slurm_operator.diagnose.pod import MANY_RESTARTS
-from slurm_operator.diagnose.scontrol import LISTS, arguments, slurm_facts
+from slurm_operator.diagnose.scontrol import LISTS, arguments, command, slurm_facts
 from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.errors import SlurmError
 
@@ -71,22 +71,45 @@ LOG_SIDECAR = "logfile"
 SLURMDBD = labels.ACCOUNTING.daemon
 
 
-async def gather(client: Client, namespace: str) -> Facts:
-    """Everything that a diagnosis looks at."""
+class Asked:
+    """What has not answered yet, for whoever waits."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+
+    async def of(self, what: str, work: Coroutine[Any, Any, T]) -> T:
+        """The result of some work, which is counted as open until then."""
+        self._open.append(what)
+        try:
+            return await work
+        finally:
+            self._open.remove(what)
+
+    @property
+    def text(self) -> str:
+        """What is waited for."""
+        return ", ".join(dict.fromkeys(self._open))
+
+
+async def gather(client: Client, namespace: str, asked: Asked | None = None) -> Facts:
+    """Everything that a diagnosis looks at; daemons that do not depend on each other are asked at the same time."""
+    waits = asked or Asked()
     # Before anything is read: Slurm may take its time, and what is read here must not look older than it was.
     now = datetime.now(UTC).isoformat()
-    read = await _together(*(_list(client, resource, namespace) for resource in READ))
+    read = await waits.of("the API server", _together(*(_list(client, resource, namespace) for resource in READ)))
     objects = {resource.kind: items for resource, items in zip(READ, read, strict=True) if items is not None}
     controllers = list(objects.get("Controller", {}).values())
     seen = Facts(namespace, objects)
-    asked = await asyncio.gather(*(ask(client, seen, name_of(each)) for each in controllers))
-    slurm = {name_of(each): answer for each, answer in zip(controllers, asked, strict=True)}
-    parts = Parts(client, seen)
-    slurm = dict(
-        zip(slurm, await asyncio.gather(*(parts.more(name, each) for name, each in slurm.items())), strict=True)
+    parts, names = Parts(client, seen), [name_of(each) for each in controllers]
+    answers, secrets, databases, without_sssd = await asyncio.gather(
+        asyncio.gather(*(_cluster(client, seen, parts, name, waits) for name in names)),
+        waits.of("the API server", parts.secrets()),
+        waits.of("slurmdbd (sacctmgr)", parts.databases()),
+        waits.of("the login pods", parts.without_sssd()),
     )
-    secrets, databases, without_sssd = await asyncio.gather(parts.secrets(), parts.databases(), parts.without_sssd())
-    logs = await _logs(client, seen, slurm, frozenset(name for name, problem in databases.items() if problem))
+    slurm = dict(zip(names, answers, strict=True))
+    silent = frozenset(name for name, problem in databases.items() if problem)
+    logs = await waits.of("the logs of containers", _logs(client, seen, slurm, silent))
     return Facts(namespace, objects, slurm, logs, now, secrets, databases, without_sssd)
 
 
@@ -114,6 +137,12 @@ async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict
     return {item.metadata.name: item.content() for item in listing.items}
 
 
+async def _cluster(client: Client, seen: Facts, parts: Parts, name: str, waits: Asked) -> Slurm | Silence:
+    """One cluster's word, with what its pending jobs wait for."""
+    found = await waits.of(f"slurmctld of {name} (scontrol)", ask(client, seen, name))
+    return await waits.of(f"limits of {name} (sacctmgr)", parts.more(name, found))
+
+
 async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
     """What a cluster's slurmctld says."""
     resource = facts.get("Controller", controller)
@@ -139,7 +168,7 @@ async def scontrol(client: Client, facts: Facts, pod: Object, *arguments: str) -
     ran = await client.run(
         facts.namespace,
         name_of(pod),
-        ["scontrol", *arguments],
+        command(*arguments),
         container="slurmctld",
         seconds=SLURM_SECONDS,
         max_bytes=MAX_LIST_BYTES,

@@ -12,6 +12,8 @@ import click
 from slurm_operator.cli.kubectl.command import WAIT, Where, changing, command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kube_runtime.client.objects import RawObject
     from slurm_operator.cli.kubectl.change import Changes
     from slurm_operator.cli.waiting import Reason
@@ -36,32 +38,54 @@ async def undrain(where: Where, node: str, seconds: float) -> None:
 
 
 async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float) -> None:
-    from slurm_operator.cli.kubectl.gather import gather
-    from slurm_operator.cli.waiting import UNKNOWN, until
     from slurm_operator.diagnose.facts import host_of
 
     async with changing(where) as changes:
         pod = await _worker(changes, node)
         await changes.cordon(pod, on)
         host = host_of(pod.content())
-        click.echo(f"{host} will take {'no new jobs' if on else 'jobs again'}")
-        if not wait:
+        if not on:
+            await _confirmed(changes, host, f"{host} accepts jobs", is_back, seconds)
             return
+        # It is not drained because somebody asked for it: Slurm has to say so.
+        await _confirmed(changes, host, f"{host} takes no new jobs", is_draining, seconds)
+        if wait:
+            await _confirmed(changes, host, f"{host} has no jobs", is_drained, seconds)
 
-        seen: list[Facts] = []
 
-        async def is_so() -> bool:
-            seen[:] = [await gather(changes.client, changes.namespace)]
-            return is_drained(seen[0], host) if on else not has_state(seen[0], host, "DRAIN")
+async def _confirmed(
+    changes: Changes, host: str, goal: str, is_true: Callable[[Facts, str], bool], seconds: float
+) -> None:
+    """Wait until Slurm says that something is true of a node; an error with the cause if it does not."""
+    from slurm_operator.cli.kubectl.gather import gather
+    from slurm_operator.cli.waiting import UNKNOWN, until
 
-        async def why() -> Reason:
-            return reason_on(seen[0], host, on) if seen else UNKNOWN
+    seen: list[Facts] = []
 
-        goal = f"{host} has no jobs" if on else f"{host} accepts jobs"
-        waited = await until(goal, is_so, why, seconds)
-        if not waited.is_so:
-            raise click.ClickException(f"after {seconds:g} s still not true that {goal}: {(await why()).text}")
-        click.echo(f"Slurm confirms that {goal}")
+    async def is_so() -> bool:
+        seen[:] = [await gather(changes.client, changes.namespace)]
+        return is_true(seen[0], host)
+
+    async def why() -> Reason:
+        return reason_on(seen[0], host, is_true is not is_back) if seen else UNKNOWN
+
+    waited = await until(goal, is_so, why, seconds)
+    if not waited.is_so:
+        raise click.ClickException(f"after {seconds:g} s still not true that {goal}: {(await why()).text}")
+    click.echo(f"Slurm confirms that {goal}")
+
+
+def is_back(facts: Facts, host: str) -> bool:
+    """Whether Slurm has it, and not as drained."""
+    from slurm_operator.diagnose.facts import Slurm
+
+    known = any(isinstance(each, Slurm) and host in each.nodes for each in facts.slurm.values())
+    return known and not has_state(facts, host, "DRAIN")
+
+
+def is_draining(facts: Facts, host: str) -> bool:
+    """Whether it accepts no jobs."""
+    return has_state(facts, host, "DRAIN")
 
 
 def has_state(facts: Facts, host: str, *states: str) -> bool:
@@ -89,6 +113,8 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
         for job in (slurm.jobs.values() if isinstance(slurm, Slurm) else ())
         if host in job.nodes and job.state in ("RUNNING", "COMPLETING", "SUSPENDED")
     ]
+    if on and not is_draining(facts, host):
+        return _not_drained(facts, host)
     if not on or not running:
         return reason_of(nodes.why(facts, host))
     first = running[0]
@@ -98,6 +124,29 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
     return Reason(
         f"job {first.id} ({first.name}) of {first.user} runs on it{until}{more}",
         f"kubectl slurm -n {facts.namespace} shell -- scancel {first.id}",
+    )
+
+
+def _not_drained(facts: Facts, host: str) -> Reason:
+    """What keeps the operator from a drain that somebody asked for."""
+    from slurm_operator.cli.waiting import Reason, reason_of
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose import resource as resources
+    from slurm_operator.diagnose.cause import Cause
+    from slurm_operator.diagnose.database import kept_from_slurm
+    from slurm_operator.diagnose.facts import controller_of, name_of
+
+    answer = nodes.why(facts, host)
+    if isinstance(answer, Cause):
+        return reason_of(answer)
+    for each in facts.every("NodeSet"):
+        if host in nodes.hosts_of(facts, each):
+            cause = kept_from_slurm(facts, controller_of(each)) or resources.why(facts, "NodeSet", name_of(each))
+            if isinstance(cause, Cause):
+                return reason_of(cause)
+    return Reason(
+        "the operator has been asked to drain it, and Slurm does not show it as drained yet",
+        f"kubectl slurm -n {facts.namespace} why node/{host}",
     )
 
 

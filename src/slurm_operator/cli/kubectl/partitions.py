@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.cli.kubectl.change import Changes, Done
+    from slurm_operator.diagnose.cause import Cause
     from slurm_operator.diagnose.drift import ChangedBack, Drifted
     from slurm_operator.diagnose.facts import Facts
     from slurm_operator.diagnose.partition_owner import Owner
@@ -39,13 +41,30 @@ async def list_partitions(where: Where, output: str) -> None:
     """List all partitions, and the resource that has each."""
     from slurm_operator.cli.kubectl import view
 
-    rows = view.partition_rows(await facts_of(where))
+    facts = await facts_of(where)
+    rows = view.partition_rows(facts)
     if output != "text":
         click.echo(view.data([dict(row) for row in rows], output), nl=False)
-        return
-    head = ["cluster", "name", "state", "nodes", "running", "pending", "object", "drift"]
-    cells = [[row[key] if row[key] != "" else "-" for key in head] for row in rows]
-    click.echo(view.table([key.upper() for key in head], cells), nl=False)
+    else:
+        head = ["cluster", "name", "state", "nodes", "running", "pending", "object", "drift"]
+        cells = [[view.known(row[key]) for key in head] for row in rows]
+        click.echo(view.table([key.upper() for key in head], cells), nl=False)
+    silent = _silent(facts)
+    for cause in silent:
+        click.echo(f"{printable(cause.sentence)}; {cause.command}", err=True)
+    sys.exit(1 if silent else 0)
+
+
+def _silent(facts: Facts) -> list[Cause]:
+    """Why the clusters that do not answer are not known."""
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose.facts import Silence, spec_of
+
+    return [
+        nodes.silent(facts, name, slurm)
+        for name, slurm in facts.slurm.items()
+        if isinstance(slurm, Silence) and not spec_of(facts.get("Controller", name) or {}).get("external")
+    ]
 
 
 def _state_command(name: str, state: str, text: str) -> None:
@@ -84,9 +103,23 @@ async def _set(where: Where, name: str, options: Mapping[str, str], seconds: flo
         facts = await changes.resources()
         owner = await _owner(changes, facts, name, f"set {written(options)}")
         try:
-            report(await changes.set_options(facts, owner, options, seconds))
+            done = await changes.set_options(facts, owner, options, seconds)
         except BadOption as error:
             raise click.ClickException(f"{owner.place}: {error}") from error
+        report(await _with_cause(changes, owner, done))
+
+
+async def _with_cause(changes: Changes, owner: Owner, done: Done) -> Done:
+    """With what keeps the operator from it, where Slurm has not confirmed a change."""
+    from slurm_operator.cli.kubectl.gather import gather
+    from slurm_operator.diagnose.database import kept_from_slurm
+
+    if done.reconciled or done.refused:
+        return done
+    cause = kept_from_slurm(await gather(changes.client, changes.namespace), owner.cluster)
+    if cause is None:
+        return done
+    return replace(done, sentence=f"{done.sentence}; {cause.sentence}; {cause.command}")
 
 
 async def _owner(changes: Changes, facts: Facts, name: str, change: str) -> Owner:
@@ -158,7 +191,7 @@ def _nodes_command(name: str, sign: str, text: str) -> None:
             if owner.kind == "NodeSet":
                 raise click.ClickException(_all_its_nodes(facts, owner, sign, hosts))
             await _require_hosts(changes, facts, owner, hosts)
-            report(await changes.edit_nodes(owner, edit, seconds))
+            report(await _with_cause(changes, owner, await changes.edit_nodes(owner, edit, seconds)))
 
 
 _nodes_command("add-nodes", "+", "Add hosts, given as a host list such as a[0-3],b1.")

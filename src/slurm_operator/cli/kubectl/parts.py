@@ -54,7 +54,9 @@ class Parts:
         return slurm
 
     async def _with_limits(self, pod: str, slurm: Slurm) -> Slurm:
-        answers = [await self._run(pod, "slurmctld", *limits.arguments(what)) for what in limits.QUESTIONS]
+        answers = await asyncio.gather(
+            *(self._run(pod, "slurmctld", *limits.arguments(what)) for what in limits.QUESTIONS)
+        )
         if any(isinstance(answer, str) for answer in answers):
             return slurm
         qos, associations = (answer for answer in answers if isinstance(answer, bytes))
@@ -68,7 +70,7 @@ class Parts:
             return slurm
 
     async def _scontrol(self, pod: str, what: str) -> bytes | None:
-        answer = await self._run(pod, "slurmctld", "scontrol", *scontrol.arguments(what))
+        answer = await self._run(pod, "slurmctld", *scontrol.command(*scontrol.arguments(what)))
         return answer if isinstance(answer, bytes) else None
 
     async def databases(self) -> dict[str, str]:
@@ -80,8 +82,14 @@ class Parts:
         mine = [
             (name_of(each), users[name_of(each)]) for each in self._facts.every("Accounting") if name_of(each) in users
         ]
+        # Its pod tells what is wrong with one that does not run; sacctmgr would only wait for it.
+        mine = [each for each in mine if not self._is_down(each[0])]
         answers = await asyncio.gather(*(self._database(controller) for _, controller in mine))
         return {name: answer for (name, _), answer in zip(mine, answers, strict=True) if answer is not None}
+
+    def _is_down(self, accounting: str) -> bool:
+        pods = self._facts.pods_of(labels.ACCOUNTING, accounting)
+        return bool(pods) and not any(is_ready(pod) for pod in pods)
 
     async def _database(self, controller: str) -> str | None:
         pod = self._ready(labels.CONTROLLER, controller)

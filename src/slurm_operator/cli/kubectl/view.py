@@ -16,12 +16,23 @@ import yaml
 
 from kube_runtime.text import printable
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine
-from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, name_of, spec_of, status_of
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    Slurm,
+    SlurmPartition,
+    condition_of,
+    name_of,
+    spec_of,
+    status_of,
+)
 from slurm_operator.diagnose.partition_owner import Owner, owner_of, owners
 
 MAX_CELL_CHARACTERS = 2048
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
 _ACTING = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+UNKNOWN = "?"
+OF_SLURM = ("slurmIdle", "slurmAllocated", "slurmDrain", "slurmDown")
 BAD = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
 
 
@@ -143,8 +154,11 @@ def _main_state(states: frozenset[str]) -> str:
 
 def _counts(nodeset: Object) -> dict[str, Any]:
     status = status_of(nodeset)
-    names = ("replicas", "readyReplicas", "slurmIdle", "slurmAllocated", "slurmDrain", "slurmDown")
-    return {"desired": spec_of(nodeset).get("replicas"), **{name: status.get(name) or 0 for name in names}}
+    found = {name: status.get(name) or 0 for name in ("replicas", "readyReplicas", *OF_SLURM)}
+    if (condition_of(nodeset, "SlurmReachable") or {}).get("status") in ("False", "Unknown"):
+        # What it says of Slurm's nodes is of a time when Slurm answered.
+        found |= dict.fromkeys(OF_SLURM)
+    return {"desired": spec_of(nodeset).get("replicas"), **found}
 
 
 def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
@@ -158,20 +172,34 @@ def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
         mine = {title: owner for title, owner in claimed.items() if owner.cluster == cluster}
         for title in sorted({*known, *mine}):
             found, owner = known.get(title), mine.get(title)
-            jobs = [job for job in slurm.jobs.values() if job.partition == title] if isinstance(slurm, Slurm) else []
             rows.append(
                 {
                     "cluster": cluster,
                     "name": title,
-                    "state": found.state if found else "-",
-                    "nodes": len(found.nodes) if found else 0,
-                    "running": sum(job.state == "RUNNING" for job in jobs),
-                    "pending": sum(job.state == "PENDING" for job in jobs),
+                    **_partition_counts(slurm, title, found),
                     "object": _object(owner) if owner is not None else "",
                     "drift": len(status_of(owner.resource).get("drift") or ()) if owner is not None else 0,
                 }
             )
     return rows
+
+
+def _partition_counts(slurm: object, title: str, found: SlurmPartition | None) -> dict[str, Any]:
+    """Its state, nodes and jobs; None where Slurm does not answer, for 0 would be a fact."""
+    if not isinstance(slurm, Slurm):
+        return dict.fromkeys(("state", "nodes", "running", "pending"))
+    jobs = Counter(job.state for job in slurm.jobs.values() if job.partition == title)
+    return {
+        "state": found.state if found else "-",
+        "nodes": len(found.nodes) if found else 0,
+        "running": jobs["RUNNING"],
+        "pending": jobs["PENDING"],
+    }
+
+
+def known(value: object) -> str:
+    """A cell of a table; what nobody knows is neither 0 nor nothing."""
+    return UNKNOWN if value is None else str(value) or "-"
 
 
 def _object(owner: Owner) -> str:
@@ -193,7 +221,8 @@ def _clusters(facts: Facts) -> str:
         answers = (
             click.style("answers", fg="green") if summary["slurm"] == "answers" else click.style("silent", fg="red")
         )
-        rows.append([name_of(each), ready(each), answers, nodes or "-", jobs or "-"])
+        empty = "-" if summary["slurm"] == "answers" else UNKNOWN
+        rows.append([name_of(each), ready(each), answers, nodes or empty, jobs or empty])
     return table(["CLUSTER", "READY", "SLURM", "NODES", "JOBS"], rows) if rows else "there is no Controller here\n"
 
 
@@ -208,10 +237,7 @@ def _nodesets(facts: Facts) -> str:
             name_of(each),
             ready(each),
             f"{counts['readyReplicas']}/{counts['desired'] if counts['desired'] is not None else counts['replicas']}",
-            counts["slurmIdle"],
-            counts["slurmAllocated"],
-            counts["slurmDrain"],
-            counts["slurmDown"],
+            *(known(counts[key]) for key in OF_SLURM),
         ]
         for each in facts.every("NodeSet")
         for counts in [_counts(each)]
@@ -221,7 +247,11 @@ def _nodesets(facts: Facts) -> str:
 
 def _partitions(facts: Facts) -> str:
     rows = [
-        [row["name"], _state(str(row["state"])), row["nodes"], row["running"], row["pending"], row["object"] or "-"]
+        [
+            row["name"],
+            _state(known(row["state"])),
+            *(known(row[key]) for key in ("nodes", "running", "pending", "object")),
+        ]
         for row in partition_rows(facts)
     ]
     return table(["PARTITION", "STATE", "NODES", "RUNNING", "PENDING", "OBJECT"], rows) if rows else ""
