@@ -175,7 +175,7 @@ def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
 
 
 def _object(owner: Owner) -> str:
-    return owner.name if owner.kind == "Partition" else f"{owner.kind.lower()}/{owner.name}"
+    return f"{owner.kind.lower()}/{owner.name}"
 
 
 def overview(facts: Facts, causes: Sequence[Cause]) -> str:
