@@ -6,9 +6,10 @@ import json
 import os
 
 import pytest
+from msgspec import structs
 
 from kube_local.node import host
-from slurm_operator.cli.local_view import Lines, as_json, as_text
+from slurm_operator.cli.local_view import STEADY_SECONDS, Lines, applied, as_json, as_text
 from slurm_operator.local.cluster import Health
 from slurm_operator.local.readiness import State
 from slurm_operator.local.supervisor import PartRecord
@@ -78,3 +79,31 @@ def test_what_is_left_over_is_named_once_and_not_waited_for(capsys: pytest.Captu
         "NodeSet slurm/compute is ready",
     ]
     assert (now.ready_without_leftovers, now.healthy, now.waited_for) == (True, False, [])
+
+
+def test_what_is_ready_for_a_moment_only_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a restart objects still have the status of before."""
+    now = [0.0]
+    lines, other = Lines(clock=lambda: now[0]), State(kind="Pod", namespace="slurm", name="a", ready=False)
+    for seen, seconds in ((READY, 0.0), (WAITING, 1.0), (READY, 2.0), (READY, 1.9 + STEADY_SECONDS)):
+        now[0] = seconds
+        lines(health(seen, other))
+    assert capsys.readouterr().err == ""
+    now[0] = 2.0 + STEADY_SECONDS
+    lines(health(READY, other))
+    assert capsys.readouterr().err.endswith("NodeSet slurm/compute is ready\n")
+
+
+def test_a_cluster_that_was_stopped_says_so() -> None:
+    text = as_text(structs.replace(health(), supervisor=0, parts=[PartRecord(name="operator")]))
+    assert "operator     is stopped" in text
+    assert "never started" in as_text(structs.replace(health(), parts=[PartRecord(name="operator")]))
+
+
+def test_objects_that_were_set_back_are_named() -> None:
+    effects = {"created": ["Secret a/b"], "changed": ["NodeSet a/c", "Partition a/d"], "unchanged": []}
+    assert applied(effects).splitlines() == [
+        "1 created, 2 changed objects",
+        "set to what the manifests say: NodeSet a/c, Partition a/d",
+    ]
+    assert applied({"created": [], "changed": [], "unchanged": ["Secret a/b"]}) == "1 unchanged object"

@@ -6,6 +6,7 @@ import gzip
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,38 @@ async def test_values_of_a_file_stand_for_those_of_the_release(world: World, tmp
 
 async def test_the_answer_for_people_ends_in_the_order_of_the_switch(world: World) -> None:
     lines = migrate_check.text(migration(await installation(world))).splitlines()
-    assert lines[0] == f"Programs of the Go operator: Deployment {NAMESPACE}/slurm-operator"
+    assert lines[0] == "Read: 1 cluster and 1 NodeSet"
+    assert lines[1] == f"Programs of the Go operator: Deployment {NAMESPACE}/slurm-operator"
     assert any(line.startswith("Needs a decision: ") for line in lines)
     values = lines[lines.index(next(each for each in lines if each.startswith("Values"))) + 1 :]
     shown = yaml.safe_load("\n".join(values[: values.index("")]))
     assert "hostPath" in shown["allowPodFeatures"]
     assert lines[-1].startswith("5. kubectl get controllers,")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "said"),
+    [
+        ("nosuch", "there is no namespace 'nosuch'"),
+        ("bare", "namespace 'bare' holds no resource of slinky.slurm.net"),
+        ("", "no namespace holds a resource of slinky.slurm.net"),
+    ],
+    ids=["no such namespace", "an empty one", "all of them"],
+)
+async def test_where_there_is_nothing_to_read_nothing_is_judged(world: World, namespace: str, said: str) -> None:
+    await world.stop_operator()
+    await InWorld(world).send("POST", "/api/v1/namespaces", {"metadata": {"name": "bare"}})
+    with pytest.raises(click.ClickException, match=said):
+        await migrate_check.read(Client(world.wire), namespace, (), FLAGS)
+
+
+async def test_a_go_operator_that_is_stopped_changes_nothing(world: World) -> None:
+    await installation(world)
+    found = await migrate_check.read(Client(world.wire), NAMESPACE, (), FLAGS)
+    stopped = migration(replace(found, objects={**found.objects, "Deployment": []}))
+    assert "none found; they may be stopped already" in migrate_check.text(stopped)
+    assert "Deployment" not in {note.place for note in stopped.notes}
+    assert stopped.as_json()["read"]["NodeSet"] == 1
 
 
 @pytest.mark.parametrize(

@@ -160,5 +160,5 @@ def test_flags_are_read_in_either_form() -> None:
 
 def test_the_form_for_machines_has_everything() -> None:
     data = migration(Installation(with_nodeset(**HOST_PATH), known_flags=KNOWN)).as_json()
-    assert set(data) == {"programs", "decisions", "changes", "values", "steps"}
+    assert set(data) == {"read", "programs", "decisions", "changes", "values", "steps"}
     assert data["decisions"][0]["object"] == "NodeSet hpc/gpu"

@@ -38,14 +38,14 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 
 async def test_an_example_is_applied_with_our_kinds_and_its_namespace(home: Home) -> None:
     counts = await cluster.apply(home, MINIMAL)
-    assert counts["created"] == 8 + len(MINIMAL)
+    assert len(counts["created"]) == 8 + len(MINIMAL)
     async with client_of(home) as client:
         assert (await client.get(OURS["NodeSet"], "compute", "slurm")).metadata.name == "compute"
 
 
 async def test_applying_it_again_changes_nothing(home: Home) -> None:
     await cluster.apply(home, MINIMAL)
-    assert (await cluster.apply(home, MINIMAL))["unchanged"] == 7 + len(MINIMAL)
+    assert len((await cluster.apply(home, MINIMAL))["unchanged"]) == 7 + len(MINIMAL)
 
 
 async def test_kinds_that_only_the_server_knows_are_applied(home: Home) -> None:
@@ -55,7 +55,7 @@ async def test_kinds_that_only_the_server_knows_are_applied(home: Home) -> None:
         "metadata": {"name": "reader", "namespace": "default"},
         "rules": [],
     }
-    assert (await cluster.apply(home, [role]))["created"] >= 1
+    assert "Role default/reader" in (await cluster.apply(home, [role]))["created"]
 
 
 async def test_a_kind_that_nobody_knows_is_named(home: Home) -> None:

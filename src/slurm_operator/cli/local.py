@@ -109,7 +109,7 @@ def up(
     """Start the cluster, apply manifests and wait until everything is ready. Doing it again changes nothing."""
     import asyncio
 
-    from slurm_operator.cli import local_wait
+    from slurm_operator.cli import local_view, local_wait
     from slurm_operator.local import cluster
     from slurm_operator.local.home import Choices
     from slurm_operator.local.image.progress import show
@@ -127,9 +127,9 @@ def up(
         cluster.restart_part(home, "node")
     typed = _typed(name, data)
     local_wait.until_gone(home, objects, typed, timeout)
-    counts = asyncio.run(cluster.apply(home, objects))
+    applied = asyncio.run(cluster.apply(home, objects))
     if objects:
-        click.echo(", ".join(f"{number} {what}" for what, number in counts.items() if number) + " objects", err=True)
+        click.echo(local_view.applied(applied), err=True)
     if wait:
         local_wait.until_ready(home, cluster.keys_of(objects) if objects else None, typed, timeout)
     click.echo(f"The cluster {name!r} is up. Next: {_next_steps(typed)}", err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,10 @@ from slurm_operator.cli.invocation import Typed
 
 if TYPE_CHECKING:
     from slurm_operator.local.cluster import Health
+    from slurm_operator.local.readiness import State
     from slurm_operator.local.supervisor import PartRecord
+
+STEADY_SECONDS = 3.0
 
 
 def as_json(health: Health) -> str:
@@ -34,7 +37,7 @@ def as_text(health: Health) -> str:
     lines = [f"cluster {health.name}: {'healthy' if health.healthy else 'not healthy'}   data: {health.data}"]
     pid = f"pid {health.supervisor}" if health.supervisor else "not running: slurm-operator local up starts it"
     lines.append(f"  {'supervisor':12} {pid}")
-    lines += [f"  {record.name:12} {_part(record)}" for record in health.parts]
+    lines += [f"  {record.name:12} {_part(record, bool(health.supervisor))}" for record in health.parts]
     lines += [f"  {'API':12} {'answers' if health.answers else 'does not answer'}"]
     if health.answers and not health.agent_answers:
         lines += [f"  {'pods':12} logs and exec do not answer yet: the node agent is starting"]
@@ -43,7 +46,17 @@ def as_text(health: Health) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _part(record: PartRecord) -> str:
+def applied(effects: Mapping[str, Sequence[str]]) -> str:
+    """What became of the objects of manifests; those that were changed are named, since somebody may have set them."""
+    counts = ", ".join(f"{len(titles)} {what}" for what, titles in effects.items() if titles)
+    counts += " object" if sum(map(len, effects.values())) == 1 else " objects"
+    changed = effects.get("changed") or ()
+    return f"{counts}\nset to what the manifests say: {', '.join(changed)}" if changed else counts
+
+
+def _part(record: PartRecord, is_supervised: bool) -> str:
+    if not record.is_running and not is_supervised and not record.last_exit:
+        return "is stopped"
     if not record.is_running:
         return f"does not run ({record.last_exit or 'never started'})"
     again = f", restarted {counted(record.restarts, 'time')} (last: {record.last_exit})" if record.restarts else ""
@@ -51,18 +64,22 @@ def _part(record: PartRecord) -> str:
 
 
 class Lines:
-    """A line for each object that became ready or not, and each trouble once."""
+    """A line for each object that became ready or not, and each trouble once.
+
+    After a restart, objects still have the status of before: ready is what has been ready for a while.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, typed: Typed | None = None) -> None:
         self._clock, self._start = clock, clock()
         self._typed = typed or Typed()
         self._printed: dict[str, object] = {}
+        self._ready_since: dict[str, float] = {}
 
     def __call__(self, health: Health) -> None:
         """Print what is new."""
         self.print_leftovers(health)
         for each in health.objects:
-            if each.ready and self._printed.get(each.title) != "ready":
+            if self._is_steady(each, health) and self._printed.get(each.title) != "ready":
                 self._print(each.title, "ready", f"{each.title} is ready")
             elif not each.ready and self._printed.get(each.title) == "ready":
                 self._print(each.title, "waiting", f"{each.title} is not ready any more: {each.message}")
@@ -70,6 +87,14 @@ class Lines:
             key = sentence.partition("(")[0]
             if key not in self._printed:
                 self._print(key, "said", sentence)
+
+    def _is_steady(self, each: State, health: Health) -> bool:
+        """Whether an object is ready, and was for a while; at the end of the wait nothing is left to change that."""
+        if not each.ready:
+            self._ready_since.pop(each.title, None)
+            return False
+        since = self._ready_since.setdefault(each.title, self._clock())
+        return self._clock() - since >= STEADY_SECONDS or not health.waited_for
 
     def print_leftovers(self, health: Health) -> None:
         """Print what is not ready, but is not waited for."""

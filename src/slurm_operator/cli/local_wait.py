@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,10 +29,14 @@ from slurm_operator.local.home import Home, LocalError
 from slurm_operator.local.parts import client_of
 from slurm_operator.local.readiness import Key, State
 
+# What every start looks like for a while: no news while it lasts no longer than this.
+OF_A_START = frozenset({"ClaimNotBound", "ControllerUnreachable", "NameNotResolved", "ProbeFails"})
+EARLY_SECONDS = 40.0
+
 
 def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, seconds: float) -> None:
     """Wait until everything that was applied is ready; if nothing was, until everything is."""
-    lines, looks = Lines(typed=typed), Readiness(home, applied)
+    lines, looks, began = Lines(typed=typed), Readiness(home, applied), time.monotonic()
 
     async def is_so() -> bool:
         ready = await looks.look()
@@ -40,7 +45,8 @@ def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, secon
         return ready
 
     async def why() -> Reason:
-        return typed_reason(await _why(home, looks.now), typed) if looks.now is not None else UNKNOWN
+        is_early = time.monotonic() - began < EARLY_SECONDS
+        return typed_reason(await _why(home, looks.now, is_early), typed) if looks.now is not None else UNKNOWN
 
     what = "everything is ready" if applied is None else "what was applied is ready"
     waited = asyncio.run(until(what, is_so, why, seconds))
@@ -80,7 +86,7 @@ def typed_reason(reason: Reason, typed: Typed) -> Reason:
     return replace(reason, sentence=typed.text(reason.sentence), command=command)
 
 
-async def _why(home: Home, now: Health) -> Reason:
+async def _why(home: Home, now: Health, is_early: bool) -> Reason:
     """The first cause of what is not ready, and how much is not ready."""
     if now.problems:
         return Reason(now.problems[0])
@@ -89,12 +95,12 @@ async def _why(home: Home, now: Health) -> Reason:
         return Reason(f"{stopped.name} is not running ({stopped.last_exit or 'it is starting'})")
     if not now.waited_for:
         return Reason("the API server and the node agent are starting")
-    first = await _first_cause(home, now.waited_for)
+    first = await _first_cause(home, now.waited_for, is_early)
     share = f"{len(now.waited_for)} of {counted(sum(not each.left_out for each in now.objects), 'object')} not ready"
     return Reason(first.sentence, first.command, progress=share)
 
 
-async def _first_cause(home: Home, states: Sequence[State]) -> Reason:
+async def _first_cause(home: Home, states: Sequence[State], is_early: bool = False) -> Reason:
     """Why the first of them, of what others depend on, is not ready."""
     ranks = {kind: rank for rank, kind in enumerate(ORDER)}
     first = min(states, key=lambda each: (ranks.get(each.kind, len(ranks)), each.kind == "Node"))
@@ -102,13 +108,15 @@ async def _first_cause(home: Home, states: Sequence[State]) -> Reason:
         return Reason(f"{first.title}: {first.message}")
     async with client_of(home) as client:
         facts = await gather(client, first.namespace)
-    return _cause(facts, first)
+    return _cause(facts, first, is_early)
 
 
-def _cause(facts: Facts, first: State) -> Reason:
+def _cause(facts: Facts, first: State, is_early: bool) -> Reason:
     describe = f"kubectl -n {first.namespace} describe {first.kind.lower()} {first.name}"
     found = pods.why(facts, first.name) if first.kind == "Pod" else None
     if first.kind in ORDER:
         answer = resources.why(facts, first.kind, first.name)
         found = answer if isinstance(answer, Cause) else None
+    if found is not None and is_early and found.code in OF_A_START:
+        found = None
     return reason_of(found) if found is not None else Reason(f"{first.title}: {first.message}", describe)

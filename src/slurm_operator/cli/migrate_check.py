@@ -25,6 +25,7 @@ from kube_runtime.client.objects import (
     CLAIMS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    NAMESPACES,
     PODS,
     SECRETS,
     STATEFUL_SETS,
@@ -32,6 +33,7 @@ from kube_runtime.client.objects import (
     Resource,
 )
 from kube_runtime.text import printable, printable_lines
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose.migration import Installation, Migration, Release
 from slurm_operator.reconcile.resources import OURS
 
@@ -77,8 +79,25 @@ async def read(client: Client, namespace: str, values: tuple[Path, ...], known_f
             unread[resource.plural] = printable(str(error))
         else:
             objects[resource.kind] = [item.content() for item in listing.items]
+    if not any(objects.get(kind) for kind in OURS) and not any(each.plural in unread for each in OURS.values()):
+        raise click.ClickException(await _nothing(client, namespace))
     releases = [_given(path) for path in values] if values else await _releases(client, unread)
     return Installation(objects, releases, known_flags, unread)
+
+
+async def _nothing(client: Client, namespace: str) -> str:
+    """Why there is nothing to look at."""
+    group = next(iter(OURS.values())).group
+    if not namespace:
+        return f"no namespace holds a resource of {group}: there is no cluster to migrate here"
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return f"there is no namespace {namespace!r}"
+    except KubeError:
+        # Whether it exists may not be asked; that it holds nothing is known.
+        pass
+    return f"namespace {namespace!r} holds no resource of {group}; without -n, all namespaces are looked at"
 
 
 def _given(path: Path) -> Release:
@@ -123,7 +142,9 @@ def text(found: Migration) -> str:
 
 
 def _lines(found: Migration) -> Iterator[str]:
-    yield f"Programs of the Go operator: {', '.join(found.programs) or 'none found'}"
+    kinds = (("Controller", "cluster"), ("NodeSet", "NodeSet"))
+    yield f"Read: {' and '.join(counted(found.read.get(kind, 0), noun) for kind, noun in kinds)}"
+    yield f"Programs of the Go operator: {', '.join(found.programs) or 'none found; they may be stopped already'}"
     for title, level in (("Needs a decision", "decision"), ("Will change", "change")):
         notes = [note for note in found.notes if note.level == level]
         yield from ("", f"{title}: {len(notes) or 'nothing'}")

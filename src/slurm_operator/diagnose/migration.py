@@ -94,6 +94,8 @@ class Migration:
     notes: Sequence[Note]
     values: Mapping[str, Any]
     steps: Sequence[str]
+    # How many resources of each of our kinds were read.
+    read: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def decisions(self) -> list[Note]:
@@ -107,6 +109,7 @@ class Migration:
             for level in ("decision", "change")
         }
         return {
+            "read": dict(self.read),
             "programs": list(self.programs),
             "decisions": by_level["decision"],
             "changes": by_level["change"],
@@ -130,6 +133,7 @@ def migration(found: Installation) -> Migration:
         notes,
         _values(programs, needs),
         list(_steps(found, programs)),
+        {kind: len(found.every(kind)) for kind in BY_NAME if found.every(kind)},
     )
 
 
@@ -168,8 +172,6 @@ def _unread(found: Installation) -> Iterator[Note]:
 
 
 def _programs(found: Installation, programs: Sequence[Object]) -> Iterator[Note]:
-    if not programs:
-        yield Note("change", "Deployment", "no program of the Go project was found; is it stopped already?")
     for each in programs:
         for name in flags(each):
             if name not in found.known_flags:

@@ -148,9 +148,9 @@ def last_line(path: Path) -> str:
 # --- applying ---------------------------------------------------------------------------------------------------------
 
 
-async def apply(home: Home, objects: Sequence[Json]) -> dict[str, int]:
-    """Our CRDs, the namespaces that are named, then the objects; answers how many were created, changed and left."""
-    counts = dict.fromkeys(("created", "changed", "unchanged"), 0)
+async def apply(home: Home, objects: Sequence[Json]) -> dict[str, list[str]]:
+    """Our CRDs, the namespaces that are named, then the objects; answers which were created, changed and left."""
+    applied: dict[str, list[str]] = {each.value: [] for each in (Effect.CREATED, Effect.CHANGED, Effect.UNCHANGED)}
     async with client_of(home) as client:
         there = {space.metadata.name for space in (await client.list(NAMESPACES)).items}
         objects = with_images(objects, home.require().slurm)
@@ -161,8 +161,13 @@ async def apply(home: Home, objects: Sequence[Json]) -> dict[str, int]:
                 # Only now are our kinds served.
                 known = (*ALL, *await discover(client))
             effect = await _apply_one(Writer(client, known, MANAGER), item)
-            counts[effect.name.lower()] += 1
-    return counts
+            applied[effect.value].append(_title(item))
+    return applied
+
+
+def _title(item: Json) -> str:
+    namespace, name = item["metadata"].get("namespace"), item["metadata"]["name"]
+    return f"{item['kind']} {namespace}/{name}" if namespace else f"{item['kind']} {name}"
 
 
 async def _apply_one(writer: Writer, item: Json) -> Effect:
@@ -408,6 +413,10 @@ def down(home: Home, progress: Report) -> bool:
     """Stop everything; objects, volumes and certificates stay for the next `up`."""
     home.require()
     machine.require_root()
+    if not supervisor.supervisor_pid(home) and not stopping.has_pods(home):
+        # The supervisor may have left something behind that is no process any more.
+        stopping.stop_pods(home)
+        return supervisor.stop(home)
     progress(Progress("set nodes with jobs down in Slurm"))
     stopping.take_nodes_down(home)
     progress(Progress("stop the operator, the controllers, the node agent and the API server"))

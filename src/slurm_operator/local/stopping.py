@@ -46,6 +46,11 @@ def stop_pods(home: Home, grace: float = GRACE_SECONDS) -> int:
     return len(pods)
 
 
+def has_pods(home: Home) -> bool:
+    """Whether a pod of the cluster runs, or was left behind."""
+    return bool(records.all_pods(Paths.of(home.data).pods))
+
+
 def remove_folder(home: Home) -> None:
     """Everything else."""
     host.remove_tree(home.data)

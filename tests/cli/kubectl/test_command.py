@@ -153,3 +153,16 @@ def test_what_is_not_there_is_named(ask: Ask, cluster: str, arguments: list[str]
     result = ask(cluster, *arguments)
     assert result.exit_code == 1
     assert said in result.output, result.output
+
+
+def test_the_only_namespace_with_a_cluster_is_named(ask: Ask) -> None:
+    spec = {"slurmKeyRef": {"name": "k", "key": "k"}, "jwtKeyRef": {"name": "k", "key": "k"}}
+    controller = {**NODESET, "kind": "Controller", "metadata": {"name": "slurm", "namespace": "lone"}, "spec": spec}
+    with Served() as server:
+        for each in definitions():
+            server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each)
+        server.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lone"}})
+        server.create("/apis/slinky.slurm.net/v1beta1/namespaces/lone/controllers", controller)
+        output = ask(server.server.kubeconfig(), "status").output
+    said = "there is no Slurm cluster in namespace default; namespace lone has one: use kubectl slurm -n lone"
+    assert output == f"Error: {said}\n"

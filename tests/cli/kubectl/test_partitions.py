@@ -16,7 +16,7 @@ from tests.local.threaded_server import Served
 
 from slurm_operator.api.crd import definitions
 from slurm_operator.cli.kubectl.main import main
-from slurm_operator.cli.kubectl.partitions import drift_data, drift_text, unknown_hosts
+from slurm_operator.cli.kubectl.partitions import adopted, drift_data, drift_text, unknown_hosts
 from slurm_operator.diagnose.drift import ChangedBack, Drifted
 from slurm_operator.diagnose.partition_owner import Owner
 
@@ -175,7 +175,7 @@ def test_a_host_that_does_not_exist_is_refused(hosts: str, said: str) -> None:
 
 NODESET = Owner("NodeSet", {"metadata": {"name": "compute"}}, "compute", "slurm")
 NOW = [Drifted(NODESET, "State", "UP", "DRAIN", "being changed back")]
-BACK = [ChangedBack("nodeset/compute", "2030-01-01T00:00:00Z", 2, "partition compute: changed back")]
+BACK = [ChangedBack("nodeset/compute", "2030-01-01T00:00:00.123456Z", 2, "partition compute: changed back")]
 
 
 def test_drift_is_told_with_who_when_and_what() -> None:
@@ -194,4 +194,8 @@ def test_drift_for_machines_has_the_same() -> None:
         "UP",
         "DRAIN",
     )
-    assert (second["state"], second["times"], second["last"]) == ("changed back", 2, "2030-01-01T00:00:00Z")
+    assert (second["state"], second["times"], second["last"]) == ("changed back", 2, "2030-01-01T00:00:00.123456Z")
+
+
+def test_what_was_adopted_is_told() -> None:
+    assert adopted({"State": "DRAIN", "MaxTime": ""}) == "no MaxTime, State=DRAIN"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from slurm_operator.cli.kubectl.main import main
-from slurm_operator.cli.kubectl.nodes import is_drained, reason_on
+from slurm_operator.cli.kubectl.nodes import NO_JOBS, is_drained, reason_on
 from slurm_operator.cli.kubectl.wait import first_of, in_the_way
 from slurm_operator.cli.waiting import UNKNOWN, Reason
 from slurm_operator.diagnose.cause import Cause
@@ -88,7 +88,7 @@ def job(number: str, **wants: str) -> SlurmJob:
 def test_a_drain_that_waits_names_the_job_its_end_and_what_ends_it(jobs: list[SlurmJob], said: str) -> None:
     known = with_jobs(*jobs, states={"ALLOCATED", "DRAIN"})
     assert not is_drained(known, "compute-0")
-    assert reason_on(known, "compute-0", True) == Reason(said, "kubectl slurm -n slurm shell -- scancel 7")
+    assert reason_on(known, "compute-0", NO_JOBS) == Reason(said, "kubectl slurm -n slurm shell -- scancel 7")
 
 
 def test_a_node_without_jobs_is_drained() -> None:
@@ -100,4 +100,4 @@ def test_a_node_without_jobs_is_drained() -> None:
 def test_an_undrain_that_waits_says_who_else_has_drained_it() -> None:
     node = SlurmNode("compute-0", frozenset({"IDLE", "DRAIN"}), reason="bad disk")
     known = Facts("slurm", slurm={"slurm": Slurm(nodes={"compute-0": node})})
-    assert reason_on(known, "compute-0", False).sentence == "somebody drained compute-0: bad disk"
+    assert reason_on(known, "compute-0", "accepts jobs").sentence == "somebody drained compute-0: bad disk"

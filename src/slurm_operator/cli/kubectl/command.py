@@ -115,11 +115,9 @@ async def facts_of(where: Where) -> Facts:
             facts = await gather(client, namespace, asked)
         finally:
             telling.cancel()
-    if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
-        raise click.ClickException(
-            f"there is no Slurm cluster in namespace {namespace}; "
-            "kubectl get controllers.slinky.slurm.net -A shows where there are some"
-        )
+        if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
+            elsewhere = await _elsewhere(client)
+            raise click.ClickException(f"there is no Slurm cluster in namespace {namespace}; {elsewhere}")
     return facts
 
 
@@ -129,6 +127,22 @@ async def _tell(asked: Asked) -> None:
         await asyncio.sleep(SLOW_SECONDS)
         if asked.text:
             click.echo(f"waiting for an answer of {asked.text} ...", err=True)
+
+
+async def _elsewhere(client: Client) -> str:
+    """Where there are clusters: the option to give if there is one place, or the command that shows them."""
+    from kube_runtime.client.errors import KubeError
+    from slurm_operator.reconcile.resources import OURS
+
+    try:
+        found = (await client.list(OURS["Controller"].raw(), "")).items
+    except KubeError:
+        # Whoever may read one namespace may not read all of them.
+        found = ()
+    namespaces = sorted({each.metadata.namespace for each in found})
+    if len(namespaces) == 1:
+        return f"namespace {namespaces[0]} has one: use kubectl slurm -n {namespaces[0]}"
+    return "kubectl get controllers.slinky.slurm.net -A shows where there are some"
 
 
 async def judged(where: Where, look: Callable[[Facts], Sequence[A]]) -> tuple[Facts, Sequence[A]]:

@@ -1,10 +1,13 @@
 """Commands that drain: workers by `drain` and `undrain`, Kubernetes nodes by `cordon` and `uncordon`.
 
-In: a name. Out: the resource changed, and with `--wait` Slurm's confirmation. Put into the group by `main.py`.
+In: a name. Out: the resource changed, and what Slurm confirms of it: nothing is claimed before it was observed. Put
+into the group by `main.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +15,12 @@ import click
 from slurm_operator.cli.kubectl.command import WAIT, Where, changing, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kube_runtime.client.objects import RawObject
     from slurm_operator.cli.kubectl.change import Changes
     from slurm_operator.cli.waiting import Reason
-    from slurm_operator.diagnose.facts import Facts
+    from slurm_operator.diagnose.facts import Facts, SlurmNode
+
+NO_JOBS = "has no jobs"
 
 
 @command()
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 @WAIT
 async def drain(where: Where, node: str, wait: bool, seconds: float) -> None:
     """Drain a worker: it gets no new jobs, and its jobs keep running."""
-    await _cordon(where, node, True, wait, seconds)
+    await _drain(where, node, wait, seconds)
 
 
 @command()
@@ -34,66 +37,118 @@ async def drain(where: Where, node: str, wait: bool, seconds: float) -> None:
 @WAIT
 async def undrain(where: Where, node: str, seconds: float) -> None:
     """Let a worker take jobs again, unless somebody else has drained it."""
-    await _cordon(where, node, False, True, seconds)
+    await _undrain(where, node, seconds)
 
 
-async def _cordon(where: Where, node: str, on: bool, wait: bool, seconds: float) -> None:
-    from slurm_operator.diagnose.facts import host_of
-
+async def _drain(where: Where, node: str, wait: bool, seconds: float) -> None:
     async with changing(where) as changes:
         pod = await _worker(changes, node)
-        await changes.cordon(pod, on)
-        host = host_of(pod.content())
-        if not on:
-            await _confirmed(changes, host, f"{host} accepts jobs", is_back, seconds)
-            return
-        # It is not drained because somebody asked for it: Slurm has to say so.
-        await _confirmed(changes, host, f"{host} takes no new jobs", is_draining, seconds)
+        watch = await _Watch.of(changes, pod)
+        before = foreign_drain(watch.facts, watch.host)
+        await changes.cordon(pod, True)
+        await watch.until("takes no new jobs", lambda facts: has_state(facts, watch.host, "DRAIN"), seconds)
+        if before is not None:
+            click.echo(f"it was drained before: {before.text}; undrain will not lift that", err=True)
         if wait:
-            await _confirmed(changes, host, f"{host} has no jobs", is_drained, seconds)
+            await watch.until(NO_JOBS, lambda facts: is_drained(facts, watch.host), seconds)
 
 
-async def _confirmed(
-    changes: Changes, host: str, goal: str, is_true: Callable[[Facts, str], bool], seconds: float
-) -> None:
-    """Wait until Slurm says that something is true of a node; an error with the cause if it does not."""
-    from slurm_operator.cli.kubectl.gather import gather
-    from slurm_operator.cli.waiting import UNKNOWN, until
-
-    seen: list[Facts] = []
-
-    async def is_so() -> bool:
-        seen[:] = [await gather(changes.client, changes.namespace)]
-        return is_true(seen[0], host)
-
-    async def why() -> Reason:
-        return reason_on(seen[0], host, is_true is not is_back) if seen else UNKNOWN
-
-    waited = await until(goal, is_so, why, seconds)
-    if not waited.is_so:
-        raise click.ClickException(f"after {seconds:g} s still not true that {goal}: {(await why()).text}")
-    click.echo(f"Slurm confirms that {goal}")
+async def _undrain(where: Where, node: str, seconds: float) -> None:
+    async with changing(where) as changes:
+        pod = await _worker(changes, node)
+        watch = await _Watch.of(changes, pod)
+        await changes.cordon(pod, False)
+        watch.gives_up = lasting_drain
+        await watch.until("accepts jobs", lambda facts: accepts_jobs(facts, watch.host), seconds)
 
 
-def is_back(facts: Facts, host: str) -> bool:
-    """Whether Slurm has it, and not as drained."""
+@dataclass(slots=True)
+class _Watch:
+    """What Slurm says of one worker, until it says what was asked for, or what will not pass."""
+
+    changes: Changes
+    host: str
+    facts: Facts
+    # Why there is no point in waiting any longer; asked of everything that was read.
+    gives_up: Callable[[Facts, str], Reason | None] = lambda _facts, _host: None
+
+    @classmethod
+    async def of(cls, changes: Changes, pod: RawObject) -> _Watch:
+        """What is known before anything is changed."""
+        from slurm_operator.cli.kubectl.gather import gather
+        from slurm_operator.diagnose.facts import host_of
+
+        return cls(changes, host_of(pod.content()), await gather(changes.client, changes.namespace))
+
+    async def until(self, goal: str, is_so: Callable[[Facts], bool], seconds: float) -> None:
+        """Wait until something is true of the worker, and say so; an error that tells why if it is not."""
+        from slurm_operator.cli.kubectl.gather import gather
+        from slurm_operator.cli.waiting import until
+
+        async def is_over() -> bool:
+            if self.gives_up(self.facts, self.host) is None and not is_so(self.facts):
+                self.facts = await gather(self.changes.client, self.changes.namespace)
+            return is_so(self.facts) or self.gives_up(self.facts, self.host) is not None
+
+        async def why() -> Reason:
+            return reason_on(self.facts, self.host, goal)
+
+        await until(f"{self.host} {goal}", is_over, why, seconds)
+        obstacle = self.gives_up(self.facts, self.host)
+        if obstacle is not None:
+            raise click.ClickException(f"{self.host} stays drained: {obstacle.text}")
+        if not is_so(self.facts):
+            text = f"after {seconds:g} s still not true that {self.host} {goal}: {(await why()).text}"
+            raise click.ClickException(text)
+        click.echo(f"Slurm confirms that {self.host} {goal}")
+
+
+def node_of(facts: Facts, host: str) -> SlurmNode | None:
+    """Slurm's node; None if Slurm does not have it, or does not answer."""
     from slurm_operator.diagnose.facts import Slurm
 
-    known = any(isinstance(each, Slurm) and host in each.nodes for each in facts.slurm.values())
-    return known and not has_state(facts, host, "DRAIN")
-
-
-def is_draining(facts: Facts, host: str) -> bool:
-    """Whether it accepts no jobs."""
-    return has_state(facts, host, "DRAIN")
+    known = (each.nodes[host] for each in facts.slurm.values() if isinstance(each, Slurm) and host in each.nodes)
+    return next(known, None)
 
 
 def has_state(facts: Facts, host: str, *states: str) -> bool:
     """Whether Slurm's node is in one of these states."""
-    from slurm_operator.diagnose.facts import Slurm
+    node = node_of(facts, host)
+    return node is not None and bool(node.states & set(states))
 
-    known = [each.nodes[host] for each in facts.slurm.values() if isinstance(each, Slurm) and host in each.nodes]
-    return bool(known) and bool(known[0].states & set(states))
+
+def accepts_jobs(facts: Facts, host: str) -> bool:
+    """Whether Slurm has the node, and neither drains it nor counts it as down."""
+    return node_of(facts, host) is not None and not has_state(facts, host, "DRAIN", "DOWN", "NOT_RESPONDING")
+
+
+def foreign_drain(facts: Facts, host: str) -> Reason | None:
+    """Who drained a worker, if not the operator, and the command that lifts it."""
+    from slurm_operator.cli.waiting import Reason
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.slurm import policy
+
+    node = node_of(facts, host)
+    if node is None or "DRAIN" not in node.states or policy.drain_is_ours(node.reason):
+        return None
+    if nodes.SLURM_DRAINS.match(node.reason):
+        sentence = f"Slurm itself drained it: {node.reason}; resume it once mended"
+    else:
+        who = f"user {node.reason_by}" if node.reason_by else "somebody"
+        sentence = f"{who} drained it: {node.reason or 'no reason was given'}"
+    return Reason(sentence, f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={host} state=resume")
+
+
+def lasting_drain(facts: Facts, host: str) -> Reason | None:
+    """What keeps a worker drained that is not cordoned itself: somebody's drain, or its Kubernetes node."""
+    from slurm_operator.cli.waiting import reason_of
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose.cause import Cause
+
+    found = nodes.why(facts, host) if has_state(facts, host, "DRAIN") else None
+    if isinstance(found, Cause) and found.code == "KubernetesNodeCordoned":
+        return reason_of(found)
+    return foreign_drain(facts, host)
 
 
 def is_drained(facts: Facts, host: str) -> bool:
@@ -101,7 +156,7 @@ def is_drained(facts: Facts, host: str) -> bool:
     return has_state(facts, host, "DRAIN") and not has_state(facts, host, "ALLOCATED", "MIXED", "COMPLETING")
 
 
-def reason_on(facts: Facts, host: str, on: bool) -> Reason:
+def reason_on(facts: Facts, host: str, goal: str) -> Reason:
     """Why a node is not drained yet, or not back in service: its jobs and their ends, or what is wrong with it."""
     from slurm_operator.cli.waiting import Reason, reason_of
     from slurm_operator.diagnose import node as nodes
@@ -113,9 +168,7 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
         for job in (slurm.jobs.values() if isinstance(slurm, Slurm) else ())
         if host in job.nodes and job.state in ("RUNNING", "COMPLETING", "SUSPENDED")
     ]
-    if on and not is_draining(facts, host):
-        return _not_drained(facts, host)
-    if not on or not running:
+    if goal != NO_JOBS or not running:
         return reason_of(nodes.why(facts, host))
     first = running[0]
     more = f", and {len(running) - 1} more" if len(running) > 1 else ""
@@ -124,29 +177,6 @@ def reason_on(facts: Facts, host: str, on: bool) -> Reason:
     return Reason(
         f"job {first.id} ({first.name}) of {first.user} runs on it{until}{more}",
         f"kubectl slurm -n {facts.namespace} shell -- scancel {first.id}",
-    )
-
-
-def _not_drained(facts: Facts, host: str) -> Reason:
-    """What keeps the operator from a drain that somebody asked for."""
-    from slurm_operator.cli.waiting import Reason, reason_of
-    from slurm_operator.diagnose import node as nodes
-    from slurm_operator.diagnose import resource as resources
-    from slurm_operator.diagnose.cause import Cause
-    from slurm_operator.diagnose.database import kept_from_slurm
-    from slurm_operator.diagnose.facts import controller_of, name_of
-
-    answer = nodes.why(facts, host)
-    if isinstance(answer, Cause):
-        return reason_of(answer)
-    for each in facts.every("NodeSet"):
-        if host in nodes.hosts_of(facts, each):
-            cause = kept_from_slurm(facts, controller_of(each)) or resources.why(facts, "NodeSet", name_of(each))
-            if isinstance(cause, Cause):
-                return reason_of(cause)
-    return Reason(
-        "the operator has been asked to drain it, and Slurm does not show it as drained yet",
-        f"kubectl slurm -n {facts.namespace} why node/{host}",
     )
 
 
@@ -169,7 +199,7 @@ async def _worker(changes: Changes, name: str) -> RawObject:
 async def cordon(where: Where, machine: str, reason: str) -> None:
     """Cordon a Kubernetes node: it gets no new pods, and its workers no new jobs."""
     await _cordon_node(where, machine, True, reason)
-    click.echo(f"node {machine} is cordoned; its workers are being drained")
+    click.echo(f"node {machine} is cordoned; the operator drains its workers")
 
 
 @command()
@@ -177,7 +207,7 @@ async def cordon(where: Where, machine: str, reason: str) -> None:
 async def uncordon(where: Where, machine: str) -> None:
     """Uncordon a Kubernetes node."""
     await _cordon_node(where, machine, False, "")
-    click.echo(f"node {machine} is back; its workers take jobs again")
+    click.echo(f"node {machine} takes pods again; the operator lifts its own drain of the workers there, no other")
 
 
 async def _cordon_node(where: Where, machine: str, on: bool, reason: str) -> None:

@@ -7,6 +7,7 @@ makes one), and what Slurm reports of it. Put into the group by `main.py`.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -308,9 +309,14 @@ def drift_text(now: list[Drifted], back: list[ChangedBack]) -> str:
             text += f"changed by {BY_HAND}: slurmctld does not record who\n"
         text += "".join(f"{each}\n" for each in dict.fromkeys(row.refusal for row in now if row.refusal))
     if back:
-        rows = [[each.last or "-", each.object, each.count, each.what] for each in back]
+        rows = [[_to_seconds(each.last) or "-", each.object, each.count, each.what] for each in back]
         text += ("\n" if now else "") + view.table(["CHANGED BACK", "OBJECT", "TIMES", "WHAT"], rows)
     return text
+
+
+def _to_seconds(time: str) -> str:
+    """A time of Kubernetes without its microseconds."""
+    return re.sub(r"\.\d+(?=Z|$)", "", time)
 
 
 def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, Any]]:
@@ -336,6 +342,11 @@ def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, An
     ]
 
 
+def adopted(options: Mapping[str, str]) -> str:
+    """What was written into a resource, for people; an option without a value was taken out."""
+    return ", ".join(f"{name}={value}" if value else f"no {name}" for name, value in sorted(options.items()))
+
+
 async def _adopt(where: Where, facts: Facts, now: list[Drifted]) -> None:
     """Write what Slurm has into the resources."""
     from slurm_operator.diagnose.drift import adoption
@@ -346,4 +357,4 @@ async def _adopt(where: Where, facts: Facts, now: list[Drifted]) -> None:
                 click.echo(f"partition {owner.partition} is left as it is: change {owner.place} yourself", err=True)
                 continue
             report(await changes.set_options(facts, owner, options, ADOPT_SECONDS))
-            click.echo(f"partition {owner.partition} now matches Slurm")
+            click.echo(f"{owner.place} now has {adopted(options)}, as Slurm has it")

@@ -203,7 +203,7 @@ def known(value: object) -> str:
 
 
 def _object(owner: Owner) -> str:
-    return owner.name if owner.kind == "Partition" else f"{owner.kind.lower()}/{owner.name}"
+    return f"{owner.kind.lower()}/{owner.name}"
 
 
 def overview(facts: Facts, causes: Sequence[Cause]) -> str:
