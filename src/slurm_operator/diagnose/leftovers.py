@@ -11,6 +11,7 @@ from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
 from slurm_operator.diagnose.cause import Cause, word
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmNode, host_of, label_of
+from slurm_operator.diagnose.room import jobs_on
 from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.slurm import hostlist
 
@@ -32,11 +33,14 @@ def why(facts: Facts, slurm: Slurm) -> Cause | None:
 
 def left_over(facts: Facts, slurm: Slurm) -> list[str]:
     """The records that nobody will use again, and that no job holds."""
+    return facts.once(f"records left over in {id(slurm)}", lambda: _left_over(facts, slurm))
+
+
+def _left_over(facts: Facts, slurm: Slurm) -> list[str]:
     workers = (pod for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == labels.WORKER.daemon)
     hosts = {host_of(pod) for pod in workers}
     gone = [node for node in slurm.nodes.values() if node.name not in hosts and is_of_gone_nodeset(facts, node)]
-    held = [job.nodes for job in slurm.jobs.values() if job.state in ("RUNNING", "SUSPENDED", "COMPLETING")]
-    return hostlist.in_order(node.name for node in gone if not any(node.name in nodes for nodes in held))
+    return hostlist.in_order(node.name for node in gone if not jobs_on(slurm, (node.name,)))
 
 
 def is_of_gone_nodeset(facts: Facts, node: SlurmNode) -> bool:
@@ -44,5 +48,10 @@ def is_of_gone_nodeset(facts: Facts, node: SlurmNode) -> bool:
     if not node.states >= GONE or "DYNAMIC_NORM" not in node.states:
         return False
     info = read_pod_info(node.comment)
-    uids = {str((each.get("metadata") or {}).get("uid", "")) for each in facts.every("NodeSet")}
-    return info.get("namespace") == facts.namespace and info.get("nodeSetUID", "") not in uids
+    return info.get("namespace") == facts.namespace and info.get("nodeSetUID", "") not in _uids(facts)
+
+
+def _uids(facts: Facts) -> frozenset[str]:
+    """The uids of the NodeSets that there are."""
+    uids = (str((each.get("metadata") or {}).get("uid", "")) for each in facts.every("NodeSet"))
+    return facts.once("uids of NodeSets", lambda: frozenset(uids))
