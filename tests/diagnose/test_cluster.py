@@ -42,7 +42,7 @@ def test_of_two_partitions_of_one_name_the_one_that_has_it_is_shown() -> None:
     taken = resource("Partition", "a-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
     owner = resource("Partition", "debug", {"partitionName": "compute"}, condition("Accepted", "True"))
     later = resource("Partition", "z-twin", {"partitionName": "compute"}, condition("Accepted", "False", "NameTaken"))
-    assert [row["object"] for row in partition_rows(cluster(taken, owner, later))] == ["debug"]
+    assert [row["object"] for row in partition_rows(cluster(taken, owner, later))] == ["partition/debug"]
 
 
 def test_what_a_silent_slurm_has_is_unknown_and_not_nothing() -> None:
@@ -52,7 +52,7 @@ def test_what_a_silent_slurm_has_is_unknown_and_not_nothing() -> None:
     assert [row[key] for key in ("state", "nodes", "running", "pending")] == [None] * 4
     shown = [click.unstyle(line).split() for line in overview(facts, []).splitlines()]
     assert ["slurm", "yes", "silent", "?", "?"] in shown
-    assert ["compute", "?", "?", "?", "?", "debug"] in shown
+    assert ["compute", "?", "?", "?", "?", "partition/debug"] in shown
     assert shown[4][-4:] == ["?"] * 4
 
 

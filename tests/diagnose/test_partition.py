@@ -171,6 +171,7 @@ JOBS = "a job, which the operator never changes"
 PLACES = {
     "diagnose/partition.py: scontrol update": "the partition is nobody's, or comes to what its resource says",
     "diagnose/node.py: scontrol update": "nodes that somebody else drained are never drained again by the operator",
+    "cli/kubectl/nodes.py: scontrol update": "the same, where somebody asks for an undrain",
     "diagnose/node.py: scontrol delete": "a record without a pod, which no NodeSet asks for",
     "diagnose/dependency.py: scontrol update": JOBS,
     "diagnose/limits.py: scontrol update": JOBS,

@@ -6,17 +6,18 @@ dictionaries: what a walk looks at is spread over many kinds, and all of it may 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from kube_runtime.times import parse_time
 from slurm_operator.build import labels
 from slurm_operator.slurm.hostlist import EMPTY, HostList
 from slurm_operator.slurm.model import Limit, Partition
 
+T = TypeVar("T")
 Object = Mapping[str, Any]
 
 
@@ -131,7 +132,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Slurm:
+class Indexed:
+    """Facts that are looked at in many ways: what was computed of them is kept, for there may be thousands of each."""
+
+    _index: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` returns, made once."""
+        if name not in self._index:
+            self._index[name] = make()
+        found: T = self._index[name]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm(Indexed):
     """What one cluster's slurmctld says."""
 
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
@@ -151,7 +166,7 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Indexed):
     """One namespace at one moment."""
 
     namespace: str
@@ -176,7 +191,7 @@ class Facts:
 
     def every(self, kind: str) -> list[Object]:
         """The objects of a kind, by name."""
-        return [item for _, item in sorted(self.objects.get(kind, {}).items())]
+        return self.once(kind, lambda: [item for _, item in sorted(self.objects.get(kind, {}).items())])
 
     def pods_of(self, component: labels.Component, instance: str) -> list[Object]:
         """The pods of one resource."""
@@ -185,8 +200,27 @@ class Facts:
 
     def events_of(self, kind: str, name: str) -> list[Object]:
         """What was reported about an object, newest last."""
-        mine = [event for event in self.every("Event") if _regards(event, kind, name)]
-        return sorted(mine, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return self.once("events by object", self._events_by_object).get((kind, name), [])
+
+    def _events_by_object(self) -> dict[tuple[object, object], list[Object]]:
+        found: dict[tuple[object, object], list[Object]] = {}
+        for event in sorted(self.every("Event"), key=_time_of):
+            about = event.get("involvedObject") or event.get("regarding") or {}
+            found.setdefault((about.get("kind"), about.get("name")), []).append(event)
+        return found
+
+    def worker(self, name: str) -> Object | None:
+        """The worker that has a name, as a pod or in Slurm."""
+        return self.once("workers by name", self._workers_by_name).get(name)
+
+    def _workers_by_name(self) -> dict[str, Object]:
+        workers = [pod for pod in self.every("Pod") if label_of(pod).get(labels.NAME) == labels.WORKER.daemon]
+        found: dict[str, Object] = {}
+        for pod in workers:
+            # The first of several, as they are listed.
+            found.setdefault(name_of(pod), pod)
+            found.setdefault(host_of(pod), pod)
+        return found
 
     def slurm_of(self, controller: str) -> Slurm | Silence:
         """A cluster's own word."""
@@ -223,9 +257,8 @@ def seconds_since(facts: Facts, item: Object) -> float | None:
         return None
 
 
-def _regards(event: Object, kind: str, name: str) -> bool:
-    about = event.get("involvedObject") or event.get("regarding") or {}
-    return about.get("kind") == kind and about.get("name") == name
+def _time_of(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 def name_of(item: Object) -> str:
@@ -273,6 +306,11 @@ def host_of(pod: Object) -> str:
     """The name that a worker has in Slurm."""
     spec = spec_of(pod)
     return str(label_of(pod).get(labels.POD_HOSTNAME) or spec.get("hostname") or name_of(pod))
+
+
+def known_hosts(hosts: Collection[str], known: Set[str]) -> Set[str]:
+    """Those of these nodes that are known; neither is gone through for each of the other."""
+    return hosts.within(known) if isinstance(hosts, HostList) else known & set(hosts)
 
 
 def shown_hosts(hosts: Collection[str]) -> str:

@@ -12,7 +12,17 @@ from collections.abc import Iterator, Mapping
 from kube_runtime.times import parse_time
 from slurm_operator.build import labels
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmJob, host_of, label_of, name_of, status_of
+from slurm_operator.diagnose.facts import (
+    Facts,
+    Object,
+    Slurm,
+    SlurmJob,
+    host_of,
+    known_hosts,
+    label_of,
+    name_of,
+    status_of,
+)
 
 WORKER = labels.WORKER.daemon
 
@@ -38,7 +48,7 @@ def _why(facts: Facts, job: SlurmJob, workers: Mapping[str, Object]) -> Cause | 
         return None
     script = job.wants.get("BatchHost", "")
     # A list of nodes is not made longer than Slurm wrote it.
-    hosts = [script] if script else [host for host in workers if host in job.nodes]
+    hosts = [script] if script else sorted(known_hosts(job.nodes, workers.keys()))
     if not script and len(hosts) != len(job.nodes):
         return None
     restarted = [_restarted(workers.get(host), job.wants.get("StartTime", "")) for host in hosts]

@@ -63,8 +63,7 @@ def why(facts: Facts, name: str) -> Diagnosis:
 
 
 def _pod(facts: Facts, name: str) -> Object | None:
-    workers = [pod for pod in facts.every("Pod") if label_of(pod).get(labels.NAME) == WORKER]
-    return next((pod for pod in workers if name in (name_of(pod), host_of(pod))), None)
+    return facts.worker(name)
 
 
 def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode
+from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, known_hosts
 from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import code_of
 
@@ -73,8 +73,23 @@ def partitions_of(job: SlurmJob) -> list[str]:
 def jobs_on(slurm: Slurm, hosts: Collection[str]) -> list[SlurmJob]:
     """The jobs that hold one of these nodes, the one that ends last at the end; one without an end is the last."""
     wanted = frozenset(hosts)
-    found = [job for job in slurm.jobs.values() if job.state in ON_NODES and _meet(wanted, job.nodes)]
+    if len(wanted) == 1 and wanted <= slurm.nodes.keys():
+        return slurm.once("jobs by host", lambda: _by_host(slurm)).get(min(wanted), [])
+    return [job for job in _in_order(slurm) if _meet(wanted, job.nodes)]
+
+
+def _in_order(slurm: Slurm) -> list[SlurmJob]:
+    found = (job for job in slurm.jobs.values() if job.state in ON_NODES)
     return sorted(found, key=lambda job: (not job.end, job.end))
+
+
+def _by_host(slurm: Slurm) -> dict[str, list[SlurmJob]]:
+    found: dict[str, list[SlurmJob]] = {}
+    known = slurm.nodes.keys()
+    for job in _in_order(slurm):
+        for name in known_hosts(job.nodes, known):
+            found.setdefault(name, []).append(job)
+    return found
 
 
 def _meet(hosts: frozenset[str], held: Collection[str]) -> bool:

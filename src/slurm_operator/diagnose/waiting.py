@@ -136,8 +136,10 @@ def _named(job: SlurmJob, before: list[SlurmJob]) -> str:
 
 
 def _jobs_ahead(job: SlurmJob, slurm: Slurm) -> list[SlurmJob]:
-    mine = _nodes_of(job, slurm)
-    before = (each for each in slurm.jobs.values() if _is_before(each, job) and mine & _nodes_of(each, slurm))
+    mine = frozenset[str]().union(*(_nodes_of(name, slurm) for name in partitions_of(job)))
+    rival = frozenset(name for name in slurm.partitions if mine & _nodes_of(name, slurm))
+    ahead = (each for each in slurm.jobs.values() if _is_before(each, job))
+    before = (each for each in ahead if not rival.isdisjoint(partitions_of(each)))
     return sorted(before, key=lambda each: (-each.priority, int(each.id)))
 
 
@@ -147,9 +149,9 @@ def _is_before(other: SlurmJob, job: SlurmJob) -> bool:
     return other.priority > job.priority or (other.priority == job.priority and int(other.id) < int(job.id))
 
 
-def _nodes_of(job: SlurmJob, slurm: Slurm) -> set[str]:
-    found = (slurm.partitions.get(name) for name in partitions_of(job))
-    return {name for each in found if each is not None for name in slurm.nodes if name in each.nodes}
+def _nodes_of(partition: str, slurm: Slurm) -> frozenset[str]:
+    found = slurm.partitions.get(partition)
+    return frozenset(name for name in slurm.nodes if name in found.nodes) if found is not None else frozenset()
 
 
 def _throttle(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -206,7 +208,7 @@ def _begin(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     """A node that Slurm drained because nothing could be launched on it: its prolog is to be mended first."""
-    for name in sorted(_nodes_of(job, slurm)):
+    for name in sorted(frozenset[str]().union(*(_nodes_of(name, slurm) for name in partitions_of(job)))):
         node = slurm.nodes[name]
         if "DRAIN" not in node.states or not LAUNCH_FAULTS.match(node.reason):
             continue
