@@ -52,7 +52,8 @@ NODES = 4
 ROOM = {"cpu": "100000", "memory": "1000Ti", "pods": "5000", "nvidia.com/gpu": "100000", "ephemeral-storage": "100Ti"}
 # So many namespaces are made at once.
 AT_ONCE = 25
-FIRST_NODE_PORT = 30100
+# Ports from here on are given to nobody who asks for none, as long as there are others.
+FIRST_NODE_PORT = 30000
 
 
 # What there is
@@ -141,6 +142,7 @@ class World:
     touched: set[str] = field(default_factory=set)
     paths: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    node_ports: Iterator[int] = field(default_factory=lambda: itertools.count(FIRST_NODE_PORT))
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Object]:
         """One request as the administrator."""
@@ -222,15 +224,14 @@ def volume_for(claim: Object) -> Object:
 # What values leave to others
 
 
-def relocated(objects: Iterable[Object], namespace: str, number: int) -> list[Object]:
+def relocated(objects: Iterable[Object], namespace: str, ports: Iterator[int]) -> list[Object]:
     """The objects in a namespace of their own, with what is cluster-wide under a name or number of their own."""
     made: list[Object] = json.loads(json.dumps(list(objects)))
     classes = {each["metadata"]["name"] for each in made if each["kind"] == "PriorityClass"}
-    ports = (FIRST_NODE_PORT + 4 * number + index for index in itertools.count())
     for each in made:
         if each["kind"] != "PriorityClass":
             each["metadata"]["namespace"] = namespace
-        _rename(each, {name: f"{name}-{number}" for name in classes}, ports)
+        _rename(each, {name: f"{name}-{namespace}" for name in classes}, ports)
     return made
 
 
@@ -435,8 +436,7 @@ async def converge(here: World, sets: Mapping[str, list[Object]]) -> dict[str, l
 
 async def bring_in(here: World, namespace: str, objects: list[Object]) -> list[str]:
     """`helm install` of one set; what is said against it."""
-    number = int(namespace.rpartition("-")[2])
-    mine = relocated(objects, namespace, number)
+    mine = relocated(objects, namespace, here.node_ports)
     others = elsewhere(mine, namespace)
     here.slurms.add(namespace, jwt_key([*mine, *others]))
     await here.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})

@@ -16,6 +16,8 @@ from tests.charts.rendering import HERE
 Values = dict[str, Any]
 # A login set and a node set, and all that some values are nothing without.
 WITH: dict[str, Values] = {"slurm": {"nodesets": {"slinky": {}}, "loginsets": {"slinky": {}}}, "slurm-operator": {}}
+HOME: Values = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
+SCRATCH: Values = {"name": "scratch", "emptyDir": {}}
 BESIDE: dict[str, Values] = {
     "accounting.": {"accounting": {"enabled": True}},
     "priorityClass.": {"priorityClass": {"enabled": True}},
@@ -23,6 +25,8 @@ BESIDE: dict[str, Values] = {
     "accounting.externalConfig": {"accounting": {"enabled": True, "external": True}},
     "controller.metrics.": {"controller": {"metrics": {"enabled": True}}},
     "certManager": {"webhook": {"enabled": True}},
+    "loginsetDefaults.login.volumeMounts": {"loginsetDefaults": {"podSpec": {"volumes": [HOME]}}},
+    "nodesetDefaults.slurmd.volumeMounts": {"nodesetDefaults": {"podSpec": {"volumes": [SCRATCH]}}},
 }
 # Forms that would be refused beside the others' defaults, and why.
 ALONE = frozenset({"nodesets", "loginsets"})
