@@ -31,9 +31,7 @@ def updates(
         if node is None:
             continue
         if not worker.is_ready:
-            # Its record has to go with it, whether it ever becomes ready or not.
-            if _has_registered(worker, node) and _comment(cr, worker, node):
-                yield UpdateNode(worker.hostname, _comment(cr, worker, node), "comment of its pod")
+            yield from marks(cr, (worker,))
             continue
         kube = nodes.get(worker.pod.spec.node_name)
         changes = {**_comment(cr, worker, node), **_features(kube, node), **_topology(worker, kube, offers)}
@@ -41,6 +39,17 @@ def updates(
             yield UpdateNode(worker.hostname, changes, f"{', '.join(sorted(changes))} of its pod")
         if left_down_by_its_pod(node):
             yield UpdateNode(worker.hostname, {"state": "RESUME"}, "its pod is back")
+
+
+def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
+    """Whose records they are, of workers that are not ready or leave: a record goes with its pod, so it must say so.
+
+    One that was chosen to leave before its record was ever written to, during an outage, leaves it behind otherwise.
+    """
+    for worker in some:
+        node = worker.node
+        if node is not None and _has_registered(worker, node) and _comment(cr, worker, node):
+            yield UpdateNode(worker.hostname, _comment(cr, worker, node), "comment of its pod")
 
 
 def _has_registered(worker: Worker, node: Node) -> bool:
