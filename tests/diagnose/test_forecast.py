@@ -90,10 +90,41 @@ def test_a_scale_in_names_the_jobs_that_are_waited_for_and_their_end(facts: Fact
     assert effect == Effect(
         "NodeSet compute",
         "drain",
-        "1 of 2 workers is drained, and removed once idle in Slurm",
-        ("7",),
-        "2026-11-17T00:00:00Z",
+        "1 of 2 workers is drained, and removed once idle in Slurm: compute-1",
     )
+
+
+FIVE = "\n".join(f"NodeName=compute-{number} State=MIXED" for number in range(5))
+
+
+def job(number: int, node: int, end: str, start: str = "2026-11-16T20:00:00Z") -> str:
+    return f"JobId={number} JobState=RUNNING NodeList=compute-{node} StartTime={start} EndTime={end}"
+
+
+def test_a_scale_in_waits_only_for_jobs_of_the_workers_that_the_operator_would_choose(facts: Facts) -> None:
+    """H6: it named the jobs of all workers, and the end of none, though two workers were idle."""
+    endless = "JobId=30 JobState=RUNNING NodeList=compute-4 StartTime=2026-11-16T20:00:00Z"
+    jobs = [job(29, 0, "2026-11-17T02:00:00Z"), endless, job(31, 2, "2026-11-16T23:00:00Z")]
+    nodeset = changed(NODESET, replicas=5)
+    pods = {f"compute-{number}": worker(f"compute-{number}") for number in range(5)}
+    facts = replace(
+        facts,
+        objects={**facts.objects, "NodeSet": {"compute": nodeset}, "Pod": pods},
+        slurm={"slurm": said(FIVE, "\n".join(jobs), "")},
+    )
+    (effect,) = forecast(facts, [changed(NODESET, replicas=2)])
+    assert effect == Effect(
+        "NodeSet compute",
+        "drain",
+        "3 of 5 workers are drained, and removed once idle in Slurm: compute-[1-3]",
+        ("31",),
+        "2026-11-16T23:00:00Z",
+    )
+
+
+def test_no_worker_is_named_while_slurm_does_not_answer(facts: Facts) -> None:
+    (effect,) = forecast(replace(facts, slurm={}), [changed(NODESET, replicas=1)])
+    assert "none is chosen before it does" in effect.sentence
 
 
 DATABASE = {"host": "mariadb", "passwordKeyRef": {"name": "mariadb", "key": "password"}}

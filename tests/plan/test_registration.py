@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.plan.small_cluster import Cluster, of_type
+from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from kube_runtime.client.objects import Pod
 from slurm_operator.build import nodeset
-from slurm_operator.plan.actions import UpdateNode
+from slurm_operator.plan.actions import Delete, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.registration import read_pod_info
 
@@ -81,3 +81,20 @@ def test_a_worker_that_registers_while_its_nodeset_is_deleted_has_its_record_mar
     )
     plan = plan_nodeset(cluster.world(gone, [unready(cluster, "10.0.0.7")], slurm))
     assert [update.changes.keys() for update in of_type(plan, UpdateNode)] == [{"comment"}]
+
+
+@pytest.mark.parametrize("going", ["scale-in", "deletion", "terminating"])
+def test_the_record_of_a_worker_that_leaves_is_marked_too_so_that_it_goes_with_it(cluster: Cluster, going: str) -> None:
+    """M1: its record was never written to, because Slurm did not answer from its start until it was scaled away."""
+    pod = cluster.pod("w-0", terminating=going == "terminating")
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, pod_ip="10.0.0.7"))
+    spec = {"replicas": 0} if going == "scale-in" else {}
+    for comment, marked in (("", ["w-0"]), (None, [])):
+        given = {} if comment is None else {"comment": comment}
+        slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=OURS, address="10.0.0.7", **given))
+        world = cluster.world(cluster.nodeset(**spec), [pod], slurm, deleting=going == "deletion")
+        plan = plan_nodeset(world)
+        assert [action.node for action in of_type(plan, UpdateNode)] == marked
+        kinds = [type(action) for action in plan.actions]
+        if marked and Delete in kinds:
+            assert kinds.index(UpdateNode) < kinds.index(Delete)

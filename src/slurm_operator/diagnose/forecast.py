@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import msgspec
+
+from kube_runtime.client.objects import Pod
+from kube_runtime.times import parse_time
 from slurm_operator.admission.rules import reach
 from slurm_operator.api.accounting import Accounting
 from slurm_operator.api.controller import Controller
@@ -26,6 +31,11 @@ from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import slurm_conf
 from slurm_operator.diagnose.facts import Facts, Silence, SlurmJob, fingerprint, host_of
 from slurm_operator.diagnose.references import SECRET, references
+from slurm_operator.plan.choice import scaled_in
+from slurm_operator.plan.workers import NodeSnapshot, workers
+from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.hostlist import HostList
+from slurm_operator.slurm.model import UNLIMITED, Job, Node, SlurmList
 
 R = TypeVar("R", bound=Resource)
 RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING"})
@@ -209,17 +219,47 @@ def _templates(objects: Iterable[Mapping[str, Any]]) -> list[Any]:
 def _nodeset(facts: Facts, new: NodeSet, before: Refs, after: Refs) -> Iterator[Effect]:
     old = next(each for each in before.nodesets if each.name == new.name)
     owner = after.controllers.get(new.spec.controller_ref.name)
-    workers = [host_of(pod) for pod in facts.pods_of(labels.WORKER, new.name)]
+    hosts = [host_of(pod) for pod in facts.pods_of(labels.WORKER, new.name)]
     title = f"NodeSet {new.name}"
     if owner is not None and _template(old, owner, before) != _template(new, owner, after):
-        yield _rolled(facts, new, title, workers)
+        yield _rolled(facts, new, title, hosts)
     more = new.spec.replicas - old.spec.replicas
     if more > 0 and not new.is_daemon:
         yield Effect(title, "made", f"{counted(more, 'worker is', 'workers are')} added")
     elif more < 0 and not new.is_daemon:
-        jobs = _jobs_on(facts, new.spec.controller_ref.name, workers)
-        text = f"{share(-more, len(workers), 'worker')} drained, and removed once idle in Slurm"
-        yield Effect(title, "drain", text, tuple(job.id for job in jobs), _last(jobs))
+        yield from _scaled_in(facts, new, title)
+
+
+def _scaled_in(facts: Facts, new: NodeSet, title: str) -> Iterator[Effect]:
+    """The workers that the operator would choose, by its own choice, and the jobs on these alone."""
+    slurm = facts.slurm_of(new.spec.controller_ref.name)
+    pods = [msgspec.convert(pod, Pod, strict=False) for pod in facts.pods_of(labels.WORKER, new.name)]
+    now = parse_time(facts.now) or datetime.now(UTC)
+    if isinstance(slurm, Silence):
+        surplus = max(len(pods) - new.spec.replicas, 0)
+        text = f"{share(surplus, len(pods), 'worker')} drained, and removed once idle in Slurm"
+        yield Effect(title, "drain", f"{text}; Slurm does not answer, and none is chosen before it does")
+        return
+    known = SlurmList(tuple(Node(name=each.name, states=each.states) for each in slurm.nodes.values()), complete=True)
+    snapshot = NodeSnapshot(known, tuple(_as_model(job) for job in slurm.jobs.values()))
+    chosen = scaled_in(new, workers(new, pods, snapshot, now), now)
+    if not chosen:
+        return
+    names = hostlist.compress(hostlist.in_order(worker.hostname for worker in chosen))
+    jobs = _jobs_on(facts, new.spec.controller_ref.name, [worker.hostname for worker in chosen])
+    text = f"{share(len(chosen), len(pods), 'worker')} drained, and removed once idle in Slurm: {names}"
+    yield Effect(title, "drain", text, tuple(job.id for job in jobs), _last(jobs))
+
+
+def _as_model(job: SlurmJob) -> Job:
+    """A job as the operator's choice sees it: on which nodes it is, and until when."""
+    return Job(
+        job_id=int(job.id),
+        states=frozenset({job.state}),
+        nodes=job.nodes if isinstance(job.nodes, HostList) else HostList.of(*job.nodes),
+        start_time=job.start,
+        time_limit=max(job.end - job.start, 0) // 60 if job.end else UNLIMITED,
+    )
 
 
 def _template(cr: NodeSet, owner: Controller, refs: Refs) -> Mapping[str, Any]:

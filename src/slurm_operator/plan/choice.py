@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kube_runtime.client.objects import Pod
@@ -37,7 +38,7 @@ class Choice:
 
 def choose(world: NodeSetWorld) -> Choice:
     """Choose the workers to remove; a choice that was made is kept, and none is made while Slurm cannot be asked."""
-    present = [worker for worker in world.workers if not worker.is_terminating and not worker.is_over]
+    present = _present(world.workers)
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})
     wrong_mode = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
@@ -45,8 +46,8 @@ def choose(world: NodeSetWorld) -> Choice:
     if world.cr.is_daemon:
         leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        surplus = max(len(own) - world.cr.spec.replicas, 0)
-        leaving = {worker.name: (worker, SCALE_IN) for worker in _scale_in(world, own, surplus)}
+        chosen = scaled_in(world.cr, own, world.now, is_blind=world.is_blind)
+        leaving = {worker.name: (worker, SCALE_IN) for worker in chosen}
     rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
         leaving |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
@@ -55,6 +56,10 @@ def choose(world: NodeSetWorld) -> Choice:
     leaving |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
     leaving |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
     return Choice(tuple(worker for worker in present if worker.name not in leaving), leaving)
+
+
+def _present(some: Iterable[Worker]) -> list[Worker]:
+    return [worker for worker in some if not worker.is_terminating and not worker.is_over]
 
 
 def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
@@ -87,12 +92,15 @@ def is_taken_over(worker: Worker) -> bool:
     return labels.SLURM_KEY_HASH not in worker.pod.metadata.annotations
 
 
-def _scale_in(world: NodeSetWorld, present: Sequence[Worker], surplus: int) -> list[Worker]:
+def scaled_in(cr: NodeSet, some: Iterable[Worker], now: datetime, *, is_blind: bool = False) -> list[Worker]:
+    """The workers that are too many, those that were chosen before first; asked by `diagnose/forecast.py` too."""
+    present = [worker for worker in _present(some) if not _is_of_other_mode(cr, worker)]
+    surplus = max(len(present) - cr.spec.replicas, 0)
     if not surplus:
         return []
-    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), world.now)
-    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), world.now)
-    return (chosen if world.is_blind else [*chosen, *others])[:surplus]
+    chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), now)
+    others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), now)
+    return (chosen if is_blind else [*chosen, *others])[:surplus]
 
 
 def _misplaced(world: NodeSetWorld, present: Sequence[Worker]) -> Iterator[Worker]:

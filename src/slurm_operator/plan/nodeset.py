@@ -72,7 +72,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_pod_marks(world)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, drained, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
-        tuple(registration.marks(world.cr, [worker for worker, _ in leaving])),
+        tuple(registration.marks(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp(), world.slurmctld_starts)),
         tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
@@ -88,6 +88,11 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(stage for stage in stages if stage),
         WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
     )
+
+
+def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worker]:
+    others_names = {worker.name for worker in others}
+    return (worker for worker in some if worker.name not in others_names)
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
@@ -420,8 +425,10 @@ def claim_identity(cr: NodeSet, worker: Worker) -> str:
 def _set_owners(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
     """Make these the claim's owners, beside those that are not of ours."""
     present = found.metadata.owner_references
-    names_of_ours = (("NodeSet", cr.name), ("Pod", worker.name))
-    ours = {each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in names_of_ours}
+    others_namesof_ours = (("NodeSet", cr.name), ("Pod", worker.name))
+    ours = {
+        each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in others_namesof_ours
+    }
     if ours == {owner["uid"] for owner in wanted}:
         return
     references = found.content()["metadata"].get("ownerReferences") or ()

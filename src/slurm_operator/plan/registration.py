@@ -42,7 +42,10 @@ def updates(
 
 
 def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
-    """The comment alone, for workers that leave or are not ready: their records have to go with them all the same."""
+    """Whose records they are, of workers that are not ready or leave: a record goes with its pod, so it must say so.
+
+    One that was chosen to leave before its record was ever written to, during an outage, leaves it behind otherwise.
+    """
     for worker in some:
         node = worker.node
         if node is not None and _has_registered(worker, node) and _comment(cr, worker, node):
