@@ -48,6 +48,14 @@ async def test_applying_it_again_changes_nothing(home: Home) -> None:
     assert len((await cluster.apply(home, MINIMAL))["unchanged"]) == 7 + len(MINIMAL)
 
 
+async def test_what_is_set_back_is_named_and_a_namespace_is_not(home: Home) -> None:
+    objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm"}}, *MINIMAL]
+    await cluster.apply(home, objects)
+    async with client_of(home) as client:
+        await client.merge_patch(OURS["NodeSet"].raw(), "compute", {"spec": {"replicas": 7}}, "slurm")
+    assert (await cluster.apply(home, objects))["changed"] == ["NodeSet slurm/compute"]
+
+
 async def test_kinds_that_only_the_server_knows_are_applied(home: Home) -> None:
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

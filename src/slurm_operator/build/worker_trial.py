@@ -188,7 +188,7 @@ def _own_environment(each: NodeSet, slurmd: Mapping[str, Any], node: str) -> lis
         "TRIAL_GOOD": GOOD_DIR,
         "TRIAL_NODE_CONF": _node_conf(each),
         **({"TRIAL_NODE_NAME": node} if node else {}),
-        "TRIAL_DEVICES": "given" if _asks_for_devices(slurmd) else "here",
+        "TRIAL_DEVICES": "given" if asks_for_devices(slurmd) else "here",
         "TRIAL_READY_LIMIT": str(READY_LIMIT_SECONDS),
     }
     return [{"name": name, "value": value} for name, value in values.items()]
@@ -200,7 +200,7 @@ def _node_conf(each: NodeSet) -> str:
     return " ".join(option for option in options if not option.startswith(f"{nodeset.FEATURES}="))
 
 
-def _asks_for_devices(slurmd: Mapping[str, Any]) -> bool:
+def asks_for_devices(slurmd: Mapping[str, Any]) -> bool:
     """Whether the worker gets devices from Kubernetes (extended resource or claim); the trial pod asks for none."""
     resources = slurmd.get("resources") or {}
     wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}

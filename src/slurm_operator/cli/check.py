@@ -24,7 +24,7 @@ from slurm_operator.build.images import TRUSTED
 from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
-from slurm_operator.cli import findings, references
+from slurm_operator.cli import devices, findings, references
 from slurm_operator.cli.findings import INVALID_FIELD, Finding
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.render import render
@@ -158,7 +158,7 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     files = _files(cr, refs, conf.text)
     origins = Origins(cr, refs, conf, files)
     found = lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr))
-    for finding in without_mounted(found, cr, refs):
+    for finding in (*without_mounted(found, cr, refs), *devices.unasked(cr, refs, files)):
         # A file may be in a ConfigMap that is not among these files; that it is not, is said already.
         if is_whole or finding.code not in ("MissingFile", "MissingInclude", "MissingProgram"):
             yield _at_origin(finding, origins, here, cr.name)

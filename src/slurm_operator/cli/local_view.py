@@ -55,8 +55,8 @@ def applied(effects: Mapping[str, Sequence[str]]) -> str:
 
 
 def _part(record: PartRecord, is_supervised: bool) -> str:
-    if not record.is_running and not is_supervised and not record.last_exit:
-        return "is stopped"
+    if not record.is_running and not is_supervised:
+        return f"is stopped (last: {record.last_exit})" if record.last_exit else "is stopped"
     if not record.is_running:
         return f"does not run ({record.last_exit or 'never started'})"
     again = f", restarted {counted(record.restarts, 'time')} (last: {record.last_exit})" if record.restarts else ""

@@ -149,7 +149,7 @@ def _print_data(data: object, output: str) -> None:
 def migrate_check(kubeconfig: str, kube_context: str, namespace: str, values: tuple[Path, ...], output: str) -> None:
     """Show what a switch from the Go operator would change, what it needs, and the steps in order; changes nothing.
 
-    The exit code is 1 if something needs a decision.
+    The exit code is 1 if something needs a decision, or if there is no resource to look at.
     """
     from slurm_operator.cli import migrate_check as checking
     from slurm_operator.cli.kubectl.command import Where, answered, connected
