@@ -75,8 +75,14 @@ def test_other_jobs_are_not_asked_about(cluster: Cluster, job: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     "states",
-    [("ALLOCATED", "DRAIN"), ("DOWN",), ("ALLOCATED", "NOT_RESPONDING"), ("IDLE", "INVALID_REG")],
-    ids=["drained", "down", "silent", "refused by slurmctld"],
+    [
+        ("ALLOCATED", "DRAIN"),
+        ("DOWN",),
+        ("ALLOCATED", "NOT_RESPONDING"),
+        ("IDLE", "INVALID_REG"),
+        ("IDLE", "FAIL", "COMPLETING"),
+    ],
+    ids=["drained", "down", "silent", "refused by slurmctld", "failing, as somebody set it"],
 )
 def test_a_node_that_is_not_in_service_is_left_alone(cluster: Cluster, states: tuple[str, ...]) -> None:
     assert asked_for(cluster, node=cluster.node("w-0", *states)) == []
@@ -185,6 +191,8 @@ def test_a_launch_is_asked_about_three_times(cluster: Cluster, job_age: float, a
         pytest.param(30.0, ASKED_OFTEN - 1, True, True, id="asked"),
         pytest.param(30.0, ASKED_OFTEN, True, False, id="asked often enough: the job lives"),
         pytest.param(DRAIN_WAIT_SECONDS + 1, None, False, False, id="cannot be asked for long"),
+        pytest.param(-30.0, None, False, True, id="its machine's clock is a little ahead"),
+        pytest.param(-3600.0, None, False, False, id="its machine's clock is an hour ahead"),
     ],
 )
 def test_a_worker_that_leaves_is_drained_once_slurm_was_asked_about_its_ghosts(

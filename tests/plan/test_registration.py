@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from tests.plan.small_cluster import OURS, Cluster, of_type
 
+from kube_runtime.client import objects
 from kube_runtime.client.objects import Pod
+from kube_runtime.times import time_text
 from slurm_operator.build import nodeset
 from slurm_operator.plan.actions import Delete, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset
@@ -98,3 +102,30 @@ def test_the_record_of_a_worker_that_leaves_is_marked_too_so_that_it_goes_with_i
         kinds = [type(action) for action in plan.actions]
         if marked and Delete in kinds:
             assert kinds.index(UpdateNode) < kinds.index(Delete)
+
+
+@pytest.mark.parametrize(
+    ("started", "is_marked"),
+    [
+        pytest.param(-3600, False, id="a slurmd of the machine itself"),
+        pytest.param(None, False, id="a slurmd that does not say"),
+        pytest.param(2, True, id="the worker's own"),
+    ],
+)
+def test_on_the_network_of_its_machine_a_record_is_an_unready_workers_only_if_its_slurmd_is_no_older_than_the_container(
+    cluster: Cluster, started: int | None, is_marked: bool
+) -> None:
+    """All slurmds of a machine have its address: the port of the machine's own keeps the worker from being ready."""
+    began = cluster.now - timedelta(seconds=60)
+    pod = unready(cluster, "10.0.0.7")
+    container = {"name": "slurmd", "ready": False, "state": {"running": {"startedAt": time_text(began)}}}
+    status = msgspec.structs.replace(
+        pod.status, container_statuses=(msgspec.convert(container, objects.ContainerStatus),)
+    )
+    spec = msgspec.structs.replace(pod.spec, host_network=True, node_name="w-0")
+    slurmd_start = int(began.timestamp()) + started if started is not None else 0
+    record = cluster.node("w-0", comment="rack 7", address="10.0.0.7", slurmd_start_time=slurmd_start)
+    world = cluster.world(
+        cluster.nodeset(), [msgspec.structs.replace(pod, status=status, spec=spec)], cluster.slurm(record)
+    )
+    assert bool(of_type(plan_nodeset(world), UpdateNode)) == is_marked

@@ -129,7 +129,8 @@ def under_question(
     workers: Iterable[Worker], slurm: NodeSnapshot, asked: Mapping[str, Asked], now: float
 ) -> frozenset[str]:
     """The nodes whose drain waits: once drained they could not be asked, and their ghosts would keep them for long."""
-    young = [worker for worker in workers if _age(worker, now) < DRAIN_WAIT_SECONDS]
+    # A start that is far ahead of our clock says nothing about its age, and must not hold up a drain until then.
+    young = [worker for worker in workers if abs(_age(worker, now)) < DRAIN_WAIT_SECONDS]
     found = doubts(young, slurm, ()).ghosts
     return frozenset(name for name in found if name not in asked or asked[name].times < ASKED_OFTEN)
 
@@ -151,7 +152,9 @@ def remembered(
 
 def may_ask(node: Node) -> bool:
     """Whether asking changes nothing else: Slurm asks by an undrain, and whoever drained a node is to lift it."""
-    return policy.is_responding(node) and not policy.is_draining(node) and "INVALID_REG" not in node.states
+    in_service = policy.is_responding(node) and not policy.is_draining(node)
+    # An undrain lifts FAIL as well, at least from a node whose jobs are suspended or completing: somebody set it.
+    return in_service and node.states.isdisjoint({"INVALID_REG", "FAIL"})
 
 
 def _has_script_on(worker: Worker, job: Job) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kube_runtime.client.objects import Node as KubeNode
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
+from slurm_operator.build.nodeset import SLURMD
 from slurm_operator.plan.actions import Action, UpdateNode
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
@@ -55,7 +56,15 @@ def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
 def _has_registered(worker: Worker, node: Node) -> bool:
     """Whether a record is of this very pod: a record of its name at another address is of somebody else."""
     address = worker.pod.status.pod_ip
-    return bool(address) and node.address == address and not node.states & {"DOWN", "NOT_RESPONDING"}
+    is_here = bool(address) and node.address == address and not node.states & {"DOWN", "NOT_RESPONDING"}
+    return is_here and (not worker.pod.spec.host_network or _is_started_by(worker, node))
+
+
+def _is_started_by(worker: Worker, node: Node) -> bool:
+    """Whether a record's slurmd is no older than the worker's: the machine may run one of its own at this address."""
+    since = worker.container_since(SLURMD)
+    # Both times are of the same machine's clock.
+    return since is not None and node.slurmd_start_time >= int(since.timestamp())
 
 
 def left_down_by_its_pod(node: Node) -> bool:
