@@ -83,6 +83,12 @@ def test_doctor_tells_once_of_jobs_that_never_start() -> None:
     assert not found.root.startswith("job 8")
 
 
+def test_doctor_tells_of_a_failed_prolog_once() -> None:
+    held = "JobId=9 JobState=PENDING Reason=JobHeldAdmin Description=launch failed requeued held Partition=compute"
+    nodes = "NodeName=compute-0 State=IDLE+DRAIN Reason=Prolog error\nNodeName=compute-1 State=IDLE"
+    assert [each.code for each in examine(cluster(slurm=said(nodes, held, PARTITIONS)))] == ["DrainedBySlurm"]
+
+
 def test_pods_that_leave_are_told_apart() -> None:
     leaving = resource("NodeSet", "compute", {"replicas": 2})
     status = {**leaving["status"], "replicas": 3, "readyReplicas": 3}

@@ -64,8 +64,11 @@ def _all(facts: Facts) -> Iterator[Cause]:
                 yield answer
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm):
-            yield from _nodes(facts, slurm)
-            yield from _jobs(facts, slurm)
+            of_nodes = list(_nodes(facts, slurm))
+            yield from of_nodes
+            # A job that waits for what is told of a node anyway is not told again.
+            told = {each.command for each in of_nodes}
+            yield from (each for each in _jobs(facts, slurm) if each.command not in told)
     yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
