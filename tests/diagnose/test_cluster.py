@@ -8,6 +8,7 @@ import click
 import pytest
 from tests.diagnose.broken import (
     CORDONED,
+    NODES,
     OURS,
     PARTITIONS,
     cluster,
@@ -70,6 +71,28 @@ def test_doctor_names_a_silent_slurmctld_once_whoever_needs_it() -> None:
     nodesets = [resource("NodeSet", name, {"replicas": 2}, lost) for name in ("compute", "gpu")]
     (found,) = examine(cluster(*nodesets, slurm=Silence("connection refused")))
     assert found.code == "SlurmSilent"
+
+
+def test_doctor_tells_once_of_jobs_that_never_start() -> None:
+    never = "JobState=PENDING Reason=PartitionTimeLimit TimeLimit=90 Partition=compute UserId=bob(1)"
+    waits = "JobId=5 JobState=PENDING Reason=JobHeldUser Partition=compute UserId=bob(1)"
+    jobs = "\n".join([*(f"JobId={number} {never}" for number in (8, 9)), waits])
+    (found,) = examine(cluster(slurm=said(NODES, jobs, PARTITIONS.replace("State", "MaxTime=60 State"))))
+    assert found.code == "PartitionTimeLimit"
+    assert found.sentence.endswith("allows at most 01:00:00 (MaxTime) (and 1 more like it)")
+    assert not found.root.startswith("job 8")
+
+
+def test_doctor_tells_of_a_failed_prolog_once() -> None:
+    held = "JobId=9 JobState=PENDING Reason=JobHeldAdmin Description=launch failed requeued held Partition=compute"
+    nodes = "NodeName=compute-0 State=IDLE+DRAIN Reason=Prolog error\nNodeName=compute-1 State=IDLE"
+    assert [each.code for each in examine(cluster(slurm=said(nodes, held, PARTITIONS)))] == ["DrainedBySlurm"]
+
+
+def test_pods_that_leave_are_told_apart() -> None:
+    leaving = resource("NodeSet", "compute", {"replicas": 2})
+    status = {**leaving["status"], "replicas": 3, "readyReplicas": 3}
+    assert "2/2 (+1 leaving)" in overview(cluster({**leaving, "status": status}), [])
 
 
 def test_doctor_names_an_absent_operator_once() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tests.diagnose.broken import NODES, cluster, condition, resource
 from tests.diagnose.said import said
 
+from slurm_operator.diagnose.cluster import examine
 from slurm_operator.diagnose.drift import ChangedBack, adoption, changed_back, current
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm
 
@@ -46,7 +47,26 @@ def test_the_partition_of_a_nodeset_is_compared_with_slurms_own_word() -> None:
 
 def test_one_that_somebody_deleted_is_named() -> None:
     gone = said(NODES, "", "PartitionName=other State=UP Nodes=compute-0 TotalNodes=1")
-    assert rows(facts(asked=gone)) == [("NodeSet compute", "Partition", "present", "absent", "being changed back")]
+    assert rows(facts(asked=gone)) == [
+        ("NodeSet compute", "Partition", "present", "absent", "being changed back"),
+        # One that somebody made.
+        ("no resource", "Partition", "absent", "present", "left as it is"),
+    ]
+
+
+def reported(field: str, wanted: str, found: str) -> dict[str, Any]:
+    in_sync = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "changed in Slurm"}
+    made = resource("Partition", "hand", {"driftPolicy": "Report"}, condition("Ready", "True"), in_sync)
+    row = {"field": field, "wanted": wanted, "found": found}
+    return {**made, "status": {**made["status"], "drift": [row]}}
+
+
+def test_doctor_tells_of_drift_that_is_only_reported() -> None:
+    lines = "PartitionName=hand State=UP Nodes=compute-0\n"
+    found = examine(facts(reported("MaxTime", "60", "30"), asked=said(NODES, "", lines)))
+    (told,) = (each for each in found if each.code == "Drifted")
+    assert "MaxTime is 30, and Partition hand asks for 60" in told.sentence
+    assert told.command == "kubectl slurm -n slurm drift"
 
 
 def test_what_is_not_in_force_has_not_been_changed_by_hand() -> None:

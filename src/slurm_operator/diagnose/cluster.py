@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from slurm_operator.diagnose import ghosts, leftovers, refusals
+from slurm_operator.diagnose import drift, ghosts, leftovers, refusals
+from slurm_operator.diagnose import job as jobs
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, name_of
+from slurm_operator.diagnose.wording import title
 
 # Codes of what is in progress: reported, but not wrong.
 IN_PROGRESS = frozenset(
@@ -22,6 +24,8 @@ IN_PROGRESS = frozenset(
         *("NotCreatedYet", "RolloutNotSeen", "RollingOut", "WaitingForPods", "WorkersNotReady"),
     }
 )
+# Each of them is looked at with all nodes; a long queue has the same few reasons.
+MAX_JOBS = 200
 # What others depend on comes first.
 ORDER = ("Controller", "Accounting", "RestApi", "NodeSet", "LoginSet", "Token")
 
@@ -60,13 +64,37 @@ def _all(facts: Facts) -> Iterator[Cause]:
                 yield answer
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm):
-            yield from _nodes(facts, slurm)
+            of_nodes = list(_nodes(facts, slurm))
+            yield from of_nodes
+            # A job that waits for what is told of a node anyway is not told again.
+            told = {each.command for each in of_nodes}
+            yield from (each for each in _jobs(facts, slurm) if each.command not in told)
     yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
         if isinstance(answer, Cause):
             yield answer
+    yield from _drift(facts)
+
+
+def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
+    """Jobs that will never start as they are; those that wait for the same reason in one partition are one cause."""
+    pending = [job for job in slurm.jobs.values() if job.state == "PENDING"]
+    for job in pending[:MAX_JOBS]:
+        answer = jobs.why(facts, job.id)
+        if isinstance(answer, Cause) and answer.wrong:
+            mine = title(job) in answer.sentence
+            yield replace(answer, root=f"jobs in {job.partition}") if mine and not answer.root else answer
+
+
+def _drift(facts: Facts) -> Iterator[Cause]:
+    """What somebody changed in Slurm, and the operator was told to report."""
+    for row in drift.current(facts):
+        # A partition that is not up is told as that.
+        is_told = row.field == "State" and row.found != "UP"
+        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_told:
+            yield drift.cause(facts, row)
 
 
 def _nodes(facts: Facts, slurm: Slurm) -> Iterator[Cause]:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slurm_operator.diagnose import refusals
+from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, condition_of, name_of, spec_of, status_of
 from slurm_operator.diagnose.partition_owner import Owner, owners
 from slurm_operator.plan.partition import MISSING_PARTITION, PRESENCE, declared
-from slurm_operator.plan.partition_events import COMES_BACK, REVERTED
+from slurm_operator.plan.partition_events import BY_HAND, COMES_BACK, REVERTED
 from slurm_operator.plan.partition_fields import NODES, Difference, differences
 
 # How Slurm shows an option that is not set.
@@ -59,7 +60,34 @@ class ChangedBack:
 def current(facts: Facts) -> list[Drifted]:
     """Everything that differs now."""
     found = [row for owner in owners(facts) if owner.kind == "Partition" for row in _reported(owner)]
-    return [*found, *(row for owner in owners(facts) if owner.kind != "Partition" for row in _compared(facts, owner))]
+    compared = [row for owner in owners(facts) if owner.kind != "Partition" for row in _compared(facts, owner)]
+    return [*found, *compared, *_undeclared(facts)]
+
+
+def cause(facts: Facts, row: Drifted) -> Cause:
+    """A difference as `doctor` tells it."""
+    partition = row.owner.partition
+    if row.field == PRESENCE and not row.owner.kind:
+        sentence = f"no resource declares partition {partition}: {BY_HAND} made it, and slurm.conf does not hold it"
+    else:
+        is_now = f"{row.field} is {row.found or 'not set'}, and {row.owner.place} asks for {row.wanted or 'none'}"
+        sentence = f"partition {partition}: {is_now}; {BY_HAND} changed it, and it is {row.state}"
+    command = f"kubectl slurm -n {facts.namespace} drift"
+    return Cause("Drifted", sentence, command, root=f"drift of {partition}", chosen=not row.owner.kind)
+
+
+def _undeclared(facts: Facts) -> Iterator[Drifted]:
+    """Partitions that Slurm has and nothing declares: neither a resource nor the file."""
+    known = {(each.cluster, each.partition) for each in owners(facts)}
+    for cluster, slurm in facts.slurm.items():
+        config_map = facts.get("ConfigMap", f"{cluster}-config")
+        if not isinstance(slurm, Slurm) or config_map is None:
+            continue
+        files = {str(name): str(text) for name, text in (config_map.get("data") or {}).items()}
+        lines = declared(files.get("slurm.conf", ""), files).lines
+        for name in sorted(slurm.partitions):
+            if (cluster, name) not in known and name not in lines:
+                yield Drifted(Owner("", {}, name, cluster), PRESENCE, "absent", "present", LEFT)
 
 
 def _reported(owner: Owner) -> Iterator[Drifted]:

@@ -29,7 +29,7 @@ from slurm_operator.slurm import conf
 class Owner:
     """The resource that declares a partition."""
 
-    # Partition, NodeSet, or Controller for a line of its extraConf.
+    # Partition, NodeSet, or Controller for a line of its extraConf; empty for a partition that nothing declares.
     kind: str
     resource: Object
     # Its name in Slurm, and the Controller of its cluster.
@@ -44,6 +44,8 @@ class Owner:
     @property
     def place(self) -> str:
         """Where the options of the partition stand, for people."""
+        if not self.kind:
+            return "no resource"
         if self.kind == "Controller":
             return f"extraConf of Controller {self.name}"
         return f"{self.kind} {self.name}"

@@ -326,7 +326,7 @@ def drift_data(now: list[Drifted], back: list[ChangedBack]) -> list[dict[str, An
     rows: list[dict[str, Any]] = [
         {
             "partition": each.owner.partition,
-            "object": f"{each.owner.kind.lower()}/{each.owner.name}",
+            "object": f"{each.owner.kind.lower()}/{each.owner.name}" if each.owner.kind else "",
             "field": each.field,
             "wanted": each.wanted,
             "found": each.found,
@@ -353,6 +353,9 @@ async def _adopt(where: Where, facts: Facts, now: list[Drifted]) -> None:
 
     async with changing(where) as changes:
         for owner, options in adoption(now):
+            if not owner.kind:
+                click.echo(f"partition {owner.partition} is left as it is: create a Partition for it", err=True)
+                continue
             if owner.kind == "Controller" or not options:
                 click.echo(f"partition {owner.partition} is left as it is: change {owner.place} yourself", err=True)
                 continue

@@ -236,13 +236,21 @@ def _nodesets(facts: Facts) -> str:
         [
             name_of(each),
             ready(each),
-            f"{counts['readyReplicas']}/{counts['desired'] if counts['desired'] is not None else counts['replicas']}",
+            _pods(counts),
             *(known(counts[key]) for key in OF_SLURM),
         ]
         for each in facts.every("NodeSet")
         for counts in [_counts(each)]
     ]
     return table(["NODESET", "READY", "PODS", "IDLE", "ALLOCATED", "DRAIN", "DOWN"], rows) if rows else ""
+
+
+def _pods(counts: Mapping[str, Any]) -> str:
+    """How many of the desired pods are ready; those that are to go are told apart."""
+    desired = counts["desired"] if counts["desired"] is not None else counts["replicas"]
+    leaving = max(counts["replicas"] - desired, 0)
+    ready = min(counts["readyReplicas"], desired)
+    return f"{ready}/{desired}" + (f" (+{leaving} leaving)" if leaving else "")
 
 
 def _partitions(facts: Facts) -> str:
