@@ -77,7 +77,7 @@ def test_the_line_of_a_partition(spec: dict[str, Any], line: str) -> None:
             partition("p", tresBillingWeights={"CPU": "1 2"}, nodeSets=["cpu"]), build.INVALID, "CPU", id="a weight"
         ),
         pytest.param(partition("p" * 253), build.NO_NODES, "nodeSets", id="no nodes"),
-        pytest.param(partition("p", nodeSets=["cpu", "gone"]), build.NODESET_NOT_FOUND, 1, id="no such NodeSet"),
+        pytest.param(partition("p", nodeSets=["gone"]), build.NODESET_NOT_FOUND, 0, id="no such NodeSet"),
         pytest.param(partition("p", nodes="elsewhere"), build.NO_NODES, "nodeSets", id="nodes that nobody declares"),
     ],
 )
@@ -107,6 +107,14 @@ def test_names_are_claimed_first_come_first_served() -> None:
     assert [each.reason for each in found] == [build.ACCEPTED, *[build.NAME_TAKEN] * 3]
     assert "claimed by NodeSet 'a'" in found[1].message
     assert "claimed by extraConf" in found[3].message
+
+
+def test_a_partition_stays_without_a_nodeset_that_is_gone() -> None:
+    """M11: one NodeSet of several was deleted, and the whole Partition was drained."""
+    acceptance = only(CPU, partition("p", nodeSets=["cpu", "gone"], state="UP"))
+    assert acceptance.line == "PartitionName=p Nodes=cpu State=UP"
+    assert (acceptance.reason, acceptance.path) == (build.NODESET_NOT_FOUND, ("spec", "nodeSets", 1))
+    assert acceptance.message == "there is no NodeSet 'gone' in this cluster; the partition is without it"
 
 
 def test_a_second_default_stays_without_being_one() -> None:

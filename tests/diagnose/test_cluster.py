@@ -61,6 +61,16 @@ def test_doctor_finds_nothing_in_a_good_cluster() -> None:
     assert examine(cluster()) == []
 
 
+def test_doctor_names_a_partition_that_works_without_one_of_its_nodesets() -> None:
+    accepted = condition(
+        "Accepted", "True", "NodeSetNotFound", "there is no NodeSet 'gone'; the partition is without it"
+    )
+    ready = condition("Ready", "True", "Up")
+    (cause,) = examine(cluster(resource("Partition", "debug", {"partitionName": "compute"}, accepted, ready)))
+    assert cause.code == "NodeSetNotFound"
+    assert cause.command == "kubectl -n slurm edit partitions.slinky.slurm.net debug"
+
+
 def test_doctor_names_one_cause_once() -> None:
     facts = cluster(CORDONED, slurm=with_node("IDLE+DRAIN", OURS))
     assert [cause.code for cause in examine(facts)] == ["KubernetesNodeCordoned"]

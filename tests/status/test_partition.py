@@ -6,7 +6,7 @@ import pytest
 
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.problem import FieldProblem
-from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, Acceptance
+from slurm_operator.build.partition import ACCEPTED, IN_FORCE, NAME_TAKEN, NODESET_NOT_FOUND, Acceptance
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.slurm.model import Partition, Unknown
@@ -21,6 +21,27 @@ UP = Partition(name="p", states=frozenset({"UP"}), total_nodes=3)
 DOWN = Partition(name="p", states=frozenset({"DOWN"}), total_nodes=3)
 EMPTY = Partition(name="p", states=frozenset({"UP"}))
 LATE = (Difference("MaxTime", "01:00:00", "UNLIMITED"),)
+MISSING = Acceptance("Partition", "p", "p", NODESET_NOT_FOUND, "there is no NodeSet 'gone'; the partition is left out")
+DRAINED = Partition(name="p", states=frozenset({"DRAIN"}))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        pytest.param(PartitionOutcome(MISSING, None), "it is not in slurm.conf", id="it is gone"),
+        pytest.param(PartitionOutcome(TAKEN, UP), "it is not in slurm.conf", id="Slurm has somebody else's"),
+        pytest.param(PartitionOutcome(MISSING, Unknown("no")), "it is not in slurm.conf", id="nobody knows"),
+        pytest.param(
+            PartitionOutcome(MISSING, DRAINED),
+            "it is left out; Slurm still has partition p, in state DRAIN, until its jobs have ended",
+            id="it has jobs",
+        ),
+    ],
+)
+def test_what_is_said_of_a_partition_that_is_left_out_is_true(outcome: PartitionOutcome, message: str) -> None:
+    """M11: it was not in slurm.conf, said the condition, and slurm.conf had it with State=DRAIN."""
+    (applied,) = [each for each in status.drafts(outcome) if each.type == status.APPLIED]
+    assert applied.message == message
 
 
 @pytest.mark.parametrize(

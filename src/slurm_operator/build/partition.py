@@ -159,10 +159,12 @@ def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claim
     if invalid:
         return Acceptance("Partition", cr.name, name, INVALID, invalid[1], path=invalid[0])
     missing = [each for each in cr.spec.node_sets if each != ALL and each not in nodesets]
-    if missing:
-        message = f"there is no NodeSet {', '.join(map(repr, missing))} in this cluster; the partition is left out"
-        path: Path = ("spec", "nodeSets", cr.spec.node_sets.index(missing[0]))
-        return Acceptance("Partition", cr.name, name, NODESET_NOT_FOUND, message, path=path)
+    absent = f"there is no NodeSet {', '.join(map(repr, missing))} in this cluster" if missing else ""
+    path: Path = ("spec", "nodeSets", cr.spec.node_sets.index(missing[0])) if missing else ()
+    if missing and len(missing) == len(cr.spec.node_sets):
+        return Acceptance(
+            "Partition", cr.name, name, NODESET_NOT_FOUND, f"{absent}; the partition is left out", path=path
+        )
     crowded = _is_crowded(ledger) or _take_room(ledger, cr.spec)
     if crowded:
         return Acceptance("Partition", cr.name, name, INVALID, crowded)
@@ -177,14 +179,16 @@ def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claim
         return Acceptance("Partition", cr.name, name, NAME_TAKEN, taken, path=("spec", "partitionName"))
     wants_default = cr.spec.default or is_default(cr.spec.config or "")
     second = _take_default(ledger, name) if wants_default else None
+    # Left out for one NodeSet, its jobs on the others would wait for ever.
+    without = f"{absent}; the partition is without it" if missing else ""
     return Acceptance(
         "Partition",
         cr.name,
         name,
-        SECOND_DEFAULT if second else ACCEPTED,
-        second or IN_FORCE,
+        NODESET_NOT_FOUND if missing else SECOND_DEFAULT if second else ACCEPTED,
+        "; ".join(each for each in (without, second) if each) or IN_FORCE,
         " ".join(_options(name, nodes.configured, cr.spec, default=wants_default and not second)),
-        path=("spec", "default") if second else (),
+        path=path or (("spec", "default") if second else ()),
         live_nodes=nodes.live,
         removed_nodes=nodes.removed,
     )
@@ -200,7 +204,7 @@ class _Nodes:
 def _nodes(spec: PartitionSpec, nodesets: Mapping[str, NodeSet], claimed: Claimed) -> _Nodes:
     if ALL in spec.node_sets:
         return _Nodes(ALL, (), ())
-    sets = [nodesets[name].slurm_name for name in spec.node_sets]
+    sets = [nodesets[name].slurm_name for name in spec.node_sets if name in nodesets]
     added, removed = split_edits(spec.nodes or "")
     declared = [host for host in added if host in claimed.nodes or host in claimed.nodesets]
     live = tuple(host for host in added if host not in claimed.nodes and host not in claimed.nodesets)

@@ -73,8 +73,9 @@ def _all(facts: Facts) -> Iterator[Cause]:
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
-        if isinstance(answer, Cause):
-            yield answer
+        incomplete = answer if isinstance(answer, Cause) else partitions.without_nodeset(facts, partition)
+        if incomplete is not None:
+            yield incomplete
     yield from _drift(facts)
 
 

@@ -6,12 +6,14 @@ command changes the resource: what is only changed in Slurm, the operator change
 
 from __future__ import annotations
 
+from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
+from slurm_operator.build.partition import NODESET_NOT_FOUND
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import operator, refusals
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
-from slurm_operator.diagnose.facts import Facts, Slurm, SlurmPartition, condition_of, spec_of
+from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmPartition, condition_of, name_of, spec_of
 from slurm_operator.diagnose.partition_owner import Owner, owner_of, partition_config, unknown_partition
 from slurm_operator.plan.partition import declared
 from slurm_operator.plan.partition_events import BY_HAND
@@ -57,6 +59,18 @@ def _asked(facts: Facts, name: str) -> Owner | None:
     """The Partition of this very name, whoever has its partition."""
     found = facts.get("Partition", name)
     return Owner("Partition", found, name, "") if found is not None else None
+
+
+def without_nodeset(facts: Facts, partition: Object) -> Cause | None:
+    """That a Partition that works lacks a NodeSet that it names; no job waits because of it alone."""
+    accepted = condition_of(partition, "Accepted") or {}
+    if accepted.get("reason") != NODESET_NOT_FOUND:
+        return None
+    return Cause(
+        NODESET_NOT_FOUND,
+        f"Partition {name_of(partition)}: {accepted.get('message', '')}",
+        f"kubectl -n {facts.namespace} edit partitions.{GROUP} {name_of(partition)}",
+    )
 
 
 def _cluster(facts: Facts, name: str, owner: Owner | None) -> str:

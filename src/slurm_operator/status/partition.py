@@ -12,7 +12,7 @@ from kube_runtime.text import first_few, printable
 from slurm_operator.api.partition import Drift
 from slurm_operator.api.plural import counted
 from slurm_operator.api.problem import FieldProblem
-from slurm_operator.build.partition import ACCEPTED
+from slurm_operator.build.partition import ACCEPTED, NAME_TAKEN
 from slurm_operator.plan.partition_fields import Difference
 from slurm_operator.plan.partition_outcome import PartitionOutcome
 from slurm_operator.slurm.model import Partition, Unknown
@@ -36,7 +36,7 @@ def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
     if not acceptance.accepted:
         return [
             accepted,
-            no(APPLIED, acceptance.reason, "it is not in slurm.conf"),
+            no(APPLIED, acceptance.reason, _left_out(outcome)),
             no(READY, acceptance.reason, acceptance.message),
         ]
     if isinstance(found, Unknown):
@@ -49,6 +49,15 @@ def drafts(outcome: PartitionOutcome) -> list[ConditionDraft]:
         waiting, reason = outcome.held or outcome.refused or "Slurm does not have it yet", _why_missing(outcome)
         return [accepted, no(APPLIED, reason, waiting), no(READY, reason, waiting)]
     return [accepted, _applied(outcome), _in_sync(outcome), _ready(found)]
+
+
+def _left_out(outcome: PartitionOutcome) -> str:
+    found = outcome.found
+    if outcome.acceptance.reason == NAME_TAKEN or not isinstance(found, Partition):
+        return "it is not in slurm.conf"
+    return (
+        f"it is left out; Slurm still has partition {found.name}, in state {_state(found)}, until its jobs have ended"
+    )
 
 
 def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
