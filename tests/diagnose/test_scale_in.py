@@ -113,6 +113,7 @@ OTHER = "PartitionName=all State=UP Nodes=compute-[0-1],local-2"
     [
         pytest.param(WAITS, OTHER, "scontrol update jobid=33 partition=all", id="another partition takes it"),
         pytest.param(f"{WAITS} ReqNodeList=compute-1", OTHER, "partition=all reqnodelist=", id="without its node"),
+        pytest.param(WAITS, OTHER.replace("all", "a;b"), "partition='a;b'", id="one whose name a shell would read"),
         pytest.param(WAITS, "", "scancel 33", id="there is no other partition"),
         pytest.param(WAITS, OTHER.replace("UP", "DOWN"), "scancel 33", id="the other partition is down"),
     ],
