@@ -127,7 +127,7 @@ def test_a_job_that_waits_in_a_partition_that_goes_is_wrong(job: str, more: str,
         assert "never run" in found.sentence
         assert "(scancel 33)" in found.sentence
         assert found.command.endswith(command)
-    assert "JobsNeverRun" in {cause.code for cause in examine(facts)}
+    assert [cause.code for cause in examine(facts)] == ["JobsNeverRun"]
 
 
 @pytest.mark.parametrize("partition", ["all", "compute,all"])

@@ -87,7 +87,10 @@ def _runs_again(facts: Facts, slurm: Slurm, leaving: Collection[str], job: Slurm
 def _stuck(facts: Facts, nodeset: Object, slurm: Slurm) -> Cause | None:
     """Jobs that wait in a partition without nodes, or for a node that goes: neither they nor the deletion end."""
     waiting = [job for job in slurm.jobs.values() if job.state == "PENDING"]
-    mine = {job.id: job for job in waiting if set_name(nodeset) in partitions_of(job) and never_runs(facts, job)}
+    # Thousands of jobs may wait in one partition: each of these is looked into once.
+    in_partition = {job.partition: job for job in waiting if set_name(nodeset) in partitions_of(job)}
+    lost = {name for name, job in in_partition.items() if never_runs(facts, job)}
+    mine = {job.id: job for job in waiting if job.partition in lost}
     uid = str((nodeset.get("metadata") or {}).get("uid", ""))
     own = [node.name for node in slurm.nodes.values() if uid and read_pod_info(node.comment).get("nodeSetUID") == uid]
     mine |= {job.id: job for job in waiting if job.required and any(name in job.required for name in own)}
@@ -102,6 +105,7 @@ def _stuck(facts: Facts, nodeset: Object, slurm: Slurm) -> Cause | None:
         f"{'its' if len(jobs) == 1 else 'their'} partition, or a node that {'it' if len(jobs) == 1 else 'they'} "
         f"must have, goes with the NodeSet. Move {them} elsewhere, or cancel {them} (scancel {jobs[0].id})",
         _move(facts, slurm, jobs[0]),
+        root=f"partition {set_name(nodeset)}",
     )
 
 
@@ -119,7 +123,7 @@ def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
         f"its partition {job.partition} goes, because its NodeSet is being deleted, so that the job can never run "
         f"there. Move it to another partition, or cancel it (scancel {job.id})"
     )
-    return Cause("JobsNeverRun", text, _move(facts, slurm, job))
+    return Cause("JobsNeverRun", text, _move(facts, slurm, job), root=f"partition {job.partition}")
 
 
 def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
