@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.diagnose.broken import cluster, pod, resource
 
 from kube_runtime.client.objects import ObjectMeta, RawObject
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl import gather, nodes
 from slurm_operator.cli.kubectl.main import main
-from slurm_operator.cli.kubectl.nodes import accepts_jobs, foreign_drain, lasting_drain
+from slurm_operator.cli.kubectl.nodes import NO_NEW_JOBS, accepts_jobs, foreign_drain, lasting_drain, reason_on
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm, SlurmNode
 
 OURS = "slurm-operator: pod cordoned"
@@ -143,3 +144,27 @@ def test_only_a_drain_of_others_is_foreign() -> None:
 def test_a_node_that_is_down_accepts_no_jobs(state: str) -> None:
     assert accepts_jobs(world(IDLE), "debug-0")
     assert not accepts_jobs(world(SlurmNode("debug-0", frozenset({"IDLE", state}))), "debug-0")
+
+
+def without_database() -> Facts:
+    """A cluster whose database was scaled to nothing, so that the operator is kept from Slurm."""
+    selector = {"app": "mariadb"}
+    template = {"template": {"metadata": {"labels": selector}}}
+    facts = cluster(
+        resource("Controller", "slurm", {"accountingRef": {"name": "slurm"}}),
+        resource("Accounting", "slurm", {"storageConfig": {"host": "mariadb"}}),
+        pod("slurm-accounting-0", labels.ACCOUNTING, "slurm"),
+        {"kind": "Service", "metadata": {"name": "mariadb"}, "spec": {"selector": selector}},
+        {"kind": "StatefulSet", "metadata": {"name": "mariadb"}, "spec": {"replicas": 0, **template}},
+    )
+    return Facts("slurm", facts.objects, facts.slurm, databases={"slurm": "Unable to connect to database"})
+
+
+def test_what_keeps_the_operator_from_a_drain_is_told() -> None:
+    reason = reason_on(without_database(), "compute-0", NO_NEW_JOBS)
+    assert reason.sentence == "the database does not run: StatefulSet mariadb is scaled to 0"
+    assert reason.command == "kubectl -n slurm scale statefulset mariadb --replicas=1"
+
+
+def test_a_drain_that_nothing_keeps_is_on_its_way() -> None:
+    assert "does not show it as drained yet" in reason_on(cluster(), "compute-0", NO_NEW_JOBS).sentence

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slurm_operator.diagnose.facts import Facts, SlurmNode
 
 NO_JOBS = "has no jobs"
+NO_NEW_JOBS = "takes no new jobs"
 
 
 @command()
@@ -46,7 +47,7 @@ async def _drain(where: Where, node: str, wait: bool, seconds: float) -> None:
         watch = await _Watch.of(changes, pod)
         before = foreign_drain(watch.facts, watch.host)
         await changes.cordon(pod, True)
-        await watch.until("takes no new jobs", lambda facts: has_state(facts, watch.host, "DRAIN"), seconds)
+        await watch.until(NO_NEW_JOBS, lambda facts: has_state(facts, watch.host, "DRAIN"), seconds)
         if before is not None:
             click.echo(f"it was drained before: {before.text}; undrain will not lift that", err=True)
         if wait:
@@ -168,6 +169,8 @@ def reason_on(facts: Facts, host: str, goal: str) -> Reason:
         for job in (slurm.jobs.values() if isinstance(slurm, Slurm) else ())
         if host in job.nodes and job.state in ("RUNNING", "COMPLETING", "SUSPENDED")
     ]
+    if goal == NO_NEW_JOBS and not has_state(facts, host, "DRAIN"):
+        return _not_drained(facts, host)
     if goal != NO_JOBS or not running:
         return reason_of(nodes.why(facts, host))
     first = running[0]
@@ -177,6 +180,29 @@ def reason_on(facts: Facts, host: str, goal: str) -> Reason:
     return Reason(
         f"job {first.id} ({first.name}) of {first.user} runs on it{until}{more}",
         f"kubectl slurm -n {facts.namespace} shell -- scancel {first.id}",
+    )
+
+
+def _not_drained(facts: Facts, host: str) -> Reason:
+    """What keeps the operator from a drain that somebody asked for."""
+    from slurm_operator.cli.waiting import Reason, reason_of
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose import resource as resources
+    from slurm_operator.diagnose.cause import Cause
+    from slurm_operator.diagnose.database import kept_from_slurm
+    from slurm_operator.diagnose.facts import controller_of, name_of
+
+    answer = nodes.why(facts, host)
+    if isinstance(answer, Cause):
+        return reason_of(answer)
+    for each in facts.every("NodeSet"):
+        if host in nodes.hosts_of(facts, each):
+            cause = kept_from_slurm(facts, controller_of(each)) or resources.why(facts, "NodeSet", name_of(each))
+            if isinstance(cause, Cause):
+                return reason_of(cause)
+    return Reason(
+        "the operator has been asked to drain it, and Slurm does not show it as drained yet",
+        f"kubectl slurm -n {facts.namespace} why node/{host}",
     )
 
 
