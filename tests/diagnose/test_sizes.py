@@ -1,8 +1,10 @@
-"""A diagnosis of thousands of nodes, pods and jobs takes seconds: no walk goes through all jobs for each node."""
+"""A diagnosis of thousands of nodes, pods and jobs: no walk goes through all jobs for each node.
+
+How long it takes is measured by `bench/diagnosis.py`.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,8 +18,6 @@ from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode, Slu
 from slurm_operator.slurm.hostlist import HostList
 
 SIZE = 4000
-# Fifty times what it takes; the loops that this is about took minutes.
-MAX_SECONDS = 20.0
 OF_GONE_NODESET = '{"namespace":"slurm","nodeSetUID":"gone"}'
 
 
@@ -56,11 +56,9 @@ CLUSTERS: dict[str, Callable[[], Facts]] = {
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_a_large_cluster_is_judged_in_seconds(name: str) -> None:
+def test_a_large_cluster_is_judged(name: str) -> None:
     facts = CLUSTERS[name]()
-    began = time.process_time()
     causes = cluster.examine(facts)
     answer = job.why(facts, str(2 * SIZE - 1))
-    assert time.process_time() - began < MAX_SECONDS
     assert bool(causes) == (name in ("down", "left over", "pending"))
     assert f"job {2 * SIZE - 1}" in str(answer)

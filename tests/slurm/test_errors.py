@@ -29,6 +29,11 @@ def test_a_slurm_number_has_its_type_and_the_rest_is_a_plain_failure() -> None:
     assert all(number > 0 for number in KINDS)
 
 
+def test_a_database_that_is_away_is_no_slurmctld_that_is_away() -> None:
+    """One list that needs the database must not keep the operator from draining."""
+    assert type(from_number(7000, "Unable to connect to database", call="", status=502)) is SlurmFailed
+
+
 def test_a_servers_text_is_shortened_to_one_printable_line_without_tokens() -> None:
     assert shorten("a\n\tb\x00c eyJhbGciOiJI.eyJzdW4iOiJz.c2ln end") == "a b c [token] end"
     assert len(shorten("x" * 1000)) == 300

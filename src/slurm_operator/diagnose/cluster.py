@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from slurm_operator.diagnose import drift, ghosts, leftovers, refusals
 from slurm_operator.diagnose import job as jobs
@@ -14,7 +15,7 @@ from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Slurm, name_of
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, name_of
 from slurm_operator.diagnose.wording import title
 
 # Codes of what is in progress: reported, but not wrong.
@@ -81,8 +82,12 @@ def _all(facts: Facts) -> Iterator[Cause]:
 
 def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
     """Jobs that will never start as they are; those that wait for the same reason in one partition are one cause."""
-    pending = [job for job in slurm.jobs.values() if job.state == "PENDING"]
-    for job in pending[:MAX_JOBS]:
+    # Jobs that are alike in these wait for the same: a thousand of one array are judged once.
+    alike: dict[tuple[str, str, int, int], SlurmJob] = {}
+    for job in slurm.jobs.values():
+        if job.state == "PENDING":
+            alike.setdefault((job.reason, job.partition, job.node_count, job.cpus), job)
+    for job in islice(alike.values(), MAX_JOBS):
         answer = jobs.why(facts, job.id)
         if isinstance(answer, Cause) and answer.wrong:
             mine = title(job) in answer.sentence

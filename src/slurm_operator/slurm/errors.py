@@ -142,7 +142,8 @@ class SlurmUnsupported(SlurmError, Terminal):
 NO_ERROR = 0
 ASK_FOR_ALL = -1
 
-_UNREACHABLE = {*range(1001, 1005), *range(1013, 1026), *range(1800, 1806), 2027, 2131, 5003, 5004, 5005, 7000}
+# Not 7000, slurmdbd has no connection to its database: slurmctld answers, and drains, without one.
+_UNREACHABLE = {*range(1001, 1005), *range(1013, 1026), *range(1800, 1806), 2027, 2131, 5003, 5004, 5005}
 _UNAUTHORIZED = {1007, *range(6000, 6012), 9008}
 _BUSY = {2016, 2019, 2020, 2055, 2058, 2059, 2061, 2068, 2070, 2075, 2084, 2104, 2118, 2120, 7001}
 _NOT_FOUND = {2000, 2017, 2018, 2053, 9003}
