@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 
 from slurm_operator.diagnose import drift, ghosts, leftovers, refusals
 from slurm_operator.diagnose import job as jobs
@@ -82,16 +82,17 @@ def _all(facts: Facts) -> Iterator[Cause]:
 
 def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
     """Jobs that will never start as they are; those that wait for the same reason in one partition are one cause."""
-    # Jobs that are alike in these wait for the same: a thousand of one array are judged once.
-    alike: dict[tuple[str, str, int, int], SlurmJob] = {}
+    # Jobs that are alike in these wait for the same: a thousand of one array are judged once, and counted.
+    alike: dict[tuple[str, str, int, int], list[SlurmJob]] = {}
     for job in slurm.jobs.values():
         if job.state == "PENDING":
-            alike.setdefault((job.reason, job.partition, job.node_count, job.cpus), job)
-    for job in islice(alike.values(), MAX_JOBS):
-        answer = jobs.why(facts, job.id)
+            alike.setdefault((job.reason, job.partition, job.node_count, job.cpus), []).append(job)
+    for some in islice(alike.values(), MAX_JOBS):
+        answer = jobs.why(facts, some[0].id)
         if isinstance(answer, Cause) and answer.wrong:
-            mine = title(job) in answer.sentence
-            yield replace(answer, root=f"jobs in {job.partition}") if mine and not answer.root else answer
+            mine = title(some[0]) in answer.sentence
+            cause = replace(answer, root=f"jobs in {some[0].partition}") if mine and not answer.root else answer
+            yield from repeat(cause, len(some))
 
 
 def _drift(facts: Facts) -> Iterator[Cause]:
