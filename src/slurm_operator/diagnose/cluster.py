@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice, repeat
+from itertools import islice
 
 from slurm_operator.diagnose import drift, ghosts, leftovers, refusals
 from slurm_operator.diagnose import job as jobs
@@ -90,9 +90,11 @@ def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
     for some in islice(alike.values(), MAX_JOBS):
         answer = jobs.why(facts, some[0].id)
         if isinstance(answer, Cause) and answer.wrong:
-            mine = title(some[0]) in answer.sentence
+            first = title(some[0])
+            mine = first in answer.sentence
             cause = replace(answer, root=f"jobs in {some[0].partition}") if mine and not answer.root else answer
-            yield from repeat(cause, len(some))
+            for job in some:
+                yield replace(cause, sentence=cause.sentence.replace(first, title(job), 1))
 
 
 def _drift(facts: Facts) -> Iterator[Cause]:
