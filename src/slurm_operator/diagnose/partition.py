@@ -15,6 +15,7 @@ from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmPartition, condition_of, name_of, spec_of
 from slurm_operator.diagnose.partition_owner import Owner, owner_of, partition_config, unknown_partition
+from slurm_operator.diagnose.room import nodes_of
 from slurm_operator.plan.partition import declared
 from slurm_operator.plan.partition_events import BY_HAND
 
@@ -111,7 +112,7 @@ def _state(facts: Facts, found: SlurmPartition, owner: Owner | None, slurm: Slur
         return _not_up(facts, found, owner)
     if not found.nodes:
         return _empty(facts, found, owner)
-    usable = [name for name in slurm.nodes if name in found.nodes and _takes_jobs(slurm, name)]
+    usable = [name for name in nodes_of(found.name, slurm) if _takes_jobs(slurm, name)]
     if not usable:
         first = next(iter(found.nodes))
         answer = nodes.why(facts, first)

@@ -6,7 +6,7 @@ In: a job that waits, and what Slurm reports. Out: a `Room`. Pure; used by `diag
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from slurm_operator.diagnose.facts import Slurm, SlurmJob, SlurmNode, known_hosts
@@ -57,7 +57,8 @@ class Room:
 
 def room_for(job: SlurmJob, slurm: Slurm) -> Room:
     """Every node of its partitions, judged."""
-    names = [name for name in slurm.nodes if _may_use(job, slurm, name)]
+    mine = frozenset[str]().union(*(nodes_of(each, slurm) for each in partitions_of(job)))
+    names = [name for name in slurm.nodes if name in mine and _may_use(job, name)]
     cpus = _cpus_each(job, [slurm.nodes[name] for name in names])
     kinds: dict[str, list[str]] = {"free": [], "busy": [], "reserved": [], "out": [], "unfit": []}
     for name in names:
@@ -68,6 +69,14 @@ def room_for(job: SlurmJob, slurm: Slurm) -> Room:
 def partitions_of(job: SlurmJob) -> list[str]:
     """The partitions that it may run in."""
     return [name for name in job.partition.split(",") if name]
+
+
+def nodes_of(partition: str, slurm: Slurm) -> Set[str]:
+    """The nodes of a partition that Slurm has."""
+    found = slurm.partitions.get(partition)
+    if found is None:
+        return frozenset()
+    return slurm.once(f"nodes of partition {partition}", lambda: known_hosts(found.nodes, slurm.nodes.keys()))
 
 
 def jobs_on(slurm: Slurm, hosts: Collection[str]) -> list[SlurmJob]:
@@ -97,11 +106,9 @@ def _meet(hosts: frozenset[str], held: Collection[str]) -> bool:
     return any(host in held for host in hosts) if len(hosts) < len(held) else any(host in hosts for host in held)
 
 
-def _may_use(job: SlurmJob, slurm: Slurm, name: str) -> bool:
-    if name in job.excluded or (job.required and name not in job.required and job.node_count <= len(job.required)):
-        return False
-    mine = (slurm.partitions.get(each) for each in partitions_of(job))
-    return any(found is not None and name in found.nodes for found in mine)
+def _may_use(job: SlurmJob, name: str) -> bool:
+    is_another = bool(job.required) and name not in job.required and job.node_count <= len(job.required)
+    return name not in job.excluded and not is_another
 
 
 def _cpus_each(job: SlurmJob, nodes: Iterable[SlurmNode]) -> int:

@@ -18,7 +18,7 @@ from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmPartition, clock
-from slurm_operator.diagnose.room import jobs_on, nodes_needed, partitions_of, room_for
+from slurm_operator.diagnose.room import jobs_on, nodes_needed, nodes_of, partitions_of, room_for
 from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, title, why_job
 from slurm_operator.plan.partition_fields import shown_time
@@ -136,8 +136,8 @@ def _named(job: SlurmJob, before: list[SlurmJob]) -> str:
 
 
 def _jobs_ahead(job: SlurmJob, slurm: Slurm) -> list[SlurmJob]:
-    mine = frozenset[str]().union(*(_nodes_of(name, slurm) for name in partitions_of(job)))
-    rival = frozenset(name for name in slurm.partitions if mine & _nodes_of(name, slurm))
+    mine = frozenset[str]().union(*(nodes_of(name, slurm) for name in partitions_of(job)))
+    rival = frozenset(name for name in slurm.partitions if not mine.isdisjoint(nodes_of(name, slurm)))
     ahead = (each for each in slurm.jobs.values() if _is_before(each, job))
     before = (each for each in ahead if not rival.isdisjoint(partitions_of(each)))
     return sorted(before, key=lambda each: (-each.priority, int(each.id)))
@@ -147,11 +147,6 @@ def _is_before(other: SlurmJob, job: SlurmJob) -> bool:
     if other.id == job.id or other.state != "PENDING" or code_of(other) not in READY_TO_RUN:
         return False
     return other.priority > job.priority or (other.priority == job.priority and int(other.id) < int(job.id))
-
-
-def _nodes_of(partition: str, slurm: Slurm) -> frozenset[str]:
-    found = slurm.partitions.get(partition)
-    return frozenset(name for name in slurm.nodes if name in found.nodes) if found is not None else frozenset()
 
 
 def _throttle(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -208,7 +203,7 @@ def _begin(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     """A node that Slurm drained because nothing could be launched on it: its prolog is to be mended first."""
-    for name in sorted(frozenset[str]().union(*(_nodes_of(name, slurm) for name in partitions_of(job)))):
+    for name in sorted(frozenset[str]().union(*(nodes_of(name, slurm) for name in partitions_of(job)))):
         node = slurm.nodes[name]
         if "DRAIN" not in node.states or not LAUNCH_FAULTS.match(node.reason):
             continue
