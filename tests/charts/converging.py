@@ -456,11 +456,11 @@ async def _has_account(here: World, namespace: str) -> bool:
 
 
 async def _until_well(here: World, waiting: set[str]) -> dict[str, list[str]]:
-    """Wait until each cluster is as it should be; what is wrong when patience ends."""
+    """Wait until each cluster was as it should be once; what is wrong with the others when patience ends."""
     end, unwell = time.monotonic() + PATIENCE_SECONDS, await _unwell(here, waiting)
     while unwell and time.monotonic() < end:
         await asyncio.sleep(0.5)
-        unwell = await _unwell(here, waiting)
+        unwell = await _unwell(here, set(unwell))
     return unwell
 
 
