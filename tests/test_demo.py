@@ -49,6 +49,7 @@ class Played(made.Demo):
         (["mix", "mix", "drng"], 2, 5),
         (["idle", "idle", "alloc"], 3, 3),
         (["down", "alloc"], 2, 4),
+        (["mix-", "plnd"], 2, 4),
     ],
     ids=[
         "nobody is there",
@@ -57,6 +58,7 @@ class Played(made.Demo):
         "one that leaves is held too",
         "enough is left",
         "one was set down",
+        "Slurm has planned them for others",
     ],
 )
 def test_where_others_hold_nodes_workers_are_added(states: list[str], replicas: int, after: int) -> None:
@@ -64,6 +66,13 @@ def test_where_others_hold_nodes_workers_are_added(states: list[str], replicas: 
     played = Played({f"compute-{number}": state for number, state in enumerate(states)}, replicas)
     made.make_room(played)
     assert played.wanted == after
+
+
+def test_workers_are_not_added_without_end() -> None:
+    played = Played({f"compute-{number}": "alloc" for number in range(12)}, 2)
+    with pytest.raises(made.DemoFailed):
+        made.make_room(played)
+    assert played.wanted == 2 + made.MAX_ADDED
 
 
 def test_nodes_that_do_not_come_are_an_error_with_the_reason() -> None:

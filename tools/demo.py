@@ -140,9 +140,9 @@ def idle(nodes: dict[str, str]) -> list[str]:
 
 
 def held(nodes: dict[str, str]) -> list[str]:
-    """The nodes that exist but are in use: with a job on them, or drained."""
-    taken = ("alloc", "mix", "down", "drain", "drng", "resv", "maint")
-    return sorted(name for name, state in nodes.items() if state in taken)
+    """The nodes that exist but are in use: with a job on them, planned for one (`-`), or drained."""
+    taken = ("alloc", "mix", "down", "drain", "drng", "resv", "maint", "plnd")
+    return sorted(name for name, state in nodes.items() if state in taken or state.endswith("-"))
 
 
 def cancel_earlier(demo: Demo) -> None:
@@ -165,12 +165,15 @@ def make_room(demo: Demo) -> None:
         taken = await asyncio.to_thread(lambda: list(holders(demo, held(demo.nodes("compute")))))
         return Reason("; ".join(taken)) if taken else await demo.why("nodeset/compute")
 
-    for _ in range(MAX_ADDED // NODES):
+    most = demo.replicas() + MAX_ADDED
+    # Jobs that waited may take what is added: a few looks are not enough.
+    for _ in range(int(STEP_SECONDS / PATIENCE_SECONDS)):
         if demo.watch(what, is_so, why, PATIENCE_SECONDS).is_so:
             break
         nodes = demo.nodes("compute")
-        if held(nodes) and len(held(nodes)) + NODES > demo.replicas():
-            add_workers(demo, nodes, len(held(nodes)) + NODES)
+        wanted = min(len(held(nodes)) + NODES, most)
+        if held(nodes) and wanted > demo.replicas():
+            add_workers(demo, nodes, wanted)
     demo.wait(what, is_so, why, began)
 
 

@@ -23,8 +23,10 @@ PROCTRACK = "ProctrackType=proctrack/linuxproc\n"
 # What a case says itself is not said before it: a second value would only be a warning of Slurm's.
 LEFT_TO_CASES = ("ProctrackType", "TaskPlugin", "SelectType", "ReturnToService", "SchedulerParameters")
 BASE = "".join(f"{line}\n" for line in SLURM_CONF.splitlines() if not line.startswith(LEFT_TO_CASES))
-# How long slurmd has to register, in tenths of a second, on a machine with other work.
+# Each case begins with job 1 again: what is left of that of the case before, a slurmstepd or a mount, would end it.
+# slurmd has so many tenths of a second to register, on a machine with other work.
 TRIAL = """
+pkill -9 slurmstepd; grep -o ' /var/tmp/[^ ]*' /proc/mounts | sort -r | xargs -r umount -l; rm -rf /var/tmp/*
 cd /tmp; rm -rf /var/spool/slurmctld/* /var/spool/slurmd/*; mkdir -p /var/spool/slurmd/n0; rm -f /tmp/*.log
 slurmctld -D -i >/tmp/ctld.log 2>&1 & ctld=$!
 for _ in $(seq 200); do
