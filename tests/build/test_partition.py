@@ -110,7 +110,7 @@ def test_names_are_claimed_first_come_first_served() -> None:
 
 
 def test_a_partition_stays_without_a_nodeset_that_is_gone() -> None:
-    """M11: one NodeSet of several was deleted, and the whole Partition was drained."""
+    """One NodeSet of several was deleted, and the whole Partition was drained."""
     acceptance = only(CPU, partition("p", nodeSets=["cpu", "gone"], state="UP"))
     assert acceptance.line == "PartitionName=p Nodes=cpu State=UP"
     assert (acceptance.reason, acceptance.path) == (build.NODESET_NOT_FOUND, ("spec", "nodeSets", 1))

@@ -102,7 +102,7 @@ def job(number: int, node: int, end: str, start: str = "2026-11-16T20:00:00Z") -
 
 
 def test_a_scale_in_waits_only_for_jobs_of_the_workers_that_the_operator_would_choose(facts: Facts) -> None:
-    """H6: it named the jobs of all workers, and the end of none, though two workers were idle."""
+    """It named the jobs of all workers, and the end of none, though two workers were idle."""
     endless = "JobId=30 JobState=RUNNING NodeList=compute-4 StartTime=2026-11-16T20:00:00Z"
     jobs = [job(29, 0, "2026-11-17T02:00:00Z"), endless, job(31, 2, "2026-11-16T23:00:00Z")]
     nodeset = changed(NODESET, replicas=5)

@@ -97,7 +97,7 @@ def test_a_deleted_nodeset_says_which_jobs_hold_it() -> None:
 
 @pytest.mark.parametrize("target", ["nodeset/compute", "node/compute-1"])
 def test_no_requeue_is_advised_for_a_nodeset_that_is_being_deleted(target: str) -> None:
-    """H3: the requeued job waited in a partition without nodes, and the deletion for it, for ever."""
+    """The requeued job waited in a partition without nodes, and the deletion for it, for ever."""
     found = answer(facts_of(deletionTimestamp="2026-11-17T11:59:00Z"), target)
     assert "Only scancel 7 would shorten it, and the job would be lost" in found.sentence
     assert found.command.endswith("squeue -j 7")

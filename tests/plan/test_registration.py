@@ -89,7 +89,7 @@ def test_a_worker_that_registers_while_its_nodeset_is_deleted_has_its_record_mar
 
 @pytest.mark.parametrize("going", ["scale-in", "deletion", "terminating"])
 def test_the_record_of_a_worker_that_leaves_is_marked_too_so_that_it_goes_with_it(cluster: Cluster, going: str) -> None:
-    """M1: its record was never written to, because Slurm did not answer from its start until it was scaled away."""
+    """Its record was never written to, because Slurm did not answer from its start until it was scaled away."""
     pod = cluster.pod("w-0", terminating=going == "terminating")
     pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, pod_ip="10.0.0.7"))
     spec = {"replicas": 0} if going == "scale-in" else {}

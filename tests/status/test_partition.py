@@ -39,7 +39,7 @@ DRAINED = Partition(name="p", states=frozenset({"DRAIN"}))
     ],
 )
 def test_what_is_said_of_a_partition_that_is_left_out_is_true(outcome: PartitionOutcome, message: str) -> None:
-    """M11: it was not in slurm.conf, said the condition, and slurm.conf had it with State=DRAIN."""
+    """It was not in slurm.conf, said the condition, and slurm.conf had it with State=DRAIN."""
     (applied,) = [each for each in status.drafts(outcome) if each.type == status.APPLIED]
     assert applied.message == message
 

@@ -40,7 +40,7 @@ def test_what_is_in_the_way(target: str, sentences: list[str]) -> None:
 
 
 def test_what_is_being_deleted_is_not_ready() -> None:
-    """H3: applied again while it was being deleted, it counted as ready at once."""
+    """Applied again while it was being deleted, it counted as ready at once."""
     known = facts(a="True")
     leaving = token("b", "True")
     leaving["metadata"] |= {"deletionTimestamp": "2030-01-01T12:00:00Z", "finalizers": ["x"]}
