@@ -14,6 +14,7 @@ from tests.campaigns.slurm_model import MIN_JOB_AGE, SILENCE_SECONDS
 
 from slurm_operator.build import labels, nodeset
 from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
@@ -385,7 +386,7 @@ async def test_a_job_that_lost_its_processes_is_requeued_by_slurm(world: World) 
 async def test_a_job_that_lives_is_asked_about_in_vain_and_ever_more_rarely(world: World) -> None:
     await small(world, 1)
     job = world.slurm.submit(7200.0)
-    asked = questions(world)
+    changes = node_changes(world)
     await world.run_for(5.0)
     # The clock of its Kubernetes node is ahead of slurmctld's.
     pods = "/api/v1/namespaces/hpc/pods/compute-0/status"
@@ -394,17 +395,66 @@ async def test_a_job_that_lives_is_asked_about_in_vain_and_ever_more_rarely(worl
     await world.ask("PATCH", pods, {"status": status}, MERGE)
     await world.run_for(7000.0)
     assert world.slurm.jobs[job].state == "RUNNING"
-    assert 6 <= len(asked) <= 16
+    assert 6 <= changes.count(("UNDRAIN", "")) <= 16
 
 
-def questions(world: World) -> list[str]:
-    """The calls that change nodes, as they come."""
-    calls: list[str] = []
+async def test_a_node_in_service_is_drained_while_its_slurmd_is_asked(world: World) -> None:
+    """Else slurmctld goes on placing jobs on it whose launches it holds back, and forgets them at a reconfigure."""
+    await small(world, 1)
+    world.slurm.submit(7200.0)
+    await world.run_for(5.0)
+    changes = node_changes(world)
+    await restart(world, "compute-0")
+    await world.run_for(4.0)
+    assert changes == [("DRAIN", "slurm-operator: slurmd is asked to register"), ("UNDRAIN", "")]
+
+
+async def test_a_drain_of_ours_stands_again_after_the_question(world: World) -> None:
+    """The ghost on a worker that leaves would keep it for half an hour."""
+    await small(world, 1)
+    job = world.slurm.submit(30.0)
+    await world.run_for(5.0)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
+    await world.run_for(5.0)
+    reason = world.slurm.nodes["compute-0"].reason
+    changes = node_changes(world)
+    await restart(world, "compute-0")
+    await world.run_for(4.0)
+    assert changes == [("UNDRAIN", ""), ("DRAIN", reason)]
+    await world.run()
+    assert world.slurm.jobs[job].state == "PENDING"
+    assert world.pods() == {}
+
+
+async def test_a_drain_for_a_question_that_never_came_is_lifted(world: World) -> None:
+    await small(world, 1)
+    job = world.slurm.submit(30.0)
+    await world.run_for(5.0)
+    before = world.line.on_call
+    lost: list[str] = []
+
+    def on_call(sending: Sending, go: Any) -> Reply:
+        if sending.label == "POST nodes" and b"UNDRAIN" in (sending.body or b"") and not lost:
+            lost.append(sending.path)
+            raise SlurmUnreachable("the connection was reset", call=sending.label)
+        return before(sending, go)
+
+    world.line.on_call = on_call
+    await restart(world, "compute-0")
+    await world.run()
+    assert lost
+    assert "DRAIN" not in world.slurm.nodes["compute-0"].flags
+    assert world.slurm.jobs[job].state == "COMPLETED"
+
+
+def node_changes(world: World) -> list[tuple[str, str]]:
+    """The state and the reason in each call that changes nodes, as they come; the list grows."""
+    calls: list[tuple[str, str]] = []
     before = world.line.on_call
 
     def on_call(sending: Sending, go: Any) -> Reply:
-        if sending.label == "POST nodes" and b"UNDRAIN" in (sending.body or b""):
-            calls.append(sending.path)
+        body = json.loads(sending.body) if sending.label == "POST nodes" and sending.body else {}
+        calls.extend((state, body.get("reason", "")) for state in body.get("state", ()))
         return before(sending, go)
 
     world.line.on_call = on_call

@@ -58,8 +58,6 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     staying = tuple(worker for worker in world.choice.staying if not worker.rival)
     leaving = [(worker, why) for worker, why in world.choice.leaving.values() if not worker.rival]
     known = [worker for worker in world.workers if not worker.rival]
-    later = ghosts.under_question([worker for worker, _ in leaving], world.slurm, world.asked, world.now.timestamp())
-    drained = [(worker, why) for worker, why in leaving if worker.hostname not in later]
     unregistered, leftovers = tuple(_unregistered(world)), tuple(_leftovers(world, new))
     stages: list[tuple[Action, ...]] = [
         tuple(_adoptions(world)),
@@ -70,10 +68,10 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_finished_workers(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
         tuple(_pod_marks(world)),
-        tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, drained, world.nodes, world.propagated)),
+        tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.marks(world.cr, _without(known, staying))),
-        tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
+        tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp(), world.slurmctld_starts)),
         tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),

@@ -47,6 +47,8 @@ MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
+# Seen for some milliseconds at most: why a node is drained that is asked to register.
+REGISTRATION_REASON = "slurmd is asked to register"
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -258,19 +260,32 @@ class Cluster:
             return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
+        return tuple(node.name for node in await self._records(hosts) if holds(node))
+
+    async def _records(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
         known = {node.name: node for node in (await self.client.all_nodes()).items}
-        return tuple(name for name in hosts if name in known and holds(known[name]))
+        return tuple(known[name] for name in hosts if name in known)
 
     async def update_node(self, name: str, changes: Mapping[str, object]) -> object:
         """Change one node record."""
         return await self._written(self.client.update_nodes((name,), msgspec.convert(changes, NodeChange)))
 
-    async def request_registration(self, hosts: tuple[str, ...]) -> object:
-        """Make slurmctld ask these slurmds to register: an undrain does that, and nothing else if there is no drain."""
+    async def request_registration(self, hosts: tuple[str, ...]) -> None:
+        """Make slurmctld ask these slurmds to register, as it does after every undrain.
+
+        Until a slurmd answers, slurmctld holds back its launches, and forgets them at a reconfigure. Only a node that
+        was drained gets no new jobs in that time: one that is not is drained first, one that is drained by us again.
+        """
         async with self.writing:
-            chosen = await self._still(hosts, may_ask)
-            return await self._written(self.client.undrain(chosen)) if chosen else None
+            nodes = [node for node in await self._records(hosts) if may_ask(node)]
+            in_service = tuple(node.name for node in nodes if not is_drained_by_us(node))
+            if in_service:
+                await self._written(self.client.drain(in_service, REGISTRATION_REASON))
+                await self._written(self.client.undrain(in_service))
+            for reason, drained in _by_reason(filter(is_drained_by_us, nodes)).items():
+                await self._written(self.client.undrain(drained))
+                await self._written(self.client.drain(drained, reason))
 
     async def delete_nodes(self, names: tuple[str, ...]) -> object:
         """Delete node records, unless their slurmds are back; one that is gone already counts as deleted.
@@ -448,3 +463,10 @@ class Clusters:
 def expected_name(controller: Controller) -> str:
     """The ClusterName as the resource says it. An external Slurm has the name that its own slurm.conf gives it."""
     return "" if controller.spec.external and not controller.spec.cluster_name else controller.cluster_name
+
+
+def _by_reason(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        found[node.reason] = (*found.get(node.reason, ()), node.name)
+    return found
