@@ -38,6 +38,14 @@ def test_whoever_asks_for_one_of_them_learns_the_same() -> None:
     explains("node/old-0", left("old-0"), "RecordsLeftOver")
 
 
+def test_a_record_that_a_reservation_holds_is_not_to_be_deleted_first() -> None:
+    """Slurm would refuse that."""
+    facts = left("old-0", states=(*GONE, "RESERVED"))
+    explains("node/old-0", facts, "RecordsLeftOver")
+    (cause,) = [each for each in clusters.examine(facts) if "old-" in each.sentence]
+    assert cause.command.endswith("scontrol show reservation")
+
+
 @pytest.mark.parametrize(
     "facts",
     [

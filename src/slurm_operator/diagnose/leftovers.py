@@ -23,12 +23,14 @@ def why(facts: Facts, slurm: Slurm) -> Cause | None:
     names = left_over(facts, slurm)
     if not names:
         return None
-    listed = hostlist.compress(names)
-    return Cause(
-        "RecordsLeftOver",
-        f"Slurm still has {counted(len(names), 'node record')} of a NodeSet that is gone: {listed}",
-        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={word(listed)}",
-    )
+    free = [name for name in names if slurm.nodes[name].states.isdisjoint(policy.RESERVED_STATES)]
+    listed = hostlist.compress(free or names)
+    text = f"Slurm still has {counted(len(free or names), 'node record')} of a NodeSet that is gone: {listed}"
+    shell = f"kubectl slurm -n {facts.namespace} shell --"
+    if not free:
+        held = f"{text}. A reservation holds them, and Slurm deletes none that it holds"
+        return Cause("RecordsLeftOver", held, f"{shell} scontrol show reservation")
+    return Cause("RecordsLeftOver", text, f"{shell} scontrol delete nodename={word(listed)}")
 
 
 def left_over(facts: Facts, slurm: Slurm) -> list[str]:
