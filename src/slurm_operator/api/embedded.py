@@ -62,20 +62,23 @@ EMBEDDED: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
 
 def problems(kind: str, raw: Mapping[str, Any]) -> Iterator[FieldProblem]:
     """What Kubernetes would not take of the embedded types."""
-    parts = [(steps, type_name, _at(raw.get("spec"), steps)) for steps, type_name in EMBEDDED[kind]]
-    too_large = size_problem((("spec", *steps), value) for steps, _, value in parts)
+    too_large = _size_problem(kind, raw)
     if too_large is not None:
         yield too_large
         return
-    for steps, type_name, value in parts:
-        for path, item in _each(value, ("spec", *steps)):
+    for steps, type_name in EMBEDDED[kind]:
+        for path, item in _each(_at(raw.get("spec"), steps), ("spec", *steps)):
             yield from structural(item, overlay_type(type_name), path, types())
 
 
+def _size_problem(kind: str, raw: Mapping[str, Any]) -> FieldProblem | None:
+    return size_problem((("spec", *steps), _at(raw.get("spec"), steps)) for steps, _ in EMBEDDED[kind])
+
+
 def without_unknown(kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A resource without the fields that Kubernetes' own types inside it do not have."""
+    """A resource without the fields that Kubernetes' own types inside it do not have; a too large one whole."""
     spec = raw.get("spec")
-    if not isinstance(spec, Mapping):
+    if not isinstance(spec, Mapping) or _size_problem(kind, raw) is not None:
         return raw
     for steps, type_name in EMBEDDED[kind]:
         spec = _known(spec, steps, overlay_type(type_name))
