@@ -18,6 +18,7 @@ from slurm_operator.plan.ghosts import (
     ASKED_OFTEN,
     LAUNCH_CHECK_SECONDS,
     LAUNCH_DOUBT_SECONDS,
+    MAX_ASKED_NODES,
     MAX_PAUSE_SECONDS,
     Asked,
     questions,
@@ -91,6 +92,19 @@ def test_a_node_that_is_not_in_service_is_left_alone(cluster: Cluster, states: t
 def test_a_node_of_our_own_drain_is_asked_too(cluster: Cluster) -> None:
     """Its ghost would keep a worker that leaves for half an hour."""
     assert asked_for(cluster, node=cluster.node("w-0", "ALLOCATED", "DRAIN", reason="slurm-operator: scale-in"))
+
+
+def test_a_large_nodeset_is_asked_in_parts(cluster: Cluster) -> None:
+    names = [f"w-{number}" for number in range(2 * MAX_ASKED_NODES)]
+    jobs = [cluster.job(1, name, batch_host=name, start_time=1) for name in names]
+    slurm = cluster.slurm(*(cluster.node(name, "ALLOCATED") for name in names), jobs=jobs)
+    pods = [started(cluster.pod(name), cluster.now) for name in names]
+    some, now = workers(cluster.nodeset(), pods, slurm, cluster.now), cluster.now.timestamp()
+    (first,) = questions(some, slurm, {}, now)
+    (second,) = questions(some, slurm, remembered({}, [first], names, now), now)
+    assert isinstance(first, RequestRegistration)
+    assert isinstance(second, RequestRegistration)
+    assert {*first.nodes, *second.nodes} == set(names)
 
 
 @pytest.mark.parametrize(

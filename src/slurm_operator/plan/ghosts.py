@@ -26,6 +26,8 @@ from slurm_operator.slurm.model import Job, Node, Unknown
 ASK_SECONDS = 10.0
 ASKED_OFTEN = 6
 MAX_PAUSE_SECONDS = 3600.0
+# How many are asked in one reconcile: each takes no jobs until it has registered, about a second.
+MAX_ASKED_NODES = 256
 # A node in any other state is left alone: a short drain might mean more than that to Slurm, or to who set the state.
 ASKED_STATES = frozenset(
     {
@@ -122,7 +124,7 @@ def questions(
     """The slurmds that are asked now to register again, all in one call."""
     some = [worker for worker in workers if worker.is_ready and worker.node is not None and may_ask(worker.node)]
     found = doubts(some, slurm, slurmctld_starts)
-    due = hostlist.in_order(set(found.due(asked, now)))
+    due = hostlist.in_order(set(found.due(asked, now)))[:MAX_ASKED_NODES]
     if due:
         jobs = {job.job_id for name in due for job in (*found.ghosts.get(name, ()), *found.launches.get(name, ()))}
         gone = any(name in found.ghosts for name in due)

@@ -250,17 +250,23 @@ class Cluster:
     async def drain(self, hosts: tuple[str, ...], why: str) -> object:
         """Let nodes take no new jobs, unless somebody else has drained them meanwhile."""
         async with self.writing:
-            chosen = await self._still(hosts, may_drain)
-            return await self._written(self.client.drain(chosen, why)) if chosen else None
+            return await self._drain(hosts, why)
+
+    async def _drain(self, hosts: tuple[str, ...], why: str) -> object:
+        chosen = await self._still(hosts, may_drain)
+        return await self._written(self.client.drain(chosen, why)) if chosen else None
 
     async def undrain(self, hosts: tuple[str, ...]) -> object:
         """Let nodes take jobs again, unless their drain has become somebody else's."""
         async with self.writing:
-            chosen = await self._still(hosts, is_drained_by_us)
-            return await self._written(self.client.undrain(chosen)) if chosen else None
+            return await self._undrain(hosts)
+
+    async def _undrain(self, hosts: tuple[str, ...]) -> object:
+        chosen = await self._still(hosts, is_drained_by_us)
+        return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
-        return tuple(node.name for node in await self._records(hosts) if holds(node))
+        return tuple(node.name for node in await self._records(hosts) if holds(node)) if hosts else ()
 
     async def _records(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
@@ -279,13 +285,13 @@ class Cluster:
         """
         async with self.writing:
             nodes = [node for node in await self._records(hosts) if may_ask(node)]
+            drained_before = _by_reason(filter(is_drained_by_us, nodes))
             in_service = tuple(node.name for node in nodes if not is_drained_by_us(node))
-            if in_service:
-                await self._written(self.client.drain(in_service, REGISTRATION_REASON))
-                await self._written(self.client.undrain(in_service))
-            for reason, drained in _by_reason(filter(is_drained_by_us, nodes)).items():
-                await self._written(self.client.undrain(drained))
-                await self._written(self.client.drain(drained, reason))
+            await self._drain(in_service, REGISTRATION_REASON)
+            await self._undrain(in_service)
+            for reason, drained in drained_before.items():
+                await self._undrain(drained)
+                await self._drain(drained, reason)
 
     async def delete_nodes(self, names: tuple[str, ...]) -> object:
         """Delete node records, unless their slurmds are back; one that is gone already counts as deleted.
