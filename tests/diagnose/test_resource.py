@@ -219,6 +219,16 @@ def test_what_slurmctld_said_to_the_configuration_before_is_no_cause_while_a_new
     assert "exited with the one before" in found.sentence
 
 
+def test_a_slurmctld_that_exits_while_a_configuration_is_tried_did_not_exit_with_the_one_before() -> None:
+    trial = condition("ConfigValid", "Unknown", "Trying", "configuration 10c91ee9049b is being tried by slurmctld")
+    trial |= {"lastTransitionTime": "2026-11-17T12:00:00Z"}
+    ended = crashed("slurm-controller-0", labels.CONTROLLER, "slurm", finishedAt="2026-11-17T12:00:30Z")
+    facts = cluster(resource("Controller", "slurm", {}, condition("Ready", "False"), trial), ended, logs=FATAL)
+    found = explained(replace(facts, now="2026-11-17T12:00:40Z"), "controller/slurm")
+    assert isinstance(found, Cause)
+    assert found.code == "ContainerFails"
+
+
 def test_a_fault_in_a_file_is_mended_in_its_config_map() -> None:
     said = "ConfigMap slurm-files cgroup.conf line 2: there is no Bogus"
     refused = condition("ConfigValid", "False", "LinterRefused", said)

@@ -294,6 +294,14 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     return None
 
 
+def exited_at(pod: Object, container: str) -> str:
+    """When a container last exited; empty when nobody knows."""
+    statuses = (each for each in status_of(pod).get("containerStatuses") or () if each.get("name") == container)
+    status: Mapping[str, Any] = next(statuses, {})
+    found = [(status.get(key) or {}).get("terminated") or {} for key in ("state", "lastState")]
+    return max(str(each.get("finishedAt") or "") for each in found)
+
+
 def _users(pod: Object, status: Mapping[str, Any]) -> str:
     """The containers of an image; the one that is started first fails for all."""
     names = [str(each.get("name")) for each in _container_specs(pod) if each.get("image") == status.get("image")]

@@ -222,20 +222,23 @@ def _pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
     for pod in facts.pods_of(COMPONENTS[kind], name_of(resource)):
         broken = pods.why(facts, name_of(pod))
         if broken is not None and broken.code != "PodIsEnding":
-            trial = _tried_anew(facts, kind, resource, broken)
+            trial = _tried_anew(facts, resource, pod, broken) if kind == "Controller" else None
             return trial or broken.under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
     return None
 
 
-def _tried_anew(facts: Facts, kind: str, resource: Object, broken: Cause) -> Cause | None:
+def _tried_anew(facts: Facts, controller: Object, pod: Object, broken: Cause) -> Cause | None:
     """A slurmctld that exited with the configuration before: what it said is of no use while a new one is tried."""
-    condition = condition_of(resource, "ConfigValid") or {}
+    condition = condition_of(controller, "ConfigValid") or {}
     has_ended = broken.code in ("ContainerFails", "ConfigurationUnreadable")
-    if kind != "Controller" or not has_ended or condition.get("reason") not in UNDER_TRIAL:
+    if not has_ended or condition.get("reason") not in UNDER_TRIAL or condition.get("status") == "True":
         return None
-    trial = _under_trial(facts, resource, condition)
+    trial, since = _under_trial(facts, controller, condition), str(condition.get("lastTransitionTime", ""))
+    if trial.wrong or (since and pods.exited_at(pod, labels.CONTROLLER.daemon) > since):
+        # It has had the time to start with the new one.
+        return None
     text = f"{trial.sentence}; slurmctld exited with the one before, and Kubernetes starts it again after a pause"
-    return replace(trial, sentence=text).under(broken.sentence) if condition.get("status") != "True" else None
+    return replace(trial, sentence=text).under(broken.sentence)
 
 
 def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
