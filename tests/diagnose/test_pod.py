@@ -157,3 +157,11 @@ def test_an_image_is_told_for_the_daemon_though_its_sidecar_needs_it_first() -> 
     found = explained(cluster({**broken, "status": {**broken["status"], "conditions": []}}), "pod/compute-0")
     assert isinstance(found, Cause)
     assert "the image x:1 of containers slurmd and logfile cannot be pulled" in found.sentence
+
+
+def test_a_container_that_was_killed_and_started_again_does_not_keep_exiting() -> None:
+    """The kubelet kills one that hangs; its last line has nothing to do with that."""
+    killed = started_anew(crashed("compute-0", labels.WORKER, "compute", exitCode=137))
+    killed["status"]["containerStatuses"][0]["restartCount"] = 5
+    answer = explained(cluster(killed), "pod/compute-0")
+    assert not (isinstance(answer, Cause) and answer.code == "ContainerFails")

@@ -229,6 +229,14 @@ def test_a_slurmctld_that_exits_while_a_configuration_is_tried_did_not_exit_with
     assert found.code == "ContainerFails"
 
 
+def test_what_does_not_exist_is_not_to_be_edited() -> None:
+    said = "Partition stray: there is no NodeSet 'nosuch' in this cluster; the partition is left out"
+    refused = condition("Accepted", "False", "NodeSetNotFound", said)
+    found = explained(cluster(resource("Partition", "stray", {}, refused)), "partition/stray")
+    assert isinstance(found, Cause)
+    assert found.command == "kubectl -n slurm edit partitions.slinky.slurm.net stray"
+
+
 def test_a_fault_in_a_file_is_mended_in_its_config_map() -> None:
     said = "ConfigMap slurm-files cgroup.conf line 2: there is no Bogus"
     refused = condition("ConfigValid", "False", "LinterRefused", said)

@@ -35,6 +35,8 @@ START_SECONDS = 60.0
 LATE_SECONDS = 60.0
 # After so many it is no accident any more.
 MANY_RESTARTS = 2
+# SIGKILL and SIGTERM: somebody else ended it, as the kubelet does where a probe fails.
+KILLED_CODES = frozenset({137, 143})
 # The kind that a pod belongs to, by the daemon that runs in it.
 OWNERS = {
     labels.CONTROLLER.daemon: "Controller",
@@ -288,8 +290,9 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     starved = ended.get("reason") == OUT_OF_MEMORY
     failed = ended and (int(ended.get("exitCode") or 0) != 0 or starved)
     restarts = int(status.get("restartCount") or 0)
-    # One that was restarted may do better this time, but not with the same limit, and not again and again.
-    if failed and not status.get("ready") and (starved or not state.get("running") or restarts >= MANY_RESTARTS):
+    # One that was restarted may do better this time, but not with the same limit, and not if it exits again and again.
+    exits_again = restarts >= MANY_RESTARTS and ended.get("exitCode") not in KILLED_CODES
+    if failed and not status.get("ready") and (starved or not state.get("running") or exits_again):
         return _ended(facts, pod, name, ended, restarts)
     return None
 

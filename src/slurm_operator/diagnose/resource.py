@@ -122,7 +122,8 @@ def _edit(facts: Facts, kind: str, resource: Object, message: str) -> str:
     """Where the fault is put right: in what the message names, or else in the resource."""
     place, name = kind, name_of(resource)
     found = _PLACE.search(message)
-    if found is not None:
+    is_missing = found is not None and found[1] in BY_NAME and facts.get(found[1], found[2]) is None
+    if found is not None and not is_missing:
         place, name = found[1], found[2]
     elif "the password holds" in message:
         secret = ((spec_of(resource).get("storageConfig") or {}).get("passwordKeyRef") or {}).get("name")

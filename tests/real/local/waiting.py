@@ -262,9 +262,10 @@ def _drained(cluster: LocalCluster) -> Iterator[None]:
 
 @contextmanager
 def _scaling_in(cluster: Any) -> Iterator[None]:
-    """A NodeSet that becomes smaller while a job runs on the worker that goes."""
+    """A NodeSet that becomes smaller while a job runs on the worker that goes; it could run on the one that stays."""
     with ExitStack() as stack:
-        cluster.first = running(cluster, *FULL)
+        running(cluster, *HALF)
+        cluster.first = running(cluster, "-N1", "--exclusive", "-t", "50")
         _replicas(cluster, 1)
         stack.callback(_replicas, cluster, 2)
         yield
