@@ -172,10 +172,18 @@ def leave(player: Player) -> str:
     player.apply(BROKEN_CLAIM)
     player.patch("controller", "slurm", {"extraConf": f"{EXTRA}Nonsense=1\n"})
     node = player.node()
-    reserved = f"starttime=now duration=600 users=root flags=ignore_jobs nodes={node}"
-    player.cluster.until(
-        "a reservation is left behind",
-        lambda: player.admin(f"scontrol create reservation reservationname=forgotten {reserved}").returncode == 0,
-    )
+    # Whatever else the person has reserved on it.
+    reserved = f"starttime=now duration=600 users=root flags=ignore_jobs,overlap nodes={node}"
+    said: list[str] = []
+
+    def is_made() -> bool:
+        done = player.admin(f"scontrol create reservation reservationname=forgotten {reserved}")
+        said.append(done.stderr.strip())
+        return done.returncode == 0
+
+    try:
+        player.cluster.until("a reservation is left behind", is_made)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {said[-1]}") from None
     player.cluster.admin(f"scontrol update nodename={node} state=drain reason=forgotten")
     return node

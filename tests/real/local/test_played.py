@@ -74,12 +74,17 @@ def demonstrate(cluster: Cluster) -> subprocess.CompletedProcess[str]:
 
 
 def theirs(cluster: Cluster) -> dict[str, str]:
-    """The state of every job that the person left, with how often it was started again."""
-    lines = cluster.alice("squeue -h -r -u alice -o '%i %T'").splitlines()
-    return dict(line.split() for line in lines)
+    """What accounting says of every job that the person left."""
+    return {job: last_run(cluster, job) for job in cluster.alice("squeue -h -r -u alice -o %i").split()}
+
+
+def last_run(cluster: Cluster, job: str) -> str:
+    """The state of a job in its last run: it may have had several."""
+    return (cluster.alice(f"sacct -nXP -j {job} -o State").splitlines() or [""])[-1]
 
 
 def lost(before: dict[str, str], cluster: Cluster) -> dict[str, str]:
     """Those of the jobs that the demo, or an update in its course, has ended."""
-    ends = {job: cluster.alice(f"sacct -nXP -j {job} -o State") for job in before}
-    return {job: state for job, state in ends.items() if state.startswith(("CANCELLED", "NODE_FAIL", "PREEMPTED"))}
+    ends = {job: last_run(cluster, job) for job in before}
+    gone = ("CANCELLED", "NODE_FAIL", "PREEMPTED")
+    return {job: end for job, end in ends.items() if end != before[job] and end.startswith(gone)}
