@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tools import demo as made
 
 from slurm_operator.cli.invocation import Typed
@@ -101,3 +102,10 @@ def test_who_holds_a_node_is_named_by_job_or_reason() -> None:
         "compute-0 is mixed: job 2 (hold) of bob",
         "compute-1 is drained: bad disk",
     ]
+
+
+def test_a_nodeset_that_somebody_deleted_and_that_does_not_go_is_left_out(tmp_path: Path) -> None:
+    folder = made.reduced(tmp_path, ["debug"])
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all((folder / "workers.yaml").read_text())]
+    assert names == ["compute"]
+    assert {path.name for path in folder.iterdir()} == {path.name for path in made.EXAMPLES.glob("*.yaml")}

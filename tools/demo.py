@@ -9,6 +9,7 @@ stays: jobs of an earlier demo are cancelled, and where others hold the nodes, w
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -17,8 +18,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
+import yaml
 
 from kube_runtime.errors import OperatorError
 from slurm_operator.api.plural import counted
@@ -44,6 +47,8 @@ STEP_SECONDS = 120.0
 # A node that is held for so long is not about to become free.
 PATIENCE_SECONDS = 10.0
 MAX_ADDED = 6
+# The NodeSets that the demo can do without.
+DISPENSABLE = frozenset({"debug"})
 DONE = "COMPLETED"
 # KIND/NAME, or somebody who says why.
 About = str | Callable[[], Awaitable[Reason]]
@@ -234,7 +239,7 @@ def drain(demo: Demo, name: str) -> None:
     demo.wait(f"Slurm takes {name} back", lambda: not demo.node_state(name).startswith("drain"), f"node/{name}")
 
 
-def run(demo: Demo) -> None:
+def run(demo: Demo, without: Collection[str] = ()) -> None:
     """All steps."""
     demo.say("What runs")
     cancel_earlier(demo)
@@ -242,7 +247,8 @@ def run(demo: Demo) -> None:
     demo.kubectl(f"get {KINDS} -n {NAMESPACE}")
     demo.kubectl(f"get pods -n {NAMESPACE} -o wide")
     make_room(demo)
-    demo.wait("Slurm has both partitions", lambda: bool(demo.nodes("debug")), "nodeset/debug")
+    if "debug" not in without:
+        demo.wait("Slurm has both partitions", lambda: bool(demo.nodes("debug")), "nodeset/debug")
     demo.alice("sinfo")
     demo.say("A job on two nodes, as an ordinary user")
     job = submit(demo)
@@ -271,14 +277,44 @@ def finish(demo: Demo, job: str) -> None:
         raise DemoFailed(f"the job is {state()}, not {DONE}")
 
 
-def up(typed: Typed) -> None:
+def stuck_nodesets(demo: Demo) -> list[str]:
+    """The NodeSets of the demo that somebody deleted and that do not go: it can do without them."""
+
+    def deleted() -> list[str]:
+        said = demo.kubectl(f"get nodesets -n {NAMESPACE} -o json", quiet=True)
+        items = (json.loads(said) if said else {}).get("items", [])
+        names = [each["metadata"]["name"] for each in items if each["metadata"].get("deletionTimestamp")]
+        return [name for name in names if name in DISPENSABLE]
+
+    found = []
+    for name in deleted():
+        what = f"NodeSet {name} is gone, since it is being deleted"
+        waited = demo.watch(what, lambda name=name: name not in deleted(), f"nodeset/{name}", PATIENCE_SECONDS)  # type: ignore[misc]
+        if not waited.is_so:
+            click.echo(f"  {waited.reason.text}\n  The demo leaves that as it is, and goes on without NodeSet {name}.")
+            found.append(name)
+    return found
+
+
+def up(typed: Typed, without: Collection[str] = ()) -> None:
     """The cluster, with what is missing on this machine installed."""
-    here = Path.cwd()
-    shown = EXAMPLES.relative_to(here) if EXAMPLES.is_relative_to(here) else EXAMPLES
-    click.secho(f"$ {typed.local('up', '-f', str(shown))}", bold=True)
-    command = [sys.executable, "-m", "slurm_operator.cli.main", "local", "up", "-f", str(EXAMPLES), *typed.options]
-    if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 - our own program
-        raise DemoFailed("the cluster did not come up; the reason is above")
+    with TemporaryDirectory() as folder:
+        manifests = reduced(Path(folder), without) if without else EXAMPLES
+        here = Path.cwd()
+        shown = manifests.relative_to(here) if manifests.is_relative_to(here) else manifests
+        click.secho(f"$ {typed.local('up', '-f', str(shown))}", bold=True)
+        command = [sys.executable, "-m", "slurm_operator.cli.main", "local", "up", "-f", str(manifests), *typed.options]
+        if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 - our own program
+            raise DemoFailed("the cluster did not come up; the reason is above")
+
+
+def reduced(folder: Path, without: Collection[str]) -> Path:
+    """The manifests of the demo, without some NodeSets."""
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        objects = (each for each in yaml.safe_load_all(path.read_text()) if each)
+        kept = [each for each in objects if each["kind"] != "NodeSet" or each["metadata"]["name"] not in without]
+        (folder / path.name).write_text(yaml.safe_dump_all(kept, sort_keys=False))
+    return folder
 
 
 def demo_of(home: Home, typed: Typed) -> Demo:
@@ -297,11 +333,13 @@ def main(name: str, data: Path | None) -> None:
     try:
         home = Home.of(name, data)
         machine.require_root()
+        without: list[str] = []
         if home.choices() is not None and asyncio.run(answers(home)):
             # They may keep one of the demo's own NodeSets from going, or from coming.
             cancel_earlier(demo_of(home, typed))
-        up(typed)
-        run(demo_of(home, typed))
+            without = stuck_nodesets(demo_of(home, typed))
+        up(typed, without)
+        run(demo_of(home, typed), without)
     except OperatorError as error:
         click.secho(f"Error: {typed.text(str(error))}", fg="red", err=True)
         sys.exit(1)

@@ -223,6 +223,17 @@ CASES = {
         wanted="", in_force=f"{P} State=DRAIN", supports_live_partitions=False
     ),
     "one that is gone already leaves the file": Case(wanted="", live=()),
+    "one that is not listed, while an ended job names it, is deleted before it leaves the file": Case(
+        wanted="", live=(), jobs=(job(7, "p", "COMPLETED"),), actions=("delete",), kept={"p": f"{P} State=DRAIN"}
+    ),
+    "without live partitions it stays in the file while an ended job names it": Case(
+        wanted="",
+        live=(),
+        jobs=(job(7, "p", "COMPLETED"),),
+        supports_live_partitions=False,
+        kept={"p": P},
+        waits={"p": (7,)},
+    ),
     "jobs that cannot be asked for keep it as it is": Case(
         wanted="", jobs=Unknown("no answer"), kept={"p": P}, waits={"p": ()}
     ),

@@ -240,14 +240,9 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: Jo
     before = world.in_force[name]
     if isinstance(world.jobs, Unknown):
         return _Part(kept=before, waits=())
-    if live is None:
-        # Jobs cannot be in a partition that is not there: where some are, its list has lost it.
-        lost = blocking_jobs(name, jobs, finished_too=False)
-        if lost:
-            return _Part(kept=before, waits=lost)
-        # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
-        return _Part(kept=before if name in world.on_trial else None)
     drained = before.with_option(STATE, DRAIN)
+    if live is None:
+        return _gone(name, drained, world, jobs)
     # Without a live delete it is the reconfigure that takes it away, and that fails on any record that names it.
     blocking = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
     if blocking:
@@ -264,6 +259,18 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: Jo
     if not is_read_as_name(name):
         return _Part(kept=drained, waits=())
     return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
+
+
+def _gone(name: str, drained: Line, world: PartitionWorld, jobs: JobsByPartition) -> _Part:
+    """A partition that is to go and is in Slurm's list no more. Where jobs name it, that list may have lost it."""
+    lost = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
+    if lost:
+        return _Part(kept=world.in_force[name], waits=lost)
+    if blocking_jobs(name, jobs, finished_too=True) and is_read_as_name(name):
+        # A reconfigure would take it from under the records of jobs that have ended; a deletion does not.
+        return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
+    # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
+    return _Part(kept=world.in_force[name] if name in world.on_trial else None)
 
 
 def jobs_by_partition(jobs: Iterable[Job] | Unknown) -> JobsByPartition:
