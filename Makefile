@@ -9,7 +9,7 @@ WORKERS ?= 2
 CORE := tests/api tests/admission tests/build tests/golden $(wildcard tests/slurm/test_conf*.py) tests/slurm/test_hostlist.py
 # What takes minutes on real Slurm: `make test-long` runs it, CI does not.
 LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.py test_outage.py test_partitions.py test_vet.py test_worker_configs.py test_worker_trial.py) \
-  $(addprefix tests/real/local/,test_config.py test_demo.py test_down_up.py test_faults.py test_images.py test_kills.py test_lost_launch.py node test_partitions.py test_played.py) \
+  $(addprefix tests/real/local/,test_config.py test_demo.py test_down_up.py test_faults.py test_images.py test_kills.py node test_partitions.py test_played.py) \
   $(addprefix tests/real/local/,test_documents.py test_seeds.py test_why.py)
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 

@@ -46,6 +46,14 @@ def test_a_record_that_a_reservation_holds_is_not_to_be_deleted_first() -> None:
     assert cause.command.endswith("scontrol show reservation")
 
 
+def test_a_record_that_the_operator_is_about_to_delete_is_not_left_to_a_person() -> None:
+    """Its slurmd ended without telling slurmctld, which gives it up after SlurmdTimeout."""
+    facts = left("compute-9", states=("IDLE", "DRAIN", "NOT_RESPONDING", "DYNAMIC_NORM"), nodeSetName="compute")
+    answer = nodes.why(facts, "compute-9")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.waits) == ("PodGone", True)
+
+
 @pytest.mark.parametrize(
     "facts",
     [

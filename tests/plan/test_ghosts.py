@@ -1,5 +1,4 @@
-"""Which slurmds are asked to register again: those of workers whose container is younger than a job on them, and those
-on which a job began while slurmctld or slurmd was being replaced."""
+"""Which slurmds are asked to register again: those of workers whose container is younger than a job on them."""
 
 from __future__ import annotations
 
@@ -16,8 +15,6 @@ from slurm_operator.plan.actions import Action, RequestRegistration
 from slurm_operator.plan.ghosts import (
     ASK_SECONDS,
     ASKED_OFTEN,
-    LAUNCH_CHECK_SECONDS,
-    LAUNCH_DOUBT_SECONDS,
     MAX_ASKED_NODES,
     MAX_PAUSE_SECONDS,
     Asked,
@@ -141,62 +138,3 @@ def test_what_was_asked_is_remembered_while_there_is_a_reason() -> None:
     action = RequestRegistration(("a", "c"), "why")
     assert remembered(before, [action], ["a", "c"], 5.0) == {"a": Asked(3, 5.0), "c": Asked(1, 5.0)}
     assert remembered(before, [], ["b"], 5.0) == {"b": Asked(1, 1.0)}
-
-
-def asked_after_a_restart(
-    cluster: Cluster,
-    *,
-    job_age: float = 40.0,
-    slurmd_age: float = 3600.0,
-    slurmctld_age: float = 3600.0,
-    asked_ago: float | None = None,
-    **job: Any,
-) -> list[Action]:
-    """What is asked of a worker whose container is a day old; ages are in seconds."""
-    now = cluster.now.timestamp()
-    fields = {"batch_host": "w-0", "start_time": int(now - job_age), **job}
-    node = msgspec.structs.replace(cluster.node("w-0", "ALLOCATED"), slurmd_start_time=int(now - slurmd_age))
-    slurm = cluster.slurm(node, jobs=[cluster.job(1, "w-0", **fields)])
-    pod = started(cluster.pod("w-0"), cluster.now - timedelta(days=1))
-    some = workers(cluster.nodeset(), [pod], slurm, cluster.now)
-    asked = {} if asked_ago is None else {"w-0": Asked(1, now - asked_ago)}
-    return list(questions(some, slurm, asked, now, (now - slurmctld_age,)))
-
-
-@pytest.mark.parametrize(
-    ("ages", "is_asked"),
-    [
-        pytest.param({"slurmd_age": 45.0}, True, id="slurmd restarted just before the job"),
-        pytest.param({"slurmd_age": 35.0}, True, id="slurmd restarted just after the job began"),
-        pytest.param({"slurmctld_age": 45.0}, True, id="slurmctld restarted just before the job"),
-        pytest.param({"slurmctld_age": 30.0}, True, id="slurmctld restarted just after the job began"),
-        pytest.param({}, False, id="nobody restarted"),
-        pytest.param({"slurmd_age": 42.0 + LAUNCH_DOUBT_SECONDS}, False, id="slurmd restarted long before"),
-        pytest.param({"job_age": 10.0, "slurmd_age": 45.0}, False, id="Slurm would miss no job so young"),
-        pytest.param({"job_age": 40.0, "slurmctld_age": 5.0}, False, id="slurmctld so young would miss none"),
-        pytest.param({"slurmd_age": 45.0, "state": "CONFIGURING"}, False, id="Slurm itself waits for it"),
-        pytest.param({"slurmd_age": 45.0, "state": "COMPLETED"}, False, id="it is over"),
-        pytest.param({"slurmd_age": 45.0, "batch_host": ""}, False, id="a job of salloc or srun"),
-    ],
-)
-def test_a_launch_while_daemons_are_replaced_is_in_doubt(
-    cluster: Cluster, ages: dict[str, Any], is_asked: bool
-) -> None:
-    assert bool(asked_after_a_restart(cluster, **ages)) is is_asked
-
-
-@pytest.mark.parametrize(
-    ("job_age", "asked_ago", "again"),
-    [
-        pytest.param(30.0, 3.0, False, id="asked when it was old enough"),
-        pytest.param(30.0, 8.0, True, id="asked when it was too young"),
-        pytest.param(61.0, 30.0, True, id="a minute old: once more"),
-        pytest.param(120.0, 55.0, False, id="twice is enough for now"),
-        pytest.param(301.0, 200.0, True, id="five minutes old: a last time"),
-        pytest.param(80_000.0, 79_000.0, False, id="never again"),
-    ],
-)
-def test_a_launch_is_asked_about_three_times(cluster: Cluster, job_age: float, asked_ago: float, again: bool) -> None:
-    found = asked_after_a_restart(cluster, job_age=job_age, slurmd_age=job_age + 5, asked_ago=asked_ago)
-    assert bool(found) is again
-    assert len(LAUNCH_CHECK_SECONDS) == 3

@@ -72,10 +72,18 @@ def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
     if owner is None or broken.code not in WITHOUT_SLURMCTLD:
         return None
     for each in facts.pods_of(labels.CONTROLLER, controller_of(owner)):
-        cause = pods.why(facts, name_of(each))
+        cause = pods.why(facts, name_of(each)) or _not_ready(facts, each)
         if cause is not None:
             return cause.under(f"its slurmd needs slurmctld of {controller_of(owner)!r}")
     return None
+
+
+def _not_ready(facts: Facts, slurmctld: Object) -> Cause | None:
+    """A slurmctld between two starts: what its workers say meanwhile comes of that."""
+    if pods.is_ready(slurmctld):
+        return None
+    text = f"slurmctld in pod {name_of(slurmctld)} is not ready yet"
+    return Cause("Starting", text, f"kubectl -n {facts.namespace} describe pod {name_of(slurmctld)}", waits=True)
 
 
 def _cluster(facts: Facts, host: str, pod: Object | None) -> tuple[str, Slurm | Silence]:
@@ -198,6 +206,14 @@ def _left_over(facts: Facts, node: SlurmNode) -> Cause:
             "(sbatch -w); its record is kept for that job, which would fail without it. Let the job run on other "
             f"nodes, {again}or cancel the job (scancel {job.id})",
             f"kubectl slurm -n {facts.namespace} shell -- scontrol update jobid={job.id} reqnodelist=",
+        )
+    if facts.get("NodeSet", read_pod_info(node.comment).get("nodeSetName", "")) and "DOWN" not in node.states:
+        return Cause(
+            "PodGone",
+            f"node {node.name} no longer has a pod, and its slurmd ended without telling slurmctld; the operator "
+            "deletes its record once slurmctld has given it up (SlurmdTimeout)",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {word(node.name)}",
+            waits=True,
         )
     return Cause(
         "PodGone",

@@ -1,8 +1,6 @@
-"""Batch jobs that Slurm counts as running though their processes are gone, or may never have come.
+"""Jobs that Slurm counts as running though the container that their processes were in has ended.
 
-In: the workers of a NodeSet, the jobs on their nodes, when slurmctld started, and which slurmds were asked before. Out:
-the slurmds to ask now. A job is in doubt when the container of its script is younger than the job, or when slurmctld or
-slurmd was replaced within a minute of its start, as at every reconfigure: the launch may have been lost.
+In: the workers of a NodeSet, the jobs on their nodes, and which slurmds were asked before. Out: the slurmds to ask now.
 slurmctld compares its jobs with a slurmd's own whenever that registers, and requeues or fails a batch job that the
 slurmd does not have; but not in the first seconds of the job, or of slurmctld itself, and the next registration is half
 an hour away. So it is made to ask for one now. What follows is Slurm's decision: a job that the slurmd has lives on,
@@ -35,12 +33,6 @@ ASKED_STATES = frozenset(
         *("PLANNED", "CLOUD", "DYNAMIC_NORM", *policy.RESERVED_STATES),
     }
 )
-# How far apart the starts of a job and of a daemon may be for the launch to be in doubt: on a busy machine slurmd takes
-# long to come back.
-LAUNCH_DOUBT_SECONDS = 60.0
-# How long after the later of the two slurmd is asked: once the 20 s are over in which Slurm misses no job, and again in
-# case an answer was lost or BatchStartTimeout is longer. Then the launch is in doubt no more.
-LAUNCH_CHECK_SECONDS = (25.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,54 +49,16 @@ class Asked:
         return self.at + min(ASK_SECONDS * 2.0 ** min(rarer, 16), MAX_PAUSE_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Doubts:
-    """The doubtful jobs on the nodes of some workers."""
-
-    # By node: batch jobs that began before the container did in which their script would run.
-    ghosts: Mapping[str, list[Job]]
-    # By node: batch jobs whose launch may have been lost; and when the last of these, or of the daemons, started.
-    launches: Mapping[str, list[Job]]
-    launched_at: Mapping[str, float]
-
-    def due(self, asked: Mapping[str, Asked], now: float) -> Iterator[str]:
-        """The nodes whose slurmd is to be asked now."""
-        for name in self.ghosts:
-            if name not in asked or asked[name].next_at <= now:
-                yield name
-        for name, since in self.launched_at.items():
-            last = asked[name].at if name in asked else 0.0
-            if any(last < since + wait <= now for wait in LAUNCH_CHECK_SECONDS):
-                yield name
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """All nodes that have such a job."""
-        return frozenset(self.ghosts) | frozenset(self.launches)
-
-
-NO_DOUBTS = Doubts({}, {}, {})
-
-
-def doubts(workers: Iterable[Worker], slurm: NodeSnapshot, slurmctld_starts: Iterable[float]) -> Doubts:
-    """What is doubtful on these workers; nothing while the jobs are unknown."""
+def ghosts(workers: Iterable[Worker], slurm: NodeSnapshot) -> dict[str, list[Job]]:
+    """By node: the batch jobs that began there before the container did in which their script would run."""
     some = [worker for worker in workers if not worker.rival and not worker.is_terminating]
     if isinstance(slurm.jobs, Unknown):
-        return NO_DOUBTS
+        return {}
     on_nodes = jobs_by_node(slurm.jobs, frozenset(worker.hostname for worker in some))
-    starts = tuple(slurmctld_starts)
-    ghosts: dict[str, list[Job]] = {}
-    launches: dict[str, list[Job]] = {}
-    launched_at: dict[str, float] = {}
-    for worker in some:
-        scripts = [job for job in on_nodes.get(worker.hostname, ()) if _has_script_on(worker, job)]
-        if gone := [job for job in scripts if is_ghost(worker, job)]:
-            ghosts[worker.hostname] = gone
-        known = (*starts, float(worker.node.slurmd_start_time)) if worker.node is not None else starts
-        if pairs := [(job, at) for job in scripts for at in known if _is_launch_in_doubt(job, at)]:
-            launches[worker.hostname] = list({job.job_id: job for job, _ in pairs}.values())
-            launched_at[worker.hostname] = max(max(job.start_time, at) for job, at in pairs)
-    return Doubts(ghosts, launches, launched_at)
+    found = {
+        worker.hostname: [job for job in on_nodes.get(worker.hostname, ()) if is_ghost(worker, job)] for worker in some
+    }
+    return {name: jobs for name, jobs in found.items() if jobs}
 
 
 def is_ghost(worker: Worker, job: Job) -> bool:
@@ -115,29 +69,23 @@ def is_ghost(worker: Worker, job: Job) -> bool:
 
 
 def questions(
-    workers: Iterable[Worker],
-    slurm: NodeSnapshot,
-    asked: Mapping[str, Asked],
-    now: float,
-    slurmctld_starts: Iterable[float] = (),
+    workers: Iterable[Worker], slurm: NodeSnapshot, asked: Mapping[str, Asked], now: float
 ) -> Iterator[Action]:
     """The slurmds that are asked now to register again, all in one call."""
     some = [worker for worker in workers if worker.is_ready and worker.node is not None and may_ask(worker.node)]
-    found = doubts(some, slurm, slurmctld_starts)
-    due = hostlist.in_order(set(found.due(asked, now)))[:MAX_ASKED_NODES]
+    found = ghosts(some, slurm)
+    due = hostlist.in_order(name for name in found if name not in asked or asked[name].next_at <= now)[:MAX_ASKED_NODES]
     if due:
-        jobs = {job.job_id for name in due for job in (*found.ghosts.get(name, ()), *found.launches.get(name, ()))}
-        gone = any(name in found.ghosts for name in due)
-        why = "the processes of jobs {} may be gone" if gone else "jobs {} began when Slurm's daemons were replaced"
-        yield RequestRegistration(tuple(due), why.format(_some(sorted(jobs))))
+        jobs = sorted({job.job_id for name in due for job in found[name]})
+        yield RequestRegistration(tuple(due), f"the processes of jobs {_some(jobs)} may be gone")
 
 
 def remembered(
-    asked: Mapping[str, Asked], actions: Iterable[Action], doubtful: Iterable[str], now: float
+    asked: Mapping[str, Asked], actions: Iterable[Action], with_ghosts: Iterable[str], now: float
 ) -> dict[str, Asked]:
     """What is remembered of these questions: only of nodes that still have such a job."""
     names = {name for each in actions if isinstance(each, RequestRegistration) for name in each.nodes}
-    kept = {name: asked[name] for name in doubtful if name in asked}
+    kept = {name: asked[name] for name in with_ghosts if name in asked}
     return kept | {name: Asked(asked[name].times + 1 if name in asked else 1, now) for name in names}
 
 
@@ -152,12 +100,6 @@ def may_ask(node: Node) -> bool:
 
 def _has_script_on(worker: Worker, job: Job) -> bool:
     return job.batch_host == worker.hostname and policy.holds_nodes(job)
-
-
-def _is_launch_in_doubt(job: Job, daemon_start: float) -> bool:
-    """Whether a daemon started so near to a job that its launch may be lost; Slurm itself waits for CONFIGURING."""
-    near = abs(job.start_time - daemon_start) <= LAUNCH_DOUBT_SECONDS
-    return near and job.start_time > 0 < daemon_start and "CONFIGURING" not in job.states
 
 
 def _some(job_ids: list[int], max_shown: int = 5) -> str:

@@ -71,7 +71,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.marks(world.cr, _without(known, staying))),
-        tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp(), world.slurmctld_starts)),
+        tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(_topology_notes(world, staying)),
         tuple(pod_conditions.patches(known, world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),

@@ -49,8 +49,6 @@ class NodeSetWorld:
     propagated: frozenset[str] = frozenset()
     # The cluster's auth/slurm key: slurmctld's, and the one that it is to have.
     key: KeyState = UNCHANGED
-    # When the slurmctld containers of the cluster started, in seconds since 1970.
-    slurmctld_starts: tuple[float, ...] = ()
     # By node: how often its slurmd was asked to register again.
     asked: Mapping[str, Asked] = field(default_factory=dict)
     # The other NodeSets of the Slurm.

@@ -40,7 +40,6 @@ from slurm_operator.plan.workers import (
     REGISTERED,
     REGISTRATION_GRACE_SECONDS,
     NodeSnapshot,
-    container_since,
     hostname_of,
     other_cluster_of,
 )
@@ -240,8 +239,8 @@ class NodeSets:
 
     def _remember(self, world: NodeSetWorld, plan: Plan) -> None:
         """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
-        doubtful = ghosts.doubts(world.workers, world.slurm, world.slurmctld_starts).nodes
-        asked = ghosts.remembered(world.asked, plan.actions, doubtful, world.now.timestamp())
+        with_ghosts = ghosts.ghosts(world.workers, world.slurm)
+        asked = ghosts.remembered(world.asked, plan.actions, with_ghosts, world.now.timestamp())
         self.asked.pop(world.cr.metadata.uid, None)
         if asked:
             self.asked[world.cr.metadata.uid] = asked
@@ -305,7 +304,6 @@ class NodeSets:
             ),
             propagated=self.propagated,
             deleting=bool(raw.metadata.deletion_timestamp),
-            slurmctld_starts=tuple(_slurmctld_starts(self.observer.controller_pods(controller))),
             asked=self.asked.get(cr.metadata.uid, {}),
             key=self._key(controller, refs),
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
@@ -347,14 +345,6 @@ class NodeSets:
             **(fields or held_fields(raw)),
         }
         await write_status(self.executor, self.clock, "NodeSet", raw, drafts, content)
-
-
-def _slurmctld_starts(pods: Iterable[Pod]) -> Iterator[float]:
-    """When the slurmctld containers that run now were started."""
-    for pod in pods:
-        since = container_since(pod, labels.CONTROLLER.daemon)
-        if since is not None:
-            yield since.timestamp()
 
 
 def _deletes_pods(plan: Plan) -> bool:

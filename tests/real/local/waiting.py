@@ -264,8 +264,10 @@ def _drained(cluster: LocalCluster) -> Iterator[None]:
 def _scaling_in(cluster: Any) -> Iterator[None]:
     """A NodeSet that becomes smaller while a job runs on the worker that goes; it could run on the one that stays."""
     with ExitStack() as stack:
-        running(cluster, *HALF)
-        cluster.first = running(cluster, "-N1", "--exclusive", "-t", "50")
+        jobs = [running(cluster, *HALF), running(cluster, *HALF)]
+        cluster.first = {cluster.alice(f"squeue -h -j {each} -o %B"): each for each in jobs}["compute-1"]
+        # Of two busy workers that goes whose jobs end first.
+        cluster.admin(f"scontrol update jobid={cluster.first} timelimit=50")
         _replicas(cluster, 1)
         stack.callback(_replicas, cluster, 2)
         yield
