@@ -165,3 +165,12 @@ def test_a_container_that_was_killed_and_started_again_does_not_keep_exiting() -
     killed["status"]["containerStatuses"][0]["restartCount"] = 5
     answer = explained(cluster(killed), "pod/compute-0")
     assert not (isinstance(answer, Cause) and answer.code == "ContainerFails")
+
+
+def test_what_a_container_said_before_it_was_killed_is_no_cause() -> None:
+    killed = crashed("slurm-controller-0", labels.CONTROLLER, "slurm", exitCode=137)
+    logs = {("slurm-controller-0", "slurmctld"): ("error: Invalid partition (twins) for JobId=56",)}
+    answer = explained(cluster(killed, logs=logs), "pod/slurm-controller-0")
+    assert isinstance(answer, Cause)
+    assert answer.code == "NotAnswering"
+    assert "twins" not in answer.sentence
