@@ -370,7 +370,7 @@ def arguments_of(name: str) -> list[str]:
 @contextlib.asynccontextmanager
 async def operated(cluster: Cluster, folder: Path) -> AsyncIterator[World]:
     """The operator's whole world on a control plane."""
-    model = SlurmModel(SystemClock(), JWT)
+    model = SlurmModel(SystemClock(), JWT, cluster_name="slurm_slurm")
     model.up = True
     async with (
         cluster.session() as http,

@@ -55,7 +55,7 @@ async def here(place: Place) -> AsyncIterator[World]:
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_every_form_of_values_converges(place: Place, here: World, part: int) -> None:
     mine = dict(list(sets("slurm").items())[part::PARTS])
-    async with admitting(place):
+    async with admitting(place, "--allow-pod-features=all"):
         found = await converge(here, mine)
     assert {name: said for name, said in found.items() if said} == {}
     assert here.kubelets.failures == []

@@ -205,7 +205,7 @@ async def volumes(place: Place) -> set[str]:
 
 async def test_a_live_cluster_is_upgraded_and_rolled_back_without_a_restart(place: Place, before: Path) -> None:
     old, at_first = before / "deploy" / "charts", await everything(place)
-    model = SlurmModel(SystemClock(), b"")
+    model = SlurmModel(SystemClock(), b"", cluster_name="slurm_slurm")
     model.up = True
     made = await volumes(place)
     async with slurmrestd(model) as address, nodes(place):
