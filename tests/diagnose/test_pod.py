@@ -21,7 +21,7 @@ from tests.diagnose.broken import (
 from slurm_operator.build import labels
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts
+from slurm_operator.diagnose.facts import Facts, Silence
 
 CASES: dict[str, Case] = {
     "a claim of a storage class that is not there": (
@@ -174,3 +174,13 @@ def test_what_a_container_said_before_it_was_killed_is_no_cause() -> None:
     assert isinstance(answer, Cause)
     assert answer.code == "NotAnswering"
     assert "twins" not in answer.sentence
+
+
+@pytest.mark.parametrize(("now", "code"), [("12:00:20", "ContainerFails"), ("12:05:00", "SlurmSilent")])
+def test_a_slurmctld_that_runs_between_two_exits_is_why_it_does_not_answer(now: str, code: str) -> None:
+    ended = crashed("slurm-controller-0", labels.CONTROLLER, "slurm", finishedAt="2026-11-17T12:00:10Z")
+    status = ended["status"]["containerStatuses"][0]
+    status |= {"ready": True, "restartCount": 1, "state": {"running": {}}}
+    ended["status"]["conditions"] = [condition("Ready", "True")]
+    facts = replace(cluster(ended, slurm=Silence("no answer")), now=f"2026-11-17T{now}Z")
+    explains("node/compute-0", facts, code)

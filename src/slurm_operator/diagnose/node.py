@@ -72,7 +72,7 @@ def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
     if owner is None or broken.code not in WITHOUT_SLURMCTLD:
         return None
     for each in facts.pods_of(labels.CONTROLLER, controller_of(owner)):
-        cause = pods.why(facts, name_of(each)) or _not_ready(facts, each)
+        cause = pods.why(facts, name_of(each)) or pods.exiting(facts, each) or _not_ready(facts, each)
         if cause is not None:
             return cause.under(f"its slurmd needs slurmctld of {controller_of(owner)!r}")
     return None
@@ -107,7 +107,7 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
             f"kubectl get {BY_NAME['Controller'].plural}.{GROUP} -A",
         )
     for pod in facts.pods_of(labels.CONTROLLER, cluster):
-        broken = pods.why(facts, name_of(pod))
+        broken = pods.why(facts, name_of(pod)) or pods.exiting(facts, pod)
         if broken is not None:
             return broken.under(f"slurmctld of {cluster!r} does not answer: {slurm.why}")
     below = database.behind(facts, cluster, slurm.why)

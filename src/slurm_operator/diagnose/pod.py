@@ -37,6 +37,7 @@ LATE_SECONDS = 60.0
 MANY_RESTARTS = 2
 # SIGKILL and SIGTERM: somebody else ended it, as the kubelet does where a probe fails.
 KILLED_CODES = frozenset({137, 143})
+JUST_EXITED_SECONDS = 60.0
 # The kind that a pod belongs to, by the daemon that runs in it.
 OWNERS = {
     labels.CONTROLLER.daemon: "Controller",
@@ -294,6 +295,18 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
     exits_again = restarts >= MANY_RESTARTS and ended.get("exitCode") not in KILLED_CODES
     if failed and not status.get("ready") and (starved or not state.get("running") or exits_again):
         return _ended(facts, pod, name, ended, restarts)
+    return None
+
+
+def exiting(facts: Facts, pod: Object) -> Cause | None:
+    """What a pod whose daemon does not answer suffers from, though it runs at this moment: it exited a moment ago."""
+    daemon = str(label_of(pod).get(labels.NAME, ""))
+    for status in _statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        age = age_seconds(facts, ended.get("finishedAt"))
+        failed = int(ended.get("exitCode") or 0) not in {0, *KILLED_CODES}
+        if status.get("name") == daemon and failed and age is not None and age < JUST_EXITED_SECONDS:
+            return _ended(facts, pod, daemon, ended, int(status.get("restartCount") or 0))
     return None
 
 

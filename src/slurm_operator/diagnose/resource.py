@@ -151,7 +151,7 @@ def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
         return None
     step = f"{kind} {name_of(resource)} needs slurmctld of {owner!r}"
     for pod in facts.pods_of(labels.CONTROLLER, owner):
-        broken = pods.why(facts, name_of(pod))
+        broken = pods.why(facts, name_of(pod)) or pods.exiting(facts, pod)
         if broken is not None:
             return broken.under(step)
     if not facts.pods_of(labels.CONTROLLER, owner):
