@@ -184,3 +184,15 @@ def test_a_slurmctld_that_runs_between_two_exits_is_why_it_does_not_answer(now: 
     ended["status"]["conditions"] = [condition("Ready", "True")]
     facts = replace(cluster(ended, slurm=Silence("no answer")), now=f"2026-11-17T{now}Z")
     explains("node/compute-0", facts, code)
+
+
+def test_what_a_container_that_hangs_said_before_is_no_cause() -> None:
+    status = {"name": "slurmctld", "ready": False, "restartCount": 0, "state": {"running": {}}}
+    hanging = pod(
+        *("slurm-controller-0", labels.CONTROLLER, "slurm"),
+        conditions=[condition("PodScheduled", "True"), condition("Ready", "False")],
+        containerStatuses=[status],
+    )
+    late = event("Pod", "slurm-controller-0", "Unhealthy", "Readiness probe failed: context deadline exceeded")
+    logs = {("slurm-controller-0", "slurmctld"): ("error: resolve_ctls: Unable to resolve slurm-accounting",)}
+    explains("pod/slurm-controller-0", cluster(hanging, late, logs=logs), "NotAnswering")

@@ -408,17 +408,19 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     container = slow[0] if slow else "?"
     known = log_cause(pod, container, facts.logs.get((name_of(pod), container), ()))
     command = _kubectl(facts, f"logs {name_of(pod)} -c {container} --tail=20")
-    if known is not None:
-        return Cause(known[0], known[1], command)
     probes = [event for event in facts.events_of("Pod", name_of(pod)) if event.get("reason") == "Unhealthy"]
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
     again = any(int(each.get("restartCount") or 0) >= MANY_RESTARTS for each in _statuses(pod))
     young = is_young(facts, pod) and not again
+    # One that hangs says nothing more: what it said before is no cause.
+    hangs = not young and NO_ANSWER.search(message) is not None
+    if known is not None and not hangs:
+        return Cause(known[0], known[1], command)
     if not probes or young:
         # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
         detail = f": {message}" if message else ""
         return Cause("Starting", f"{runs}, and its probe has not succeeded yet{detail}", command, waits=young)
-    if NO_ANSWER.search(message):
+    if hangs:
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)
     return Cause("ProbeFails", f"{runs}: {message}", command)
