@@ -76,7 +76,10 @@ def _size_problem(kind: str, raw: Mapping[str, Any]) -> FieldProblem | None:
 
 
 def without_unknown(kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A resource without the fields that Kubernetes' own types inside it do not have; a too large one whole."""
+    """A resource without the fields that Kubernetes' own types inside it do not have.
+
+    One that is too large is not walked again: it comes back as it is.
+    """
     spec = raw.get("spec")
     if not isinstance(spec, Mapping) or _size_problem(kind, raw) is not None:
         return raw

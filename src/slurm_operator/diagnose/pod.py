@@ -343,10 +343,9 @@ def _ended(facts: Facts, pod: Object, container: str, ended: Mapping[str, Any], 
         return Cause(known[0], known[1], command, (f"container {container} has exited {counted(restarts, 'time')}",))
     if ended.get("exitCode") in KILLED_CODES:
         # Its last line has nothing to do with that.
-        text = f"container {container} of pod {name_of(pod)} was killed (code {ended['exitCode']}) and is started again"
-        return Cause(
-            "NotAnswering", f"{text}: so the kubelet ends one whose liveness probe fails, since it hangs", command
-        )
+        killed = f"container {container} of pod {name_of(pod)} was killed (code {ended['exitCode']})"
+        text = f"{killed} and is started again, as the kubelet does with one whose liveness probe fails"
+        return Cause("NotAnswering", text, command)
     last = _last_fault(lines)
     start_error = f": {last}" if last else f" with code {ended.get('exitCode')}"
     return Cause("ContainerFails", f"container {container} of pod {name_of(pod)} keeps exiting{start_error}", command)
