@@ -132,8 +132,9 @@ class Client:
         await self.transport.close()
 
     def fenced(self, fence: Callable[[], None]) -> Client:
-        """The same client, whose writes are sent only while `fence` does not raise."""
-        return replace(self, fence=fence)
+        """The same client, whose writes are sent only while `fence` does not raise; both report to the same place."""
+        # Looked up at each call: who counts requests is often set after the writer is made.
+        return replace(self, fence=fence, report=lambda call: self.report(call))
 
     # Reading
 

@@ -451,6 +451,17 @@ async def test_a_write_that_was_late_to_connect_is_not_sent(client: Client, faul
     assert faults.seen == []
 
 
+async def test_a_fenced_client_reports_to_whoever_the_client_reports_to_now(
+    client: Client, faults: FaultServer
+) -> None:
+    """A right that a writer lacks is counted, also by a listener that came after the writer was made."""
+    fenced, calls = client.fenced(lambda: None), list[Call]()
+    client.report = calls.append
+    faults.answer(say.json(ONE, code=201))
+    await create(fenced)
+    assert [(call.request.method, call.code) for call in calls] == [("POST", 201)]
+
+
 async def test_reads_pass_every_fence(client: Client, faults: FaultServer) -> None:
     faults.answer(say.json(ONE))
     await get(client.fenced(falls_at(1)))
