@@ -133,8 +133,12 @@ class Client:
 
     def fenced(self, fence: Callable[[], None]) -> Client:
         """The same client, whose writes are sent only while `fence` does not raise; both report to the same place."""
-        # Looked up at each call: who counts requests is often set after the writer is made.
-        return replace(self, fence=fence, report=lambda call: self.report(call))
+
+        def report(call: Call) -> None:
+            # Looked up at each call: who counts requests is often set after the writer is made.
+            self.report(call)
+
+        return replace(self, fence=fence, report=report)
 
     # Reading
 
