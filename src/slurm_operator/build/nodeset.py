@@ -91,10 +91,11 @@ def objects(cr: NodeSet, refs: Refs, nodes: Iterable[WorkerIdentity] = ()) -> li
     controller = refs.controller(cr.namespace, cr.spec.controller_ref)
     workers = list(nodes) if cr.is_daemon else [WorkerIdentity(ordinal=number) for number in range(cr.spec.replicas)]
     privileged = made_of.hash_of(cr) if is_privileged(cr, refs) else ""
-    result = [controller_revision(cr, 1, hash_of(cr), privileged=privileged)]
+    revision = hash_of(cr)
+    result = [controller_revision(cr, 1, revision, privileged=privileged)]
     if cr.spec.ssh.enabled:
         result.append(ssh_config(cr))
-    template = pod_template(cr, controller, refs)
+    template = pod_template(cr, controller, refs, revision)
     for worker in workers:
         result += claims_.claims(cr, worker.identity(cr))
         result.append(pod(cr, template, worker))

@@ -2,7 +2,7 @@
 
 In: click's context. Out: decorators, and values in the forms that `Settings` wants. A flag wins over the environment
 (`SLURM_OPERATOR_<FLAG>`), which wins over the file given by `--config`, which wins over the default. As in Go, a flag
-may have one dash or two.
+may have one dash or two. Every command imports this, also for its help: what only some flags need is imported there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from slurm_operator.api.pod_features import FEATURES
-from slurm_operator.api.problem import did_you_mean
-from slurm_operator.api.text import dns_label
 from slurm_operator.build.images import TRUSTED
-from slurm_operator.slurm.conf_values import parse_version
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -160,6 +156,10 @@ def from_file(context: click.Context, parameter: click.Parameter, path: Path | N
     """Take flags from a file, where nothing else sets them."""
     if path is None:
         return
+    import yaml
+
+    from slurm_operator.api.problem import did_you_mean
+
     try:
         content = yaml.safe_load(path.read_text()) or {}
     except yaml.YAMLError as error:
@@ -191,6 +191,8 @@ def names(text: str) -> tuple[str, ...]:
 
 def namespaces(text: str) -> tuple[str, ...]:
     """The namespaces to watch; one that cannot exist would be waited for without end."""
+    from slurm_operator.api.text import dns_label
+
     for name in (found := names(text)):
         if problem := dns_label(name):
             raise click.BadParameter(f"--namespaces: {problem}")
@@ -258,6 +260,8 @@ def level(text: str) -> str:
 
 def slurm_version(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """A version of Slurm as people write it."""
+    from slurm_operator.slurm.conf_values import parse_version
+
     if text is not None and parse_version(text) is None:
         raise click.BadParameter(f"{text!r} is not a Slurm version such as 25.11", context, parameter)
     return text
