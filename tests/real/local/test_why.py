@@ -107,7 +107,7 @@ class Broken(LocalCluster):
             "--",
             "sh",
             "-c",
-            "scancel -u alice,root && squeue -h",
+            "scancel -u alice && scancel -u root && squeue -h",
         )
         done = self.attempt(*cancelled)
         return done.returncode == 0 and not done.stdout.strip()
