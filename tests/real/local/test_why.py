@@ -99,17 +99,8 @@ class Broken(LocalCluster):
         return text.replace("VERSION", self.version)
 
     def _has_no_job(self) -> bool:
-        cancelled = (
-            "exec",
-            "slurm-controller-0",
-            "-c",
-            "slurmctld",
-            "--",
-            "sh",
-            "-c",
-            "scancel -u alice && scancel -u root && squeue -h",
-        )
-        done = self.attempt(*cancelled)
+        cancel = "scancel -u alice && scancel -u root && squeue -h"
+        done = self.attempt("exec", "slurm-controller-0", "-c", "slurmctld", "--", "sh", "-c", cancel)
         return done.returncode == 0 and not done.stdout.strip()
 
     def settle(self) -> None:
