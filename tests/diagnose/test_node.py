@@ -19,6 +19,7 @@ from tests.diagnose.broken import (
 from slurm_operator.build import labels
 from slurm_operator.diagnose.facts import Facts, Silence
 
+UNRESOLVED = {("compute-0", "slurmd"): ("error: resolve_ctls: Unable to resolve slurm-controller",)}
 CASES: dict[str, Case] = {
     "a wrong key": (
         "node/compute-0",
@@ -31,6 +32,21 @@ CASES: dict[str, Case] = {
         "node/compute-0",
         cluster(crashed("slurm-controller-0", labels.CONTROLLER, "slurm"), slurm=Silence("no answer")),
         "ContainerFails",
+    ),
+    "a worker that was started before its slurmctld has a pod": (
+        "node/compute-0",
+        cluster(
+            crashed("compute-0", labels.WORKER, "compute"),
+            slurm=Silence("it has no pod"),
+            logs=UNRESOLVED,
+            without=("slurm-controller-0",),
+        ),
+        "Starting",
+    ),
+    "a worker that finds no name, while slurmctld is well": (
+        "node/compute-0",
+        cluster(crashed("compute-0", labels.WORKER, "compute"), logs=UNRESOLVED),
+        "NameNotResolved",
     ),
     "a drain by hand": ("node/compute-0", cluster(slurm=with_node("IDLE+DRAIN", "bad disk")), "DrainedBySomebody"),
     "a cordoned machine": (

@@ -71,11 +71,23 @@ def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
     owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
     if owner is None or broken.code not in WITHOUT_SLURMCTLD:
         return None
-    for each in facts.pods_of(labels.CONTROLLER, controller_of(owner)):
+    cluster = controller_of(owner)
+    slurmctlds = facts.pods_of(labels.CONTROLLER, cluster)
+    for each in slurmctlds:
         cause = pods.why(facts, name_of(each)) or pods.exiting(facts, each) or _not_ready(facts, each)
         if cause is not None:
-            return cause.under(f"its slurmd needs slurmctld of {controller_of(owner)!r}")
-    return None
+            return cause.under(f"its slurmd needs slurmctld of {cluster!r}")
+    return _no_slurmctld(facts, cluster, pod) if not slurmctlds else None
+
+
+def _no_slurmctld(facts: Facts, cluster: str, worker: Object) -> Cause | None:
+    """A worker that was started before its slurmctld has a pod."""
+    controller = facts.get("Controller", cluster)
+    if controller is None or spec_of(controller).get("external"):
+        return None
+    text = f"slurmctld of {cluster!r}, which its slurmd needs, has no pod yet"
+    command = f"kubectl slurm -n {facts.namespace} why controller/{cluster}"
+    return Cause("Starting", text, command, waits=pods.is_young(facts, worker))
 
 
 def _not_ready(facts: Facts, slurmctld: Object) -> Cause | None:
