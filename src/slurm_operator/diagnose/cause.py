@@ -21,11 +21,11 @@ class Cause:
     command: str
     # From what was asked about down to this, each line a step.
     trail: tuple[str, ...] = ()
-    # Somebody wants it so: an answer to a question, but nothing that is wrong.
+    # Somebody wants it this way: it answers the question, but nothing is wrong.
     chosen: bool = False
-    # It takes its course, and passes by itself: nothing that is wrong either.
+    # It is in progress and ends by itself: nothing is wrong either.
     waits: bool = False
-    # What is at fault, where several sentences may speak of it; `doctor` names it once.
+    # What is at fault: several sentences may be about the same thing, which `doctor` names once.
     root: str = ""
 
     @property

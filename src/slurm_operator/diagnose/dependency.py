@@ -1,4 +1,4 @@
-"""Why a job waits for another one: which, in which state it is, and what must become of it.
+"""Why a job waits for another one: which one, in which state it is, and what has to happen to it.
 
 In: facts, a job that is pending, and its cluster. Out: a cause, or None where its dependency is not understood. Used by
 `diagnose/waiting.py`.

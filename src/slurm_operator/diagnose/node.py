@@ -67,7 +67,7 @@ def _pod(facts: Facts, name: str) -> Object | None:
 
 
 def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
-    """What is wrong with slurmctld, where a worker only says that it does not find it."""
+    """What is wrong with slurmctld, if a worker only reports that it cannot find it."""
     owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
     if owner is None or broken.code not in WITHOUT_SLURMCTLD:
         return None
@@ -79,7 +79,7 @@ def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
 
 
 def _not_ready(facts: Facts, slurmctld: Object) -> Cause | None:
-    """A slurmctld between two starts: what its workers say meanwhile comes of that."""
+    """A slurmctld that is being restarted: this explains whatever its workers report meanwhile."""
     if pods.is_ready(slurmctld):
         return None
     text = f"slurmctld in pod {name_of(slurmctld)} is not ready yet"
@@ -172,7 +172,7 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
 
 
 def _shown(node: SlurmNode) -> str:
-    # How it came to Slurm says nothing of how it is.
+    # DYNAMIC_NORM tells how it was added to Slurm, not how it is.
     return "+".join(sorted(node.states - {"DYNAMIC_NORM"})).lower()
 
 

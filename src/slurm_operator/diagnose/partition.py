@@ -63,7 +63,7 @@ def _asked(facts: Facts, name: str) -> Owner | None:
 
 
 def without_nodeset(facts: Facts, partition: Object) -> Cause | None:
-    """That a Partition that works lacks a NodeSet that it names; no job waits because of it alone."""
+    """A NodeSet that a working Partition names, and that is missing; no job waits because of it alone."""
     accepted = condition_of(partition, "Accepted") or {}
     if accepted.get("reason") != NODESET_NOT_FOUND:
         return None
@@ -127,7 +127,7 @@ def _takes_jobs(slurm: Slurm, name: str) -> bool:
 
 
 def _not_up(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
-    """Who wants it so; nobody is sent to scontrol for what the operator would change back."""
+    """Who set its state; the command is never an scontrol call that the operator would revert."""
     step = f"partition {found.name} is {found.state}"
     by_hand = f"kubectl slurm -n {facts.namespace} shell -- scontrol update partitionname={word(found.name)} state=up"
     if owner is None and _is_in_file(facts, found.name):

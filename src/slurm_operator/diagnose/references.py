@@ -99,7 +99,7 @@ def _missing(facts: Facts, reference: Reference, named_by: tuple[str, str], clus
 
 
 def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
-    """The command that makes what is missing, with every key that somebody in the namespace names of it."""
+    """The command that creates what is missing, with every key of it that a resource in the namespace names."""
     kubectl = f"kubectl -n {facts.namespace}"
     if kind == "Accounting":
         return f"{kubectl} get accountings.slinky.slurm.net"
@@ -108,7 +108,7 @@ def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
     wanted = _keys(facts, name)
     make, holder = f"{kubectl} create secret generic {word(name)}", _holder(facts, cluster)
     read = {
-        # Out of a pod that still has it, without showing it: a new key would not be the cluster's.
+        # Read from a pod that still has it, and never shown: a newly generated key would not be the cluster's.
         key: f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[field]}"
         for key, field in wanted.items()
         if holder and field in KEPT
@@ -139,7 +139,7 @@ def _keys(facts: Facts, name: str) -> dict[str, str]:
 
 
 def _holder(facts: Facts, cluster: str) -> str:
-    """A pod of the cluster that has its keys; of what belongs to no cluster, the only one's."""
+    """A pod of the cluster that has its keys; if no cluster is given, a pod of the only one."""
     names = [cluster] if cluster else [name_of(each) for each in facts.every("Controller")]
     pods = facts.pods_of(labels.CONTROLLER, names[0]) if len(names) == 1 else []
     return next((name_of(pod) for pod in pods if (condition_of(pod, "Ready") or {}).get("status") == "True"), "")

@@ -72,7 +72,7 @@ def shortened(facts: Facts, slurm: Slurm, leaving: Collection[str], job: SlurmJo
     if job.can_requeue and _runs_again(facts, slurm, leaving, job):
         how = f"To requeue job {job.id} would shorten it; the job starts again from its beginning"
         return how, f"{shell} scontrol requeue {job.id}"
-    # Nobody needs to do anything; what ends a job early is named as what it is.
+    # Nobody has to act, so the command only looks, and the sentence says what scancel would cost.
     return f"Only scancel {job.id} would shorten it, and the job would be lost", f"{shell} squeue -j {job.id}"
 
 
@@ -110,7 +110,7 @@ def _stuck(facts: Facts, nodeset: Object, slurm: Slurm) -> Cause | None:
 
 
 def never_runs(facts: Facts, job: SlurmJob) -> bool:
-    """Whether every partition that a job may run in goes with its NodeSet, whose nodes take no jobs any more."""
+    """Whether every partition that a job may run in is removed with its NodeSet, whose nodes take no more jobs."""
     owners = [owner_of(facts, name) for name in partitions_of(job)]
     return bool(owners) and all(each is not None and each.kind == "NodeSet" and each.is_leaving for each in owners)
 
@@ -127,7 +127,7 @@ def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
-    """The command that moves a job to a partition that takes jobs; to cancel it is all that is left without one."""
+    """The command that moves a job to a partition that takes jobs; if there is none, the command that cancels it."""
     shell = f"kubectl slurm -n {facts.namespace} shell --"
     elsewhere = " reqnodelist=" if job.required else ""
     if not never_runs(facts, job):

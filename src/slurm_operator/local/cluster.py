@@ -420,7 +420,7 @@ def down(home: Home, progress: Report) -> bool:
     home.require()
     machine.require_root()
     if not supervisor.supervisor_pid(home) and not stopping.has_pods(home):
-        # The supervisor may have left something behind that is no process any more.
+        # The supervisor may have ended and left something behind.
         stopping.stop_pods(home)
         return supervisor.stop(home)
     progress(Progress("set nodes with jobs down in Slurm"))

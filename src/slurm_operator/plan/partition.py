@@ -262,14 +262,15 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: Jo
 
 
 def _gone(name: str, drained: Line, world: PartitionWorld, jobs: JobsByPartition) -> _Part:
-    """A partition that is to go and is in Slurm's list no more. Where jobs name it, that list may have lost it."""
+    """A partition that is to be removed and is not in Slurm's list. If jobs name it, the list may have lost it."""
     lost = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
     if lost:
         return _Part(kept=world.in_force[name], waits=lost)
     if blocking_jobs(name, jobs, finished_too=True) and is_read_as_name(name):
-        # A reconfigure would take it from under the records of jobs that have ended; a deletion does not.
+        # A reconfigure would remove it although records of ended jobs still name it; a deletion would not.
         return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
-    # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
+    # The file on trial may still create it, and slurmctld would not accept a file without it right after: it names a
+    # NodeSet.
     return _Part(kept=world.in_force[name] if name in world.on_trial else None)
 
 

@@ -39,12 +39,12 @@ from slurm_operator.status import partition as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
 
-# How often it is looked, should nobody wake it.
+# How often it is reconciled if nothing wakes it.
 REQUEUE_SECONDS = 5.0
-# How soon a change is looked for, no sooner than the loop comes back, and how long it is not called late.
+# How soon a change is looked for again, at the loop's shortest interval; and for how long it does not count as late.
 APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS
 GRACE_SECONDS = 0.5
-# How long a Controller's reconcile is waited for before a status says so, and how old its word may be: it comes back
+# How long a Controller's reconcile is waited for before a status says so, and how old its outcome may be: it runs
 # every few seconds, and one that hangs is cut off after two minutes.
 CONTROLLER_GRACE_SECONDS = 2.0
 OUTCOME_SECONDS = 180.0

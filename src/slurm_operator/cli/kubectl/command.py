@@ -37,7 +37,7 @@ KINDS = {
 }
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 SECOND_LOOK_SECONDS = 3.0
-# An answer that takes longer is waited for in words.
+# If an answer takes longer, say what is waited for.
 SLOW_SECONDS = 3.0
 NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
 WAIT = click.option(
@@ -126,7 +126,7 @@ async def _tell(asked: Asked) -> None:
     while True:
         await asyncio.sleep(SLOW_SECONDS)
         if asked.text:
-            click.echo(f"waiting for an answer of {asked.text} ...", err=True)
+            click.echo(f"waiting for {asked.text} ...", err=True)
 
 
 async def _elsewhere(client: Client) -> str:
