@@ -76,5 +76,5 @@ def _waits_for(facts: Facts, job: SlurmJob, link: _Link, other: SlurmJob | None)
     end = f" until {clock(facts, other.end)} at the latest" if other.state in ON_NODES and other.end else ""
     text = f"it waits until {title(other)} {KINDS[link.kind]}; that one is {other.state}{end}"
     if code_of(job) == NEVER:
-        return plain(facts, job, f"{text}, so that it will never start")
+        return plain(facts, job, f"{text}, so it will never start")
     return plain(facts, job, text, command=why_job(facts, other))

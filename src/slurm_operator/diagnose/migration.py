@@ -303,7 +303,8 @@ def _features(found: Installation, resource: Resource, place: str, refs: Refs, n
         else:
             needs.features.add(row.feature)
         keeps = row.allowed.form != "worker" or is_running
-        what = "it stays for this one without it" if keeps else "without it this one is refused, since no worker runs"
+        refused = "without the flag this one is refused, since no worker runs"
+        what = "this one keeps it even without the flag" if keeps else refused
         yield Note("decision", place, f"{format_path(problem.path)}: {problem.message}; {what}")
 
 

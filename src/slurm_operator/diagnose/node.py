@@ -266,7 +266,8 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume"
     if SLURM_DRAINS.match(node.reason):
         log = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=50" if pod is not None else resume
-        return Cause("DrainedBySlurm", f"Slurm itself drained {node.name}: {node.reason}; resume it once mended", log)
+        sentence = f"Slurm itself drained {node.name}: {node.reason}; resume it once that is fixed"
+        return Cause("DrainedBySlurm", sentence, log)
     if not policy.drain_is_ours(node.reason):
         who = f"user {node.reason_by}" if node.reason_by else "somebody"
         return Cause(

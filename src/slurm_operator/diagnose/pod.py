@@ -236,7 +236,7 @@ def _volumes(facts: Facts, pod: Object) -> Cause | None:
 
 
 def _missing(facts: Facts, pod: Object, message: str) -> Cause | None:
-    """An object that the kubelet looked for in vain."""
+    """An object that the kubelet did not find."""
     found = MISSING.search(message)
     if found is None:
         return None

@@ -39,7 +39,7 @@ COMPONENTS = {
     "LoginSet": labels.LOGIN,
     "NodeSet": labels.WORKER,
 }
-# Reasons that name a fault in the resource itself: nothing further down matters before it is mended.
+# Reasons that name a fault in the resource itself: nothing further down matters until it is fixed.
 FAULTS = frozenset(
     {
         *("InvalidSpec", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),

@@ -70,7 +70,7 @@ def shortened(facts: Facts, slurm: Slurm, leaving: Collection[str], job: SlurmJo
     """
     shell = f"kubectl slurm -n {facts.namespace} shell --"
     if job.can_requeue and _runs_again(facts, slurm, leaving, job):
-        how = f"To requeue job {job.id} would shorten it; the job starts again from its beginning"
+        how = f"Requeuing job {job.id} would shorten it; the job starts again from its beginning"
         return how, f"{shell} scontrol requeue {job.id}"
     # Nobody has to act, so the command only looks, and the sentence says what scancel would cost.
     return f"Only scancel {job.id} would shorten it, and the job would be lost", f"{shell} squeue -j {job.id}"
@@ -120,7 +120,7 @@ def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     if not never_runs(facts, job):
         return None
     text = (
-        f"its partition {job.partition} goes, because its NodeSet is being deleted, so that the job can never run "
+        f"its partition {job.partition} goes, because its NodeSet is being deleted, so the job can never run "
         f"there. Move it to another partition, or cancel it (scancel {job.id})"
     )
     return Cause("JobsNeverRun", text, _move(facts, slurm, job), root=f"partition {job.partition}")

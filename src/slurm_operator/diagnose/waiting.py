@@ -210,7 +210,7 @@ def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
         answer = nodes.why(facts, name)
         text = (
             f"it could not be launched, and is held; Slurm has drained {name} for that: {node.reason}. Once that is "
-            f"mended, resume the node, and then release the job: scontrol release {job.id}"
+            f"fixed, resume the node, and then release the job: scontrol release {job.id}"
         )
         command = answer.command if isinstance(answer, Cause) else ""
         return plain(facts, job, text, command=command, waits=False)

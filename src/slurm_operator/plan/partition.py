@@ -194,10 +194,10 @@ def _wanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
     if due and not _is_known(line, world):
         # Its NodeSet comes with the next reconfigure; until then the file says what is true.
         return _Part(kept=before, drift=drift)
-    mended = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
-    fields = (due | mended) - held
-    action = SetPartition(change(line, fields), _why(due, mended)) if fields else None
-    return _Part(action, drift=drift, reverts=bool(mended & fields), unsettable=tuple(sorted(held)))
+    reverted = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
+    fields = (due | reverted) - held
+    action = SetPartition(change(line, fields), _why(due, reverted)) if fields else None
+    return _Part(action, drift=drift, reverts=bool(reverted & fields), unsettable=tuple(sorted(held)))
 
 
 def split_differences(
@@ -297,10 +297,10 @@ def _is_known(line: Line, world: PartitionWorld) -> bool:
     return known is None or all(name in known or name == "ALL" for name in line.sets)
 
 
-def _why(due: frozenset[str], mended: frozenset[str]) -> str:
+def _why(due: frozenset[str], reverted: frozenset[str]) -> str:
     parts = [f"change {', '.join(sorted(due))}"] if due else []
-    if mended - due:
-        parts.append(f"revert {', '.join(sorted(mended - due))}")
+    if reverted - due:
+        parts.append(f"revert {', '.join(sorted(reverted - due))}")
     return "; ".join(parts)
 
 

@@ -226,7 +226,7 @@ class Partitions:
             return Result(REQUEUE_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
-            # The Controller says what is wrong; until it is mended, nothing leaves slurm.conf.
+            # The Controller says what is wrong; until that is fixed, nothing leaves slurm.conf.
             return Result(REQUEUE_SECONDS)
         if outcome is None:
             return await self._wait(controller, raw)
