@@ -56,7 +56,7 @@ class Unseen:
 Diagnosis = Cause | Fine | Unseen
 
 
-def word(name: str) -> str:
-    """A name that somebody else chose, as one word of a command: a shell that it is copied into reads nothing in it."""
+def quoted(name: str) -> str:
+    """A name that somebody else chose, quoted so that a shell takes it as one word and runs nothing in it."""
     # Never cut: half a list of nodes would be another list.
     return shlex.quote(printable(name, len(name) + 1))

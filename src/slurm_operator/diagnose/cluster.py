@@ -68,8 +68,8 @@ def _all(facts: Facts) -> Iterator[Cause]:
             of_nodes = list(_nodes(facts, slurm))
             yield from of_nodes
             # A job that waits for a node is not reported again if that node is reported anyway.
-            told = {each.command for each in of_nodes}
-            yield from (each for each in _jobs(facts, slurm) if each.command not in told)
+            reported = {each.command for each in of_nodes}
+            yield from (each for each in _jobs(facts, slurm) if each.command not in reported)
     yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
@@ -101,8 +101,8 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     """What somebody changed in Slurm, and the operator was told to report."""
     for row in drift.current(facts):
         # A partition that is not up is already reported as such.
-        is_told = row.field == "State" and row.found != "UP"
-        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_told:
+        is_reported = row.field == "State" and row.found != "UP"
+        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_reported:
             yield drift.cause(facts, row)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, label_of, name_of, spec_of
 
 SLURMDBD = labels.ACCOUNTING.daemon
@@ -26,7 +26,7 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     """Why an Accounting does not work."""
     name = name_of(resource)
     mine = facts.pods_of(labels.ACCOUNTING, name) if kind == "Accounting" else []
-    answer = facts.databases.get(name, "") if _can_tell(facts, name) else ""
+    answer = facts.databases.get(name, "") if _is_conclusive(facts, name) else ""
     unwell = next((cause for pod in mine if (cause := pods.why(facts, name_of(pod))) is not None), None)
     if kind != "Accounting" or not (answer or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
         return None
@@ -36,7 +36,7 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     return None if unwell is not None else _silent(facts, name, mine, answer)
 
 
-def _can_tell(facts: Facts, name: str) -> bool:
+def _is_conclusive(facts: Facts, name: str) -> bool:
     """Whether sacctmgr's answer counts: it runs beside slurmctld, and fails with it."""
     users = [each for each in facts.every("Controller") if _accounting_of(each) == name]
     answers = [facts.slurm_of(name_of(each)) for each in users]
@@ -99,10 +99,10 @@ def _server(facts: Facts, resource: Object) -> Cause | None:
         cause = pods.why(facts, name_of(pod))
         if cause is not None:
             return cause.under(f"the database is pod {name_of(pod)}")
-    return None if behind or not selector else _nobody(facts, name, selector)
+    return None if behind or not selector else _no_pods_behind(facts, name, selector)
 
 
-def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
+def _no_pods_behind(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
     for kind in ("StatefulSet", "Deployment"):
         for owner in facts.every(kind):
             template = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -116,7 +116,7 @@ def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
     return Cause(
         "DatabaseDown",
         f"the database does not run: no pod is behind Service {service}",
-        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {word(chosen)}",
+        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {quoted(chosen)}",
     )
 
 

@@ -56,7 +56,7 @@ class SlurmJob:
     nodes: Collection[str] = EMPTY
     # By scontrol's words for them.
     wants: Mapping[str, str] = field(default_factory=dict)
-    # Slurm's word for the reason; `reason` may be a longer text.
+    # The code of Slurm's reason; `reason` may be a longer text.
     code: str = ""
     priority: int = 0
     # What it needs to start.

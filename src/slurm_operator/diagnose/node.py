@@ -14,7 +14,7 @@ from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
 from slurm_operator.diagnose import database, leftovers, room, scale_in
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -159,7 +159,7 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
         return Cause(
             "RegistrationRefused",
             f"slurmctld refuses what {node.name} registered: {node.reason or 'no reason is given'}",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {quoted(node.name)}",
         )
     if pod is None and policy.drain_is_ours(node.reason) and not _jobs(facts, node):
         # Its reason is of a time when it had a pod.
@@ -189,7 +189,7 @@ def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
         return Cause(
             "PowerState",
             f"{node.name} is {_shown(node)}: Slurm starts, stops or restarts it",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume",
             waits=True,
         )
     return None
@@ -212,13 +212,13 @@ def _left_over(facts: Facts, node: SlurmNode) -> Cause:
             "PodGone",
             f"node {node.name} no longer has a pod, and its slurmd ended without telling slurmctld; the operator "
             "deletes its record once slurmctld has given it up (SlurmdTimeout)",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {quoted(node.name)}",
             waits=True,
         )
     return Cause(
         "PodGone",
         f"node {node.name} is {_shown(node)} because it no longer has a pod; its record is left over",
-        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={word(node.name)}",
+        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={quoted(node.name)}",
     )
 
 
@@ -250,7 +250,7 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
 
 def _set_down(facts: Facts, node: SlurmNode) -> Cause:
     """Its slurmd responds; a person, or Slurm after a crash of the node, took it out."""
-    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume"
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume"
     if node.reason.startswith(RESTARTED):
         return Cause(
             "Restarted", f"{node.name} is down since it came back by itself, and waits for you: {node.reason}", resume
@@ -263,7 +263,7 @@ def _by(node: SlurmNode) -> str:
 
 
 def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
-    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume"
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume"
     if SLURM_DRAINS.match(node.reason):
         log = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=50" if pod is not None else resume
         sentence = f"Slurm itself drained {node.name}: {node.reason}; resume it once that is fixed"
@@ -288,7 +288,7 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
         return Cause(
             "PodCordoned",
             f"{node.name} is drained because its pod {name_of(pod)} is cordoned by annotation",
-            f"kubectl slurm -n {facts.namespace} undrain {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} undrain {quoted(node.name)}",
         )
     return _going_away(facts, node, pod)
 
@@ -299,7 +299,7 @@ def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     jobs = _jobs(facts, node)
     if not jobs:
         owner = str(label_of(pod).get(labels.INSTANCE, "")) if pod is not None else ""
-        look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={word(node.name)}"
+        look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={quoted(node.name)}"
         return Cause(
             "GoingAway", f"{text}; it runs no job, and goes next", f"kubectl -n {facts.namespace} {look}", waits=True
         )

@@ -386,8 +386,8 @@ def log_cause(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str,
 
 def _last_fault(lines: tuple[str, ...]) -> str:
     faults = [line.strip() for line in lines if re.search(r"(?i)fatal|error|denied|cannot|failed|not found", line)]
-    spoken = [line.strip() for line in lines if line.strip()]
-    return STAMP.sub("", (faults or spoken or [""])[-1])
+    nonempty = [line.strip() for line in lines if line.strip()]
+    return STAMP.sub("", (faults or nonempty or [""])[-1])
 
 
 def _evicted(facts: Facts, pod: Object) -> Cause | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_operator.api import text as texts
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, controller_of, name_of, spec_of
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
@@ -104,9 +104,9 @@ def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
     if kind == "Accounting":
         return f"{kubectl} get accountings.slinky.slurm.net"
     if kind == CONFIG_MAP:
-        return f"{kubectl} create configmap {word(name)} --from-file=DIRECTORY"
+        return f"{kubectl} create configmap {quoted(name)} --from-file=DIRECTORY"
     wanted = _keys(facts, name)
-    make, holder = f"{kubectl} create secret generic {word(name)}", _holder(facts, cluster)
+    make, holder = f"{kubectl} create secret generic {quoted(name)}", _holder(facts, cluster)
     read = {
         # Read from a pod that still has it, and never shown: a newly generated key would not be the cluster's.
         key: f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[field]}"
@@ -115,16 +115,19 @@ def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
     }
     if len(wanted) == 1 and read:
         ((key, command),) = read.items()
-        return f"{command} | {make} --from-file={word(key)}=/dev/stdin"
+        return f"{command} | {make} --from-file={quoted(key)}=/dev/stdin"
     files = [
-        f"--from-file={word(key)}=<({read[key]})" if key in read else _new(key, field) for key, field in wanted.items()
+        f"--from-file={quoted(key)}=<({read[key]})" if key in read else _new(key, field)
+        for key, field in wanted.items()
     ]
     return " ".join([make, *(files or ["--from-file=KEY=FILE"])])
 
 
 def _new(key: str, field: str) -> str:
     """A key that is made anew, for a cluster that never had one."""
-    return f"--from-literal={word(key)}=$(openssl rand -hex 64)" if field in KEPT else f"--from-file={word(key)}=FILE"
+    if field in KEPT:
+        return f"--from-literal={quoted(key)}=$(openssl rand -hex 64)"
+    return f"--from-file={quoted(key)}=FILE"
 
 
 def _keys(facts: Facts, name: str) -> dict[str, str]:

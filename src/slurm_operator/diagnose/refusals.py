@@ -34,12 +34,12 @@ _PART = re.compile(r"(?:^|; )partitions? ([\w.-]+(?:, [\w.-]+)*): ", re.ASCII)
 
 def why(facts: Facts, owner: Owner) -> Cause | None:
     """Why a partition is not as its resource says, if Slurm or the linter refuses it."""
-    code, who, said = _told(facts, owner)
-    if not said:
+    code, who, message = _refusal(facts, owner)
+    if not message:
         return None
     return Cause(
         code,
-        f"{who} refuses partition {owner.partition} as {owner.place} has it: {said}",
+        f"{who} refuses partition {owner.partition} as {owner.place} has it: {message}",
         f"kubectl -n {facts.namespace} edit {BY_NAME[owner.kind].plural}.{GROUP} {owner.name}",
         root=f"partition {owner.partition} of {owner.cluster}",
     )
@@ -76,7 +76,7 @@ def _degraded(facts: Facts, kind: str, resource: Object) -> Cause | None:
     )
 
 
-def _told(facts: Facts, owner: Owner) -> tuple[str, str, str]:
+def _refusal(facts: Facts, owner: Owner) -> tuple[str, str, str]:
     """The code, who refuses, and the message; the message is empty if nobody refuses it."""
     if owner.kind == "Partition":
         return _of_partition(owner.resource)
@@ -103,4 +103,4 @@ def by_partition(controller: Object) -> dict[str, str]:
     text = str(degraded.get("message", ""))
     parts = _PART.split(text)
     found = zip(parts[1::2], parts[2::2], strict=True) if not parts[0] else ()
-    return {name: said for names, said in found for name in names.split(", ")}
+    return {name: message for names, message in found for name in names.split(", ")}

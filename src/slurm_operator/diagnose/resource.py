@@ -340,7 +340,7 @@ def _directory(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """The operator asks Slurm through a RestApi of the cluster; without one its word is old."""
+    """The operator asks Slurm through a RestApi of the cluster; without one, what it reports is outdated."""
     reachable = condition_of(resource, "SlurmReachable") or {}
     if kind != "NodeSet" or reachable.get("status") in ("True", None):
         return None

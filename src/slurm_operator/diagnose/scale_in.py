@@ -12,7 +12,7 @@ from collections.abc import Collection
 from kube_runtime.text import first_few
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -140,7 +140,7 @@ def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
     ]
     if not usable:
         return f"{shell} scancel {job.id}"
-    return f"{shell} scontrol update jobid={job.id} partition={word(usable[0])}{elsewhere}"
+    return f"{shell} scontrol update jobid={job.id} partition={quoted(usable[0])}{elsewhere}"
 
 
 def _is_leaving(slurm: Slurm, host: str) -> bool:

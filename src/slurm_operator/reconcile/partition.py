@@ -60,7 +60,7 @@ class ClusterOutcome:
     failure: Sequence[ConditionDraft] = ()
 
 
-def _nobody(_: Key) -> None:
+def _ignore(_: Key) -> None:
     return None
 
 
@@ -68,8 +68,8 @@ def _nobody(_: Key) -> None:
 class PartitionOutcomes:
     """The last outcome of each cluster; it is replaced as a whole, and never changed."""
 
-    wake_partition: Callable[[Key], None] = _nobody
-    wake_controller: Callable[[Key], None] = _nobody
+    wake_partition: Callable[[Key], None] = _ignore
+    wake_controller: Callable[[Key], None] = _ignore
     # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
     _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
 

@@ -110,18 +110,18 @@ async def facts_of(where: Where) -> Facts:
 
     async with connected(where) as (client, namespace):
         asked = Asked()
-        telling = asyncio.ensure_future(_tell(asked))
+        printing = asyncio.ensure_future(_print_waits(asked))
         try:
             facts = await gather(client, namespace, asked)
         finally:
-            telling.cancel()
+            printing.cancel()
         if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
             elsewhere = await _elsewhere(client)
             raise click.ClickException(f"there is no Slurm cluster in namespace {namespace}; {elsewhere}")
     return facts
 
 
-async def _tell(asked: Asked) -> None:
+async def _print_waits(asked: Asked) -> None:
     """Say what is waited for, when it takes long."""
     while True:
         await asyncio.sleep(SLOW_SECONDS)
