@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kube_runtime.text import first_few
 from slurm_operator.build.nodeset import SLURMD
 from slurm_operator.plan.actions import Action, RequestRegistration
 from slurm_operator.plan.drains import is_drained_by_us
@@ -77,7 +78,7 @@ def questions(
     due = hostlist.in_order(name for name in found if name not in asked or asked[name].next_at <= now)[:MAX_ASKED_NODES]
     if due:
         jobs = sorted({job.job_id for name in due for job in found[name]})
-        yield RequestRegistration(tuple(due), f"the processes of jobs {_some(jobs)} may be gone")
+        yield RequestRegistration(tuple(due), f"the processes of jobs {first_few(jobs)} may be gone")
 
 
 def remembered(
@@ -94,14 +95,9 @@ def may_ask(node: Node) -> bool:
 
     A drain of somebody else is theirs to lift; FAIL and a reboot would be lost; during a power-up a drain ends jobs.
     """
-    drain_is_nobody_elses = not policy.is_draining(node) or is_drained_by_us(node)
-    return drain_is_nobody_elses and node.states <= ASKED_STATES
+    may_lift_drain = not policy.is_draining(node) or is_drained_by_us(node)
+    return may_lift_drain and node.states <= ASKED_STATES
 
 
 def _has_script_on(worker: Worker, job: Job) -> bool:
     return job.batch_host == worker.hostname and policy.holds_nodes(job)
-
-
-def _some(job_ids: list[int], max_shown: int = 5) -> str:
-    shown = ", ".join(map(str, job_ids[:max_shown]))
-    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"
