@@ -44,15 +44,7 @@ def objects(cr: Accounting, refs: Refs) -> list[Object]:
 
 def service(cr: Accounting) -> Object:
     """The Service in front of slurmdbd."""
-    return services.service(
-        cr,
-        names.accounting(cr),
-        labels.of(labels.ACCOUNTING, cr.name),
-        labels.selector(labels.ACCOUNTING, cr.name),
-        DAEMON,
-        names.SLURMDBD_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, names.accounting(cr), labels.ACCOUNTING, names.SLURMDBD_PORT, cr.spec.service)
 
 
 def config_secret(cr: Accounting, refs: Refs) -> Object:

@@ -90,15 +90,7 @@ def internal_service(cr: Controller) -> Object:
 
 def service(cr: Controller) -> Object:
     """The Service in front of every controller pod."""
-    return services.service(
-        cr,
-        names.controller(cr),
-        component_labels(cr),
-        _selector(cr),
-        labels.CONTROLLER.daemon,
-        names.SLURMCTLD_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, names.controller(cr), labels.CONTROLLER, names.SLURMCTLD_PORT, cr.spec.service)
 
 
 def config_map(cr: Controller, refs: Refs, conf: SlurmConf) -> Object:

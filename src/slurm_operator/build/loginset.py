@@ -86,15 +86,7 @@ def _check_host_keys(cr: LoginSet, keys: Collection[str]) -> None:
 
 def service(cr: LoginSet) -> Object:
     """The Service in front of sshd."""
-    return services.service(
-        cr,
-        cr.name,
-        labels.of(labels.LOGIN, cr.name),
-        labels.selector(labels.LOGIN, cr.name),
-        DAEMON,
-        names.SSH_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, cr.name, labels.LOGIN, names.SSH_PORT, cr.spec.service)
 
 
 def deployment(cr: LoginSet, controller: Controller, refs: Refs, ssh: Object) -> Object:
