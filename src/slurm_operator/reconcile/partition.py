@@ -1,7 +1,7 @@
-"""One reconcile of a Partition: it reports what the reconcile of its Controller made of it, and holds its end.
+"""One reconcile of a Partition: it reports the outcome of its Controller's reconcile, and delays its deletion.
 
 In: the `PartitionOutcome` that was left for it in `PartitionOutcomes`. Out: its status, and its finalizer until Slurm
-has let the partition go. Nothing is planned here and Slurm is not asked: lines and live changes are made by
+no longer has the partition. Nothing is planned here and Slurm is not asked: lines and live changes are made by
 `reconcile/controller.py`, for all partitions of a cluster together. An outcome that changed wakes its Partition; where
 there is none of this generation yet, the Controller's reconcile is woken.
 """
