@@ -9,14 +9,17 @@ import pytest
 from tests.build.resources import restapi
 
 from slurm_operator.api.meta import ServiceTemplate
-from slurm_operator.build import services
+from slurm_operator.build import labels, services
 from slurm_operator.build.errors import InvalidSpec
 from slurm_operator.build.metadata import Object
+
+API = labels.Component("api", "restapi")
+SELECTOR = labels.selector(API, restapi().name)
 
 
 def service(**user: Any) -> Object:
     template = msgspec.convert(user, ServiceTemplate)
-    return services.service(restapi(), "svc", {"l": "1"}, {"app": "ours"}, "api", 6820, template)
+    return services.service(restapi(), "svc", API, 6820, template)
 
 
 OURS = {"name": "api", "protocol": "TCP", "port": 6820, "targetPort": "api"}
@@ -25,21 +28,21 @@ OURS = {"name": "api", "protocol": "TCP", "port": 6820, "targetPort": "api"}
 @pytest.mark.parametrize(
     ("user", "spec"),
     [
-        pytest.param({}, {"selector": {"app": "ours"}, "ports": [OURS]}, id="nothing asked"),
+        pytest.param({}, {"selector": SELECTOR, "ports": [OURS]}, id="nothing asked"),
         pytest.param(
             {"port": 80, "nodePort": 30080, "spec": {"type": "NodePort"}},
-            {"selector": {"app": "ours"}, "ports": [{**OURS, "port": 80, "nodePort": 30080}], "type": "NodePort"},
+            {"selector": SELECTOR, "ports": [{**OURS, "port": 80, "nodePort": 30080}], "type": "NodePort"},
             id="port, node port and type",
         ),
-        pytest.param({"port": 0}, {"selector": {"app": "ours"}, "ports": [OURS]}, id="port 0 is no port"),
+        pytest.param({"port": 0}, {"selector": SELECTOR, "ports": [OURS]}, id="port 0 is no port"),
         pytest.param(
-            {"spec": {"selector": {"app": "theirs", "more": "1"}, "externalIPs": ["192.0.2.1"]}},
-            {"selector": {"app": "ours", "more": "1"}, "ports": [OURS]},
+            {"spec": {"selector": {labels.NAME: "theirs", "more": "1"}, "externalIPs": ["192.0.2.1"]}},
+            {"selector": SELECTOR | {"more": "1"}, "ports": [OURS]},
             id="our selector wins, external addresses go",
         ),
         pytest.param(
             {"spec": {"ports": [{"name": "x", "port": 1}]}},
-            {"selector": {"app": "ours"}, "ports": [{"name": "x", "port": 1}, OURS]},
+            {"selector": SELECTOR, "ports": [{"name": "x", "port": 1}, OURS]},
             id="one more port",
         ),
     ],
@@ -49,8 +52,9 @@ def test_the_spec_of_a_service(user: dict[str, Any], spec: Object) -> None:
 
 
 def test_metadata_of_a_service() -> None:
-    metadata = service(metadata={"labels": {"l": "2", "m": "3"}, "annotations": {"n": "4"}})["metadata"]
-    assert (metadata["labels"], metadata["annotations"]) == ({"l": "1", "m": "3"}, {"n": "4"})
+    metadata = service(metadata={"labels": {labels.NAME: "theirs", "m": "3"}, "annotations": {"n": "4"}})["metadata"]
+    ours = labels.of(API, restapi().name)
+    assert (metadata["labels"], metadata["annotations"]) == ({**ours, "m": "3"}, {"n": "4"})
 
 
 def test_ports_that_collide_name_their_field() -> None:

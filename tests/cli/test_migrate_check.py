@@ -85,8 +85,8 @@ async def test_a_cluster_of_the_go_operator_is_read_and_left_alone(world: World)
     decisions = "\n".join(f"{note.place}: {note.message}" for note in answer.decisions)
     for words in (
         f"NodeSet {NAMESPACE}/compute: spec.template.spec.volumes[0].hostPath: a folder of the node needs",
-        "--allow-pod-features=serviceAccount; it stays for this one without it",
-        "--allow-pod-features=capabilities; it stays",
+        "--allow-pod-features=serviceAccount; this one keeps it even without the flag",
+        "--allow-pod-features=capabilities; this one keeps it",
         "its flag --gone has no counterpart",
         "has the definitions in it (crds.enabled)",
     ):

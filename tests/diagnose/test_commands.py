@@ -10,7 +10,7 @@ from tests.diagnose.broken import cluster, event, pending, resource, with_node
 
 from slurm_operator.diagnose import leftovers, node, partition, pod, references
 from slurm_operator.diagnose import resource as resources
-from slurm_operator.diagnose.cause import Cause, Diagnosis, word
+from slurm_operator.diagnose.cause import Cause, Diagnosis, quoted
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmNode, SlurmPartition
 
 # A second command, a substitution, the end of a quotation, a line break, a comment, a file; no space, as in node names.
@@ -85,7 +85,7 @@ def test_the_key_of_a_secret_is_one_word(key: str) -> None:
 def test_a_long_list_of_nodes_is_whole() -> None:
     """Half of a list is the list of other nodes."""
     names = ",".join(f"node-{number * 7}" for number in range(200))
-    assert shlex.split(word(names)) == [names]
+    assert shlex.split(quoted(names)) == [names]
 
 
 def test_a_usual_name_stands_as_it_is() -> None:

@@ -67,10 +67,10 @@ OWN = {"slurmd": {"image": "registry.example.com/slurm/slurmd:1"}}
 @pytest.mark.parametrize(
     ("objects", "words"),
     [
-        (with_nodeset(**HOST_PATH), "a folder of the node needs the operator's flag --allow-pod-features=hostPath; it"),
-        (with_nodeset(**LOCK), "--allow-pod-features=capabilities; it stays for this one without it"),
-        (with_nodeset(**OWN), "without it this one is refused, since no worker runs"),
-        ({**with_nodeset(**OWN), "Pod": [WORKER]}, "it stays for this one without it"),
+        (with_nodeset(**HOST_PATH), "a folder of the node needs the operator's flag --allow-pod-features=hostPath;"),
+        (with_nodeset(**LOCK), "--allow-pod-features=capabilities; this one keeps it even without the flag"),
+        (with_nodeset(**OWN), "without the flag this one is refused, since no worker runs"),
+        ({**with_nodeset(**OWN), "Pod": [WORKER]}, "this one keeps it even without the flag"),
         (with_nodeset(template={"spec": {"hostname": "a.b-"}}), "would be refused: spec.template.spec.hostname: "),
         (with_nodeset(replicas="3"), "would be refused: spec.replicas: must be an integer"),
         ({**QUIET, "RestApi": []}, "Controller hpc/slurm: has no RestApi"),

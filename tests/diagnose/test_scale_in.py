@@ -43,7 +43,7 @@ def test_a_scale_in_names_the_job_its_end_and_what_would_shorten_it() -> None:
     assert found.code == "ScalingIn"
     assert found.sentence == (
         "NodeSet compute goes from 2 workers to 1: compute-1 waits for job 7 of alice (until 14:05:00 UTC at the "
-        "latest). To requeue job 7 would shorten it; the job starts again from its beginning"
+        "latest). Requeuing job 7 would shorten it; the job starts again from its beginning"
     )
     assert found.command == "kubectl slurm -n slurm shell -- scontrol requeue 7"
     assert not found.wrong

@@ -331,7 +331,7 @@ ROWS: dict[str, Row] = {
     "after a job that failed": Row(
         "Reason=DependencyNeverSatisfied Dependency=afterok:7(failed)",
         "DependencyNeverSatisfied",
-        "job 7 has ended well; that one is FAILED, so that it will never start",
+        "job 7 has ended well; that one is FAILED, so it will never start",
         "scancel 9",
         ok=False,
         others=RUNS.replace("RUNNING", "FAILED"),
@@ -386,7 +386,7 @@ ROWS: dict[str, Row] = {
     "a prolog that failed": Row(
         "Reason=JobHeldAdmin Description=launch failed requeued held",
         "launch failed requeued held",
-        "Slurm has drained compute-1 for that: Prolog error. Once that is mended, resume the node, and then release "
+        "Slurm has drained compute-1 for that: Prolog error. Once that is fixed, resume the node, and then release "
         "the job: scontrol release 9",
         "logs compute-1 -c slurmd",
         ok=False,

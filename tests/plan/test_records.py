@@ -98,7 +98,7 @@ def test_a_deleted_nodeset_waits_for_a_job_that_requires_its_node_and_says_what_
     world = replace(world, slurm=replace(world.slurm, jobs=(picky,)))
     assert finalizer_removal(world) is None
     assert kept_by_slurm(world) == (
-        "job 34 requires node w-0, which goes with the NodeSet, so that it can never run; let it run on other nodes "
+        "job 34 requires node w-0, which goes with the NodeSet, so it can never run; let it run on other nodes "
         "(scontrol update jobid=34 reqnodelist=) or cancel it (scancel 34)"
     )
 

@@ -94,7 +94,7 @@ def _no_report(_: Call) -> None:
     return None
 
 
-def _nobody() -> None:
+def _no_callback() -> None:
     return None
 
 
@@ -203,7 +203,7 @@ class Client:
         resource_version: str,
         seconds: int = 240,
         silence: float | None = None,
-        opened: Callable[[], None] = _nobody,
+        opened: Callable[[], None] = _no_callback,
         **selection: Unpack[Selection],
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events after a resourceVersion, until the server ends the watch or it fails; never tried again here.
@@ -363,7 +363,7 @@ class Client:
             self.report(Call(request, code, self.timing.clock.monotonic() - started, denied))
 
     async def _lines(
-        self, request: Request, content_type: str, *, whole: bool = True, opened: Callable[[], None] = _nobody
+        self, request: Request, content_type: str, *, whole: bool = True, opened: Callable[[], None] = _no_callback
     ) -> AsyncGenerator[bytes, None]:
         """A stream is reported when it begins: what it shows, that it was allowed, is known by then."""
         started, code, denied, begun = self.timing.clock.monotonic(), 0, None, False

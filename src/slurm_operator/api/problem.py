@@ -17,7 +17,7 @@ Step = str | int
 Path = tuple[Step, ...]
 Severity = Literal["error", "warning"]
 
-# More than anybody mends at once. A resource of many parts must not make an answer of many megabytes.
+# More than anybody fixes at once. A resource with many parts must not lead to a response of many megabytes.
 MAX_PROBLEMS = 100
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")

@@ -28,7 +28,7 @@ from slurm_operator.api.structural import PRESERVE, UNKNOWN, structural
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _MEANT = re.compile(r'did you mean "([^"]+)"')
 _IDENTITY = (("metadata", "name"), ("metadata", "namespace"))
-# A field that is left out may leave another one wrong: how often that is looked at.
+# Leaving out one field may make another one wrong: how often this is repeated.
 MAX_LEFT_OUT = 8
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -73,7 +73,7 @@ def decode(raw: Mapping[str, Any], *, served: bool = False) -> Decoded:
 def decode_part(raw: Mapping[str, Any], leave_out: Iterable[Path] = ()) -> tuple[Resource | None, tuple[Path, ...]]:
     """What can be read of a resource without the fields that are wrong, and the paths of those; never raises.
 
-    For those who look for further mistakes: what a wrong field hides. `leave_out`: fields to do without in any case.
+    For a caller that looks for mistakes hidden behind a wrong field. `leave_out`: fields to leave out in any case.
     """
     kind = BY_NAME.get(str(raw.get("kind")))
     if kind is None or depth_problem(raw) is not None or not _is_unicode(raw):

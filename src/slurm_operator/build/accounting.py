@@ -10,10 +10,10 @@ from base64 import b64encode
 
 from slurm_operator.api import text
 from slurm_operator.api.accounting import Accounting, StorageConfig
-from slurm_operator.api.meta import SecretKeySelector
 from slurm_operator.api.problem import Path
 from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services
 from slurm_operator.build.errors import InvalidSpec
+from slurm_operator.build.keys import jwt_key, slurm_key
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import (
@@ -44,15 +44,7 @@ def objects(cr: Accounting, refs: Refs) -> list[Object]:
 
 def service(cr: Accounting) -> Object:
     """The Service in front of slurmdbd."""
-    return services.service(
-        cr,
-        names.accounting(cr),
-        labels.of(labels.ACCOUNTING, cr.name),
-        labels.selector(labels.ACCOUNTING, cr.name),
-        DAEMON,
-        names.SLURMDBD_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, names.accounting(cr), labels.ACCOUNTING, names.SLURMDBD_PORT, cr.spec.service)
 
 
 def config_secret(cr: Accounting, refs: Refs) -> Object:
@@ -154,29 +146,17 @@ def stateful_set(cr: Accounting, refs: Refs, config: Object) -> Object:
 def _hashes(cr: Accounting, refs: Refs, config: Object) -> dict[str, str]:
     return {
         **metadata.restart(cr),
-        labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(_key(cr).name, {})),
-        labels.JWT_KEY_HASH: hashes.of_map(refs.secrets.get(_jwt(cr).name, {})),
+        labels.SLURM_KEY_HASH: hashes.of_map(refs.secrets.get(slurm_key(cr).name, {})),
+        labels.JWT_KEY_HASH: hashes.of_map(refs.secrets.get(jwt_key(cr).name, {})),
         labels.SLURMDBD_CONF_HASH: hashes.of_map(config["data"]),
     }
-
-
-def _key(cr: Accounting) -> SecretKeySelector:
-    if cr.spec.slurm_key_ref is None:
-        raise InvalidSpec(("spec", "slurmKeyRef"), "is required when external is false")
-    return cr.spec.slurm_key_ref
-
-
-def _jwt(cr: Accounting) -> SecretKeySelector:
-    if cr.jwt_key_ref is None:
-        raise InvalidSpec(("spec", "jwtKeyRef"), "is required when external is false")
-    return cr.jwt_key_ref
 
 
 def _pod_spec(cr: Accounting) -> Object:
     sources = [
         {"secret": {"name": names.accounting(cr), "items": [{"key": FILE, "path": FILE}]}},
-        pods.secret_file(_key(cr), pods.KEY_FILE),
-        pods.secret_file(_jwt(cr), pods.JWT_FILE),
+        pods.secret_file(slurm_key(cr), pods.KEY_FILE),
+        pods.secret_file(jwt_key(cr), pods.JWT_FILE),
     ]
     if cr.spec.jwks_key_ref:
         sources.append(pods.config_map_file(cr.spec.jwks_key_ref.name, cr.spec.jwks_key_ref.key, pods.JWKS_FILE))

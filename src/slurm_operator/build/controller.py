@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api.controller import Controller, Endpoint, ServiceMonitor
-from slurm_operator.api.meta import LocalObjectReference, Metadata, SecretKeySelector
+from slurm_operator.api.meta import LocalObjectReference, Metadata
 from slurm_operator.api.problem import Path
 from slurm_operator.build import hashes, images, labels, made_of, metadata, names, pods, services, sidecar
 from slurm_operator.build.errors import InvalidSpec
+from slurm_operator.build.keys import jwt_key, slurm_key
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, STATE_DIR, SlurmConf, slurm_conf
@@ -90,15 +91,7 @@ def internal_service(cr: Controller) -> Object:
 
 def service(cr: Controller) -> Object:
     """The Service in front of every controller pod."""
-    return services.service(
-        cr,
-        names.controller(cr),
-        component_labels(cr),
-        _selector(cr),
-        labels.CONTROLLER.daemon,
-        names.SLURMCTLD_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, names.controller(cr), labels.CONTROLLER, names.SLURMCTLD_PORT, cr.spec.service)
 
 
 def config_map(cr: Controller, refs: Refs, conf: SlurmConf) -> Object:
@@ -213,20 +206,6 @@ def _hashes(cr: Controller, refs: Refs, config: Object) -> dict[str, str]:
 
 def _keys(refs: Refs, name: str) -> list[str]:
     return sorted(refs.config_maps.get(name, {}))
-
-
-def slurm_key(cr: Controller) -> SecretKeySelector:
-    """The auth/slurm key."""
-    if cr.spec.slurm_key_ref is None:
-        raise InvalidSpec(("spec", "slurmKeyRef"), "is required when external is false")
-    return cr.spec.slurm_key_ref
-
-
-def jwt_key(cr: Controller) -> SecretKeySelector:
-    """The auth/jwt key."""
-    if cr.jwt_key_ref is None:
-        raise InvalidSpec(("spec", "jwtKeyRef"), "is required when external is false")
-    return cr.jwt_key_ref
 
 
 def _pod_spec(cr: Controller) -> Object:

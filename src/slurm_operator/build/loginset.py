@@ -1,7 +1,7 @@
 """LoginSet: the Deployment of login pods, their Service, their ssh configuration and host keys.
 
-In: a LoginSet and `Refs`. Out: every object that it owns, except the host keys: those are drawn once, outside, and
-`host_keys` only wraps them. Called by `reconcile/loginset.py`, and beforehand by `slurm-operator render`,
+In: a LoginSet and `Refs`. Out: every object that it owns. Host keys are generated elsewhere, once; `host_key_secret`
+and `host_key_data` only wrap them. Called by `reconcile/loginset.py`, and beforehand by `slurm-operator render`,
 `kubectl slurm plan` and admission.
 """
 
@@ -86,15 +86,7 @@ def _check_host_keys(cr: LoginSet, keys: Collection[str]) -> None:
 
 def service(cr: LoginSet) -> Object:
     """The Service in front of sshd."""
-    return services.service(
-        cr,
-        cr.name,
-        labels.of(labels.LOGIN, cr.name),
-        labels.selector(labels.LOGIN, cr.name),
-        DAEMON,
-        names.SSH_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, cr.name, labels.LOGIN, names.SSH_PORT, cr.spec.service)
 
 
 def deployment(cr: LoginSet, controller: Controller, refs: Refs, ssh: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Every name that the operator gives: computed from the resource, never drawn.
+"""Every name that the operator gives: computed from the resource, never random.
 
 Pure text; used by all builders and planners. A name made twice is the same name, so a crash leaves no twin.
 """

@@ -23,15 +23,7 @@ def objects(cr: RestApi, refs: Refs) -> list[Object]:
 
 def service(cr: RestApi) -> Object:
     """The Service in front of slurmrestd."""
-    return services.service(
-        cr,
-        names.restapi(cr),
-        labels.of(labels.RESTAPI, cr.name),
-        labels.selector(labels.RESTAPI, cr.name),
-        DAEMON,
-        names.SLURMRESTD_PORT,
-        cr.spec.service,
-    )
+    return services.service(cr, names.restapi(cr), labels.RESTAPI, names.SLURMRESTD_PORT, cr.spec.service)
 
 
 def deployment(cr: RestApi, controller: Controller, refs: Refs) -> Object:

@@ -9,37 +9,31 @@ from collections.abc import Mapping
 
 from kube_runtime.strategic_merge import MergeConflict
 from slurm_operator.api.meta import Resource, ServiceTemplate
-from slurm_operator.build import metadata, overlay
+from slurm_operator.build import labels, metadata, overlay
 from slurm_operator.build.errors import InvalidSpec
+from slurm_operator.build.labels import Component
 from slurm_operator.build.metadata import Object
 
 
-def service(
-    cr: Resource,
-    name: str,
-    labels: Mapping[str, str],
-    selector: Mapping[str, str],
-    port_name: str,
-    default_port: int,
-    user: ServiceTemplate,
-) -> Object:
-    """A Service of a resource, with the user's overlay."""
+def service(cr: Resource, name: str, component: Component, default_port: int, user: ServiceTemplate) -> Object:
+    """The Service in front of a resource's daemon, with the user's overlay."""
     port: Object = {
-        "name": port_name,
+        "name": component.daemon,
         "protocol": "TCP",
         "port": user.port or default_port,
-        "targetPort": port_name,
+        "targetPort": component.daemon,
     }
     if user.node_port:
         port["nodePort"] = user.node_port
+    ours = {"selector": labels.selector(component, cr.name), "ports": [port]}
     try:
-        spec = overlay.merge_service_spec({"selector": dict(selector), "ports": [port]}, user.spec)
+        spec = overlay.merge_service_spec(ours, user.spec)
     except MergeConflict as conflict:
         raise InvalidSpec(("spec", "service", "spec", *conflict.steps), conflict.message) from conflict
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata.child(cr, name, labels, extra=user.metadata),
+        "metadata": metadata.child(cr, name, labels.of(component, cr.name), extra=user.metadata),
         "spec": spec,
     }
 

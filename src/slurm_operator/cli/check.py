@@ -66,7 +66,7 @@ class _Hidden:
             self.paths.setdefault(key, []).extend(map(format_path, each.left_out))
 
     def has(self, finding: Finding) -> bool:
-        """Whether nothing is known of this, beyond what is said of the field itself."""
+        """Whether a finding may only be a consequence of a field that cannot be read."""
         wrong = self.paths.get((finding.file, finding.object), ())
         return finding.code != INVALID_FIELD and any(
             _is_within(finding.path, each) or _is_within(each, finding.path) for each in wrong
@@ -130,7 +130,7 @@ def _lines_of_members(cr: Controller, refs: Refs, here: Namespace, version: str 
     origins = Origins(cr, refs, conf, files)
     for finding in lint_all(files, "", version):
         origin = origins.of(finding.file, finding.line, finding.column)
-        # What a line names may be in the cluster; how it is written can be judged.
+        # Whatever a line names may be in the cluster; only its form can be judged.
         if origin and origin.kind != "Controller" and finding.code not in ABOUT_OTHERS:
             yield _at_origin(finding, origins, here, cr.name)
 
@@ -159,7 +159,7 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     origins = Origins(cr, refs, conf, files)
     found = lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr))
     for finding in (*without_mounted(found, cr, refs), *devices.unasked(cr, refs, files)):
-        # A file may be in a ConfigMap that is not among these files; that it is not, is said already.
+        # A file may be in a ConfigMap that is not among these files; that ConfigMap has its own finding.
         if is_whole or finding.code not in ("MissingFile", "MissingInclude", "MissingProgram"):
             yield _at_origin(finding, origins, here, cr.name)
 

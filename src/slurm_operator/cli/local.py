@@ -35,8 +35,8 @@ def of_cluster(command: F) -> F:
     return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")(command)
 
 
-def for_people(command: F) -> F:
-    """An error of ours is a sentence and exit code 1, never a traceback."""
+def with_plain_errors(command: F) -> F:
+    """Turns an error of ours into one sentence and exit code 1, never a traceback."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -95,7 +95,7 @@ def local() -> None:
     "--timeout", type=click.IntRange(1), default=300, show_default=True, help="Maximum number of seconds to wait."
 )
 @of_cluster
-@for_people
+@with_plain_errors
 def up(
     paths: tuple[str, ...],
     slurm: str | None,
@@ -168,7 +168,7 @@ def _misshapen(item: Manifest) -> Iterator[Problem]:
 
 @local.command()
 @of_cluster
-@for_people
+@with_plain_errors
 def down(name: str, data: Path | None) -> None:
     """Stop everything; objects, job records and volumes stay for the next `up`."""
     from slurm_operator.local import cluster
@@ -185,7 +185,7 @@ def down(name: str, data: Path | None) -> None:
 
 @local.command()
 @of_cluster
-@for_people
+@with_plain_errors
 def reset(name: str, data: Path | None) -> None:
     """Remove the cluster with all its data; images stay in the cache."""
     from slurm_operator.local import cluster
@@ -199,7 +199,7 @@ def reset(name: str, data: Path | None) -> None:
 @local.command()
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @of_cluster
-@for_people
+@with_plain_errors
 def status(output: str, name: str, data: Path | None) -> None:
     """Show the state of the cluster; exit code 1 when it is not healthy."""
     import asyncio
@@ -218,7 +218,7 @@ def status(output: str, name: str, data: Path | None) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Follow the log.")
 @click.option("--tail", type=click.IntRange(0), default=50, show_default=True, help="Lines from the end.")
 @of_cluster
-@for_people
+@with_plain_errors
 def logs(part: str | None, follow: bool, tail: int, name: str, data: Path | None) -> None:
     """Show the log of a part: apiserver, node, controllers, operator or supervisor; all by default."""
     from slurm_operator.local import cluster
@@ -238,7 +238,7 @@ def logs(part: str | None, follow: bool, tail: int, name: str, data: Path | None
 @local.command()
 @click.option("--path", is_flag=True, help="Print the file's path only.")
 @of_cluster
-@for_people
+@with_plain_errors
 def kubeconfig(path: bool, name: str, data: Path | None) -> None:
     """Print the kubeconfig of the cluster."""
     home = _home(name, data)
@@ -249,7 +249,7 @@ def kubeconfig(path: bool, name: str, data: Path | None) -> None:
 @local.command(context_settings=PASSED_ON, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @of_cluster
-@for_people
+@with_plain_errors
 def kubectl(arguments: tuple[str, ...], name: str, data: Path | None) -> None:
     """Run kubectl against the cluster; one is fetched if this machine has none."""
     program, environment = _kubectl(_home(name, data))
@@ -273,7 +273,7 @@ def _kubectl(home: Home) -> tuple[str, dict[str, str]]:
 @click.option("-n", "--namespace", help="Namespace of the login pod, where there are several.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @of_cluster
-@for_people
+@with_plain_errors
 def shell(user: str, namespace: str | None, command: tuple[str, ...], name: str, data: Path | None) -> None:
     """Open a login shell with sbatch and squeue, or run a command there."""
     import asyncio
@@ -298,7 +298,7 @@ def image() -> None:
 @image.command("build")
 @click.option("--slurm", metavar="VERSION", help="Slurm version, such as 24.11 or 26.05.")
 @click.option("--refresh", is_flag=True, help="Ask the mirror for newer packages.")
-@for_people
+@with_plain_errors
 def image_build(slurm: str | None, refresh: bool) -> None:
     """Build the image of a Slurm version, if it is not there yet."""
     from slurm_operator.local.image import build, recipe, store
@@ -310,7 +310,7 @@ def image_build(slurm: str | None, refresh: bool) -> None:
 
 
 @image.command("list")
-@for_people
+@with_plain_errors
 def image_list() -> None:
     """List the images that were built."""
     from slurm_operator.local.image import store
@@ -322,7 +322,7 @@ def image_list() -> None:
 
 @local.command()
 @of_cluster
-@for_people
+@with_plain_errors
 def images(name: str, data: Path | None) -> None:
     """Show what image names in manifests stand for; the first line names the file to change."""
     from slurm_operator.local.image import rules

@@ -1,7 +1,7 @@
 """`slurm-operator render`: every object and file that custom resources become.
 
 In: a world of files. Out: Kubernetes objects in a stable order, or the text of slurm.conf. Nothing is asked and nothing
-is written. Keys and tokens that the operator draws once are not shown: a note says which.
+is written. Keys and tokens that the operator generates once are not shown: a note says which.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ class Cause:
     command: str
     # From what was asked about down to this, each line a step.
     trail: tuple[str, ...] = ()
-    # Somebody wants it so: an answer to a question, but nothing that is wrong.
+    # Somebody wants it this way: it answers the question, but nothing is wrong.
     chosen: bool = False
-    # It takes its course, and passes by itself: nothing that is wrong either.
+    # It is in progress and ends by itself: nothing is wrong either.
     waits: bool = False
-    # What is at fault, where several sentences may speak of it; `doctor` names it once.
+    # What is at fault: several sentences may be about the same thing, which `doctor` names once.
     root: str = ""
 
     @property
@@ -56,7 +56,7 @@ class Unseen:
 Diagnosis = Cause | Fine | Unseen
 
 
-def word(name: str) -> str:
-    """A name that somebody else chose, as one word of a command: a shell that it is copied into reads nothing in it."""
+def quoted(name: str) -> str:
+    """A name that somebody else chose, quoted so that a shell takes it as one word and runs nothing in it."""
     # Never cut: half a list of nodes would be another list.
     return shlex.quote(printable(name, len(name) + 1))

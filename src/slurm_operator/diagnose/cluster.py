@@ -67,9 +67,9 @@ def _all(facts: Facts) -> Iterator[Cause]:
         if isinstance(slurm, Slurm):
             of_nodes = list(_nodes(facts, slurm))
             yield from of_nodes
-            # A job that waits for what is told of a node anyway is not told again.
-            told = {each.command for each in of_nodes}
-            yield from (each for each in _jobs(facts, slurm) if each.command not in told)
+            # A job that waits for a node is not reported again if that node is reported anyway.
+            reported = {each.command for each in of_nodes}
+            yield from (each for each in _jobs(facts, slurm) if each.command not in reported)
     yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
@@ -82,7 +82,7 @@ def _all(facts: Facts) -> Iterator[Cause]:
 
 def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
     """Jobs that will never start as they are; those that wait for the same reason in one partition are one cause."""
-    # Jobs that are alike in these wait for the same: a thousand of one array are judged once, and counted.
+    # Jobs that agree in all of these wait for the same thing: a thousand tasks of an array are judged once.
     alike: dict[tuple[str, str, int, int], list[SlurmJob]] = {}
     for job in slurm.jobs.values():
         if job.state == "PENDING":
@@ -100,9 +100,9 @@ def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
 def _drift(facts: Facts) -> Iterator[Cause]:
     """What somebody changed in Slurm, and the operator was told to report."""
     for row in drift.current(facts):
-        # A partition that is not up is told as that.
-        is_told = row.field == "State" and row.found != "UP"
-        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_told:
+        # A partition that is not up is already reported as such.
+        is_reported = row.field == "State" and row.found != "UP"
+        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_reported:
             yield drift.cause(facts, row)
 
 

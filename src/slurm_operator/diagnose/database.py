@@ -1,7 +1,7 @@
-"""Why accounting does not work: slurmdbd is asked for its database, and the way to that is walked.
+"""Why accounting does not work: slurmdbd is asked about its database, and each step on the way to it is checked.
 
 In: facts, and an Accounting. Out: a cause, or None. Used by `diagnose/resource.py`. A slurmdbd whose database went away
-runs on and its pod stays ready; only sacctmgr says so.
+keeps running, and its pod stays ready; only sacctmgr reports the problem.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 from slurm_operator.build import labels
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, label_of, name_of, spec_of
 
 SLURMDBD = labels.ACCOUNTING.daemon
-# Slurm 24.11 asks the database for names in what it prints as JSON.
+# To print JSON, Slurm 24.11 asks the database for names.
 NO_DATABASE = re.compile(r"(?i)slurmdb|unable to connect to database|slurmdbd")
 # What a slurmdbd without a database looks like from outside; anything else that is wrong with its pod comes first.
 OF_DATABASE = frozenset({"DatabaseUnreachable", "ContainerFails", "ProbeFails", "Starting", "NotAnswering"})
 
 
 def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """Why an Accounting keeps no accounts."""
+    """Why an Accounting does not work."""
     name = name_of(resource)
     mine = facts.pods_of(labels.ACCOUNTING, name) if kind == "Accounting" else []
-    answer = facts.databases.get(name, "") if _can_tell(facts, name) else ""
+    answer = facts.databases.get(name, "") if _is_conclusive(facts, name) else ""
     unwell = next((cause for pod in mine if (cause := pods.why(facts, name_of(pod))) is not None), None)
     if kind != "Accounting" or not (answer or unwell) or (unwell is not None and unwell.code not in OF_DATABASE):
         return None
@@ -36,7 +36,7 @@ def why(facts: Facts, kind: str, resource: Object) -> Cause | None:
     return None if unwell is not None else _silent(facts, name, mine, answer)
 
 
-def _can_tell(facts: Facts, name: str) -> bool:
+def _is_conclusive(facts: Facts, name: str) -> bool:
     """Whether sacctmgr's answer counts: it runs beside slurmctld, and fails with it."""
     users = [each for each in facts.every("Controller") if _accounting_of(each) == name]
     answers = [facts.slurm_of(name_of(each)) for each in users]
@@ -48,12 +48,12 @@ def _accounting_of(controller: Object) -> str:
 
 
 def behind(facts: Facts, controller: str, answer: str) -> Cause | None:
-    """What is wrong with the database of a cluster, where Slurm's commands fail for want of it."""
+    """What is wrong with the database of a cluster, if Slurm's commands fail without it."""
     if not NO_DATABASE.search(answer):
         return None
     name = _accounting_of(facts.get("Controller", controller) or {})
     accounting = facts.get("Accounting", name)
-    step = f"scontrol does not list what {controller!r} has without its database: {answer}"
+    step = f"without its database, scontrol lists nothing of {controller!r}: {answer}"
     found = why(facts, "Accounting", accounting) if accounting is not None else None
     if found is not None:
         return found.under(step)
@@ -68,7 +68,7 @@ def kept_from_slurm(facts: Facts, controller: str) -> Cause | None:
     """What keeps the operator from changing a cluster: slurmrestd lists no partitions without a database."""
     accounting = facts.get("Accounting", _accounting_of(facts.get("Controller", controller) or {}))
     found = why(facts, "Accounting", accounting) if accounting is not None else None
-    return found.under("slurmrestd needs the database for what the operator asks it") if found is not None else None
+    return found.under("slurmrestd needs the database to answer the operator") if found is not None else None
 
 
 def _silent(facts: Facts, name: str, mine: list[Object], answer: str) -> Cause:
@@ -81,7 +81,7 @@ def _silent(facts: Facts, name: str, mine: list[Object], answer: str) -> Cause:
 
 
 def _server(facts: Facts, resource: Object) -> Cause | None:
-    """The database's own trouble, where it runs in this namespace."""
+    """What is wrong with the database itself, if it runs in this namespace."""
     host = str((spec_of(resource).get("storageConfig") or {}).get("host", ""))
     name, _, rest = host.partition(".")
     if not host or (rest and rest.split(".")[0] != facts.namespace) or "Service" not in facts.objects:
@@ -99,10 +99,10 @@ def _server(facts: Facts, resource: Object) -> Cause | None:
         cause = pods.why(facts, name_of(pod))
         if cause is not None:
             return cause.under(f"the database is pod {name_of(pod)}")
-    return None if behind or not selector else _nobody(facts, name, selector)
+    return None if behind or not selector else _no_pods_behind(facts, name, selector)
 
 
-def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
+def _no_pods_behind(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
     for kind in ("StatefulSet", "Deployment"):
         for owner in facts.every(kind):
             template = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -116,7 +116,7 @@ def _nobody(facts: Facts, service: str, selector: Mapping[str, Any]) -> Cause:
     return Cause(
         "DatabaseDown",
         f"the database does not run: no pod is behind Service {service}",
-        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {word(chosen)}",
+        f"kubectl -n {facts.namespace} get pods,statefulsets,deployments -l {quoted(chosen)}",
     )
 
 

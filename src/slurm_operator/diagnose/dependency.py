@@ -1,4 +1,4 @@
-"""Why a job waits for another one: which, in which state it is, and what must become of it.
+"""Why a job waits for another one: which one, in which state it is, and what has to happen to it.
 
 In: facts, a job that is pending, and its cluster. Out: a cause, or None where its dependency is not understood. Used by
 `diagnose/waiting.py`.
@@ -76,5 +76,5 @@ def _waits_for(facts: Facts, job: SlurmJob, link: _Link, other: SlurmJob | None)
     end = f" until {clock(facts, other.end)} at the latest" if other.state in ON_NODES and other.end else ""
     text = f"it waits until {title(other)} {KINDS[link.kind]}; that one is {other.state}{end}"
     if code_of(job) == NEVER:
-        return plain(facts, job, f"{text}, so that it will never start")
+        return plain(facts, job, f"{text}, so it will never start")
     return plain(facts, job, text, command=why_job(facts, other))

@@ -29,7 +29,7 @@ STATES = {"Reverting": REVERTING, "DriftComesBack": LEFT, "Drifted": REPORTED, "
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """One option that Slurm has otherwise than asked for, now."""
+    """One option whose value in Slurm now differs from the requested one."""
 
     owner: Owner
     field: str
@@ -38,7 +38,7 @@ class Drifted:
     # What becomes of it.
     state: str
     since: str = ""
-    # In Slurm's words why it does not take what is wanted: then nobody has changed it by hand.
+    # Why Slurm refuses the requested value, in its own words; then nobody has changed it by hand.
     refusal: str = ""
 
     @property
@@ -65,7 +65,7 @@ def current(facts: Facts) -> list[Drifted]:
 
 
 def cause(facts: Facts, row: Drifted) -> Cause:
-    """A difference as `doctor` tells it."""
+    """A difference as `doctor` reports it."""
     partition = row.owner.partition
     if row.field == PRESENCE and not row.owner.kind:
         sentence = f"no resource declares partition {partition}: {BY_HAND} made it, and slurm.conf does not hold it"
@@ -125,7 +125,7 @@ def _is_about(message: str, owner: Owner) -> bool:
 
 
 def changed_back(facts: Facts) -> list[ChangedBack]:
-    """What was changed back as far as the API server remembers: an hour, unless somebody set it otherwise."""
+    """What was changed back, for as long as the API server keeps events: an hour by default."""
     found = [
         ChangedBack(f"{kind.lower()}/{name_of(each)}", _time(event), _count(event), str(event.get("message", "")))
         for kind in ("Controller", "NodeSet", "Partition")
@@ -146,7 +146,7 @@ def _count(event: Object) -> int:
 
 
 def adoption(rows: Iterable[Drifted]) -> list[tuple[Owner, dict[str, str]]]:
-    """By resource: the options that make it say what Slurm has. Nodes, and whether it is there, are left to people."""
+    """By resource: the options that make it match Slurm. Nodes, and missing partitions, are left to people."""
     found: dict[str, tuple[Owner, dict[str, str]]] = {}
     for row in rows:
         _, options = found.setdefault(f"{row.owner.place}/{row.owner.partition}", (row.owner, {}))

@@ -56,16 +56,16 @@ class SlurmJob:
     nodes: Collection[str] = EMPTY
     # By scontrol's words for them.
     wants: Mapping[str, str] = field(default_factory=dict)
-    # Slurm's word for the reason; `reason` may be a longer text.
+    # The code of Slurm's reason; `reason` may be a longer text.
     code: str = ""
     priority: int = 0
     # What it needs to start.
     node_count: int = 1
     cpus: int = 1
-    # On each node; of a job that asks by the CPU, `memory_per_cpu_mib` counts.
+    # On each node; for a job that asks for memory per CPU, `memory_per_cpu_mib` counts.
     memory_mib: int = 0
     memory_per_cpu_mib: int = 0
-    # What one node must have room for at once: a task is never split, and nor are the tasks that go on one node.
+    # What must fit on one node: neither a task nor the tasks that belong on the same node are split.
     cpus_per_task: int = 1
     tasks_per_node: int = 0
     min_cpus_per_node: int = 0
@@ -133,7 +133,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """Facts that are looked at in many ways: what was computed of them is kept, for there may be thousands of each."""
+    """Facts that are searched in several ways: each index is built once and kept, since there may be thousands."""
 
     _index: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -152,7 +152,7 @@ class Slurm(Indexed):
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
     jobs: Mapping[str, SlurmJob] = field(default_factory=dict)
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
-    # Asked for when a job waits for one of them; None when nobody asked, or nobody answered.
+    # Fetched only if a job waits for one of them; None if they were not fetched, or there was no answer.
     reservations: Mapping[str, SlurmReservation] | None = None
     licenses: Mapping[str, SlurmLicense] | None = None
     limits: Limits | None = None
@@ -223,12 +223,12 @@ class Facts(Indexed):
         return found
 
     def slurm_of(self, controller: str) -> Slurm | Silence:
-        """A cluster's own word."""
+        """What a cluster reports, or why it reports nothing."""
         return self.slurm.get(controller, Silence(f"Controller {controller!r} was not asked"))
 
 
 def fingerprint(value: bytes) -> str:
-    """Something by which two values of Secrets can be told apart, so that no value has to be kept."""
+    """Tells two values of Secrets apart, so no value has to be kept."""
     return sha256(value).hexdigest()
 
 
@@ -239,7 +239,7 @@ def age_seconds(facts: Facts, time: object) -> float | None:
 
 
 def clock(facts: Facts, seconds: int) -> str:
-    """A moment as people say it: the time today, and the date as well on any other day."""
+    """A moment for people: only the time if it is today, otherwise with the date."""
     moment, now = datetime.fromtimestamp(seconds, UTC), parse_time(facts.now)
     if now is not None and moment.date() == now.astimezone(UTC).date():
         return f"{moment:%H:%M:%S} UTC"
@@ -309,7 +309,7 @@ def host_of(pod: Object) -> str:
 
 
 def known_hosts(hosts: Collection[str], known: Set[str]) -> Set[str]:
-    """Those of these nodes that are known; neither is gone through for each of the other."""
+    """The nodes that are in both collections, without comparing each with each."""
     return hosts.within(known) if isinstance(hosts, HostList) else known & set(hosts)
 
 

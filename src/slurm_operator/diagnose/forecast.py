@@ -96,7 +96,7 @@ def _refs(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> Refs:
 
 
 def _secrets(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, bytes]]:
-    """What the namespace holds, by fingerprint; where it may not be read, all that is named counts as there."""
+    """The Secrets of the namespace, by fingerprint; if they may not be read, every one that is named exists."""
     if facts.secrets is not None:
         return {name: {key: text.encode() for key, text in keys.items()} for name, keys in facts.secrets.items()}
     found: dict[str, dict[str, bytes]] = {}
@@ -201,8 +201,8 @@ def _workload(new: Resource, title: str, facts: Facts, before: Refs, after: Refs
     try:
         was = _templates(BUILDERS[kind](old, before))
     except BuildError as error:
-        # What stands there now lacks something that comes with the manifests.
-        yield Effect(title, "made", f"it cannot be built as it is ({error}), and can with this")
+        # The current resource lacks something that comes with the manifests.
+        yield Effect(title, "made", f"it cannot be built now ({error}); with this manifest it can")
         return
     if was != becomes:
         effects = {

@@ -106,7 +106,7 @@ def _job(facts: Facts, job: SlurmJob, slurm: Slurm) -> Diagnosis:
 
 
 def _completing(facts: Facts, job: SlurmJob) -> Diagnosis:
-    """It has ended, and its nodes have not all said so."""
+    """It has ended, but not all of its nodes have confirmed it."""
     for host in job.nodes:
         answer = nodes.why(facts, host)
         if isinstance(answer, Cause) and answer.wrong:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode, host_of, known_hosts, label_of
 from slurm_operator.diagnose.room import jobs_on
 from slurm_operator.plan.registration import read_pod_info
@@ -30,7 +30,7 @@ def why(facts: Facts, slurm: Slurm) -> Cause | None:
     if not free:
         held = f"{text}. A reservation holds them, and Slurm deletes none that it holds"
         return Cause("RecordsLeftOver", held, f"{shell} scontrol show reservation")
-    return Cause("RecordsLeftOver", text, f"{shell} scontrol delete nodename={word(listed)}")
+    return Cause("RecordsLeftOver", text, f"{shell} scontrol delete nodename={quoted(listed)}")
 
 
 def left_over(facts: Facts, slurm: Slurm) -> list[str]:

@@ -150,7 +150,7 @@ def _used(limit: Limit, others: Iterable[SlurmJob]) -> int | None:
 
 
 def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    """Why a limit holds a job; None when its reason is none."""
+    """Why a limit holds a job back; None if its reason is not a limit."""
     limit = limit_of(code_of(job))
     if limit is None:
         return None
@@ -163,7 +163,7 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
         return plain(facts, job, text, command=_shown_limit(facts, job, limit), waits=limit.waits)
     too_much = _asks_too_much(limit, job, found.value)
     noun = limit.noun.removesuffix("s") if found.value == "1" else limit.noun
-    # A time says by itself what it is.
+    # A time needs no noun.
     amount = found.value if limit.column.endswith("Wall") else f"{found.value} {noun}"
     bound = f"{'at least' if limit.least else 'at most'} {amount}{each} ({limit.column})"
     text = f"{found.whose} allows {bound}{_compared(limit, job, found, too_much)}"
@@ -172,7 +172,7 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _asks_too_much(limit: Limit, job: SlurmJob, value: str) -> bool:
-    """Alone it is over the limit, so that no end of another job helps it."""
+    """Whether the job exceeds the limit by itself, so it does not help that other jobs end."""
     return not limit.least and value.isdecimal() and _asked(limit, job) > int(value)
 
 
@@ -198,7 +198,7 @@ _CHANGES = {"MaxWall": "timelimit", "cpu": "numcpus", "node": "numnodes", "mem":
 
 
 def _fit(facts: Facts, job: SlurmJob, limit: Limit, value: str) -> str:
-    """What makes a job fit that asks for too much."""
+    """The command that makes a job fit if it asks for too much."""
     key = _CHANGES.get(limit.tres or limit.column)
     if key and "Mins" not in limit.column and limit.each != "node" and SAFE.fullmatch(value.replace(":", "")):
         return in_shell(facts, job, f"scontrol update jobid={{id}} {key}={value}")

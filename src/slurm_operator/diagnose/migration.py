@@ -1,4 +1,4 @@
-"""What a switch from the Go operator would change, what it asks of people, and in which order to do it.
+"""What a switch from the Go operator would change, what people have to decide, and in which order to do it.
 
 In: an installation of the Go operator as it was read: programs, resources, objects, values of its charts. Out: a
 `Migration`. Pure; called by `cli/migrate_check.py`, which reads and prints. Nothing here changes anything.
@@ -214,7 +214,7 @@ def _releases(found: Installation) -> Iterator[Note]:
 
 
 def _values(programs: Sequence[Object], needs: _Needs) -> dict[str, Any]:
-    """Values of this chart that say what the Go programs were told, and what the resources need."""
+    """Values of this chart that match the flags of the Go programs, and allow what the resources need."""
     made: dict[str, Any] = {}
     for each in programs:
         given = flags(each)
@@ -303,7 +303,8 @@ def _features(found: Installation, resource: Resource, place: str, refs: Refs, n
         else:
             needs.features.add(row.feature)
         keeps = row.allowed.form != "worker" or is_running
-        what = "it stays for this one without it" if keeps else "without it this one is refused, since no worker runs"
+        refused = "without the flag this one is refused, since no worker runs"
+        what = "this one keeps it even without the flag" if keeps else refused
         yield Note("decision", place, f"{format_path(problem.path)}: {problem.message}; {what}")
 
 

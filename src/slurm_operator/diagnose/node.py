@@ -14,7 +14,7 @@ from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
 from slurm_operator.diagnose import database, leftovers, room, scale_in
 from slurm_operator.diagnose import pod as pods
-from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -67,7 +67,7 @@ def _pod(facts: Facts, name: str) -> Object | None:
 
 
 def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
-    """What is wrong with slurmctld, where a worker only says that it does not find it."""
+    """What is wrong with slurmctld, if a worker only reports that it cannot find it."""
     owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
     if owner is None or broken.code not in WITHOUT_SLURMCTLD:
         return None
@@ -91,7 +91,7 @@ def _no_slurmctld(facts: Facts, cluster: str, worker: Object) -> Cause | None:
 
 
 def _not_ready(facts: Facts, slurmctld: Object) -> Cause | None:
-    """A slurmctld between two starts: what its workers say meanwhile comes of that."""
+    """A slurmctld that is being restarted: this explains whatever its workers report meanwhile."""
     if pods.is_ready(slurmctld):
         return None
     text = f"slurmctld in pod {name_of(slurmctld)} is not ready yet"
@@ -171,7 +171,7 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
         return Cause(
             "RegistrationRefused",
             f"slurmctld refuses what {node.name} registered: {node.reason or 'no reason is given'}",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {quoted(node.name)}",
         )
     if pod is None and policy.drain_is_ours(node.reason) and not _jobs(facts, node):
         # Its reason is of a time when it had a pod.
@@ -184,7 +184,7 @@ def _state(facts: Facts, node: SlurmNode, pod: Object | None) -> Diagnosis:
 
 
 def _shown(node: SlurmNode) -> str:
-    # How it came to Slurm says nothing of how it is.
+    # DYNAMIC_NORM tells how it was added to Slurm, not how it is.
     return "+".join(sorted(node.states - {"DYNAMIC_NORM"})).lower()
 
 
@@ -201,7 +201,7 @@ def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
         return Cause(
             "PowerState",
             f"{node.name} is {_shown(node)}: Slurm starts, stops or restarts it",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume",
             waits=True,
         )
     return None
@@ -224,13 +224,13 @@ def _left_over(facts: Facts, node: SlurmNode) -> Cause:
             "PodGone",
             f"node {node.name} no longer has a pod, and its slurmd ended without telling slurmctld; the operator "
             "deletes its record once slurmctld has given it up (SlurmdTimeout)",
-            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {quoted(node.name)}",
             waits=True,
         )
     return Cause(
         "PodGone",
         f"node {node.name} is {_shown(node)} because it no longer has a pod; its record is left over",
-        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={word(node.name)}",
+        f"kubectl slurm -n {facts.namespace} shell -- scontrol delete nodename={quoted(node.name)}",
     )
 
 
@@ -262,7 +262,7 @@ def _down(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
 
 def _set_down(facts: Facts, node: SlurmNode) -> Cause:
     """Its slurmd responds; a person, or Slurm after a crash of the node, took it out."""
-    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume"
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume"
     if node.reason.startswith(RESTARTED):
         return Cause(
             "Restarted", f"{node.name} is down since it came back by itself, and waits for you: {node.reason}", resume
@@ -275,10 +275,11 @@ def _by(node: SlurmNode) -> str:
 
 
 def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
-    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={word(node.name)} state=resume"
+    resume = f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={quoted(node.name)} state=resume"
     if SLURM_DRAINS.match(node.reason):
         log = f"kubectl -n {facts.namespace} logs {name_of(pod)} -c {WORKER} --tail=50" if pod is not None else resume
-        return Cause("DrainedBySlurm", f"Slurm itself drained {node.name}: {node.reason}; resume it once mended", log)
+        sentence = f"Slurm itself drained {node.name}: {node.reason}; resume it once that is fixed"
+        return Cause("DrainedBySlurm", sentence, log)
     if not policy.drain_is_ours(node.reason):
         who = f"user {node.reason_by}" if node.reason_by else "somebody"
         return Cause(
@@ -299,7 +300,7 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
         return Cause(
             "PodCordoned",
             f"{node.name} is drained because its pod {name_of(pod)} is cordoned by annotation",
-            f"kubectl slurm -n {facts.namespace} undrain {word(node.name)}",
+            f"kubectl slurm -n {facts.namespace} undrain {quoted(node.name)}",
         )
     return _going_away(facts, node, pod)
 
@@ -310,7 +311,7 @@ def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     jobs = _jobs(facts, node)
     if not jobs:
         owner = str(label_of(pod).get(labels.INSTANCE, "")) if pod is not None else ""
-        look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={word(node.name)}"
+        look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={quoted(node.name)}"
         return Cause(
             "GoingAway", f"{text}; it runs no job, and goes next", f"kubectl -n {facts.namespace} {look}", waits=True
         )

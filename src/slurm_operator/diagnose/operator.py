@@ -12,9 +12,9 @@ from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Object, age_seconds, name_of, seconds_since, status_of
 from slurm_operator.program import FIELD_MANAGER
 
-# It looks within milliseconds; this is long for it, and short for whoever asks.
+# It reconciles within milliseconds: this is long for the operator, and short for a person who asks.
 OPERATOR_SECONDS = 5.0
-# One that has much to do comes to everything within this time, and writes something all the while.
+# A busy operator gets to everything within this time, and keeps writing meanwhile.
 BUSY_SECONDS = 120.0
 SILENT_SECONDS = 30.0
 UNSEEN = frozenset({"JustChanged", "OperatorBehind", "OperatorAbsent"})

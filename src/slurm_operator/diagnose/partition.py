@@ -12,7 +12,7 @@ from slurm_operator.build.partition import NODESET_NOT_FOUND
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import operator, refusals
 from slurm_operator.diagnose import resource as resources
-from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, word
+from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmPartition, condition_of, name_of, spec_of
 from slurm_operator.diagnose.partition_owner import Owner, owner_of, partition_config, unknown_partition
 from slurm_operator.diagnose.room import nodes_of
@@ -63,7 +63,7 @@ def _asked(facts: Facts, name: str) -> Owner | None:
 
 
 def without_nodeset(facts: Facts, partition: Object) -> Cause | None:
-    """That a Partition that works lacks a NodeSet that it names; no job waits because of it alone."""
+    """A NodeSet that a working Partition names, and that is missing; no job waits because of it alone."""
     accepted = condition_of(partition, "Accepted") or {}
     if accepted.get("reason") != NODESET_NOT_FOUND:
         return None
@@ -89,7 +89,7 @@ def _leaving(facts: Facts, owner: Owner) -> Cause:
     return Cause(
         "PartitionLeaving",
         f"partition {owner.partition} accepts no new jobs, because {owner.place} is being deleted: {message}",
-        f"kubectl slurm -n {facts.namespace} shell -- squeue -p {word(owner.partition)}",
+        f"kubectl slurm -n {facts.namespace} shell -- squeue -p {quoted(owner.partition)}",
         chosen=True,
     )
 
@@ -127,14 +127,14 @@ def _takes_jobs(slurm: Slurm, name: str) -> bool:
 
 
 def _not_up(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:
-    """Who wants it so; nobody is sent to scontrol for what the operator would change back."""
+    """Who set its state; the command is never an scontrol call that the operator would revert."""
     step = f"partition {found.name} is {found.state}"
-    by_hand = f"kubectl slurm -n {facts.namespace} shell -- scontrol update partitionname={word(found.name)} state=up"
+    by_hand = f"kubectl slurm -n {facts.namespace} shell -- scontrol update partitionname={quoted(found.name)} state=up"
     if owner is None and _is_in_file(facts, found.name):
         return Cause(
             "PartitionLeaving",
             f"{step}, because no resource declares it any more: the operator removes it when its jobs have ended",
-            f"kubectl slurm -n {facts.namespace} shell -- squeue -p {word(found.name)}",
+            f"kubectl slurm -n {facts.namespace} shell -- squeue -p {quoted(found.name)}",
             chosen=True,
         )
     if owner is None:
@@ -171,7 +171,7 @@ def wanted_state(owner: Owner) -> str:
 def _change_state(facts: Facts, owner: Owner) -> str:
     if owner.kind == "Controller":
         return f"kubectl -n {facts.namespace} edit controller {owner.name}"
-    return f"kubectl slurm -n {facts.namespace} partition up {word(owner.partition)}"
+    return f"kubectl slurm -n {facts.namespace} partition up {quoted(owner.partition)}"
 
 
 def _empty(facts: Facts, found: SlurmPartition, owner: Owner | None) -> Cause:

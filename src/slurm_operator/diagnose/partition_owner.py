@@ -1,4 +1,4 @@
-"""Whose a partition is: of a Partition, of a NodeSet that makes one, of a Controller's extraConf, or of nobody.
+"""Which resource a partition belongs to: a Partition, a NodeSet, a Controller's extraConf, or none.
 
 In: facts and a name, Slurm's or the resource's. Out: an `Owner`, which is where it is changed for good; an scontrol
 change of it would be reverted. Used by `diagnose/partition.py` and by the commands of `kubectl slurm partition`. Pure.
@@ -43,7 +43,7 @@ class Owner:
 
     @property
     def place(self) -> str:
-        """Where the options of the partition stand, for people."""
+        """Where the options of the partition are written, for people."""
         if not self.kind:
             return "no resource"
         if self.kind == "Controller":
@@ -57,7 +57,7 @@ class Owner:
 
 
 def owner_of(facts: Facts, name: str) -> Owner | None:
-    """Whose a partition of this name is; one that was refused has it only if nobody else does."""
+    """The owner of a partition of this name; a refused resource is its owner only if no other declares it."""
     found = list(owners(facts))
     by_object = [each for each in found if each.kind == "Partition" and each.name == name]
     by_title = [each for each in found if each.partition == name]

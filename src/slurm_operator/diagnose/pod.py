@@ -30,10 +30,10 @@ from slurm_operator.diagnose.facts import (
 IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 MOUNT_REASONS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 OUT_OF_MEMORY = "OOMKilled"
-# A container that is no older than this may still be starting, and a pod may be so late to end.
+# A container that is younger than this may still be starting; a pod may end this much later than it should.
 START_SECONDS = 60.0
 LATE_SECONDS = 60.0
-# After so many it is no accident any more.
+# From this many on, it is no coincidence.
 MANY_RESTARTS = 2
 # SIGKILL and SIGTERM: somebody else ended it, as the kubelet does where a probe fails.
 KILLED_CODES = frozenset({137, 143})
@@ -236,7 +236,7 @@ def _volumes(facts: Facts, pod: Object) -> Cause | None:
 
 
 def _missing(facts: Facts, pod: Object, message: str) -> Cause | None:
-    """An object that the kubelet looked for in vain."""
+    """An object that the kubelet did not find."""
     found = MISSING.search(message)
     if found is None:
         return None
@@ -299,7 +299,7 @@ def _container(facts: Facts, pod: Object, status: Mapping[str, Any]) -> Cause | 
 
 
 def exiting(facts: Facts, pod: Object) -> Cause | None:
-    """What a pod whose daemon does not answer suffers from, though it runs at this moment: it exited a moment ago."""
+    """Why the daemon of a pod that runs now does not answer: its container exited a moment ago."""
     daemon = str(label_of(pod).get(labels.NAME, ""))
     for status in _statuses(pod):
         ended = (status.get("lastState") or {}).get("terminated") or {}
@@ -376,7 +376,7 @@ def _start_error(message: str) -> str:
 
 
 def log_cause(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str, str] | None:
-    """A known trouble in what a daemon has said: code and sentence."""
+    """A known problem in a daemon's log: code and sentence."""
     for pattern, code, sentence in LOG_PATTERNS:
         line = next((line.strip() for line in reversed(lines) if pattern.search(line)), None)
         if line is not None:
@@ -386,8 +386,8 @@ def log_cause(pod: Object, container: str, lines: tuple[str, ...]) -> tuple[str,
 
 def _last_fault(lines: tuple[str, ...]) -> str:
     faults = [line.strip() for line in lines if re.search(r"(?i)fatal|error|denied|cannot|failed|not found", line)]
-    spoken = [line.strip() for line in lines if line.strip()]
-    return STAMP.sub("", (faults or spoken or [""])[-1])
+    nonempty = [line.strip() for line in lines if line.strip()]
+    return STAMP.sub("", (faults or nonempty or [""])[-1])
 
 
 def _evicted(facts: Facts, pod: Object) -> Cause | None:
@@ -412,7 +412,7 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
     again = any(int(each.get("restartCount") or 0) >= MANY_RESTARTS for each in _statuses(pod))
     young = is_young(facts, pod) and not again
-    # One that hangs says nothing more: what it said before is no cause.
+    # A daemon that hangs logs nothing more, and what it logged before is not the cause.
     hangs = not young and NO_ANSWER.search(message) is not None
     if known is not None and not hangs:
         return Cause(known[0], known[1], command)

@@ -1,7 +1,8 @@
-"""What each reason means that Slurm gives for a job that waits: a sentence, whether it passes, and the next command.
+"""What each of Slurm's reasons for a waiting job means: a sentence, whether it passes, and the next command.
 
 In: a reason as `squeue` and `scontrol` print it. Out: a `Reason`, or a `Limit` of a QOS or association. Data only; used
-by `diagnose/job.py`. The names are those of Slurm 24.11 to 26.05 (JOB REASON CODES of squeue, and Slurm's own table).
+by `diagnose/wording.py`, `limits.py` and `short_of_nodes.py`. The names are those of Slurm 24.11 to 26.05 (JOB REASON
+CODES of squeue, and Slurm's own table).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 SHOW = "scontrol show job {id}"
 RELEASE = "scontrol release {id}"
-# What the nodes have, beside what was asked for.
+# What the nodes have, to compare with what was asked for.
 OFFERS = "sinfo -N -o '%N %t %c %m %f %G'"
 
 
@@ -21,7 +22,7 @@ class Reason:
 
     meaning: str
     command: str = SHOW
-    # It passes by itself, or somebody wants it so.
+    # It passes by itself, or somebody wants it this way.
     waits: bool = True
 
 
@@ -110,18 +111,18 @@ class Limit:
 
     # "QOS" or "association".
     scope: str
-    # For whom it counts: "job", "node", "user", "account", or "" for all together.
+    # What it applies to: "job", "node", "user", "account", or "" for all together.
     each: str
     # In the words of sacctmgr: the column, and the trackable resource in it, if it holds several.
     column: str
     tres: str = ""
-    # What is counted, as a person says it.
+    # What is counted, for people.
     noun: str = ""
     least: bool = False
 
     @property
     def waits(self) -> bool:
-        """What is used now is given back in time; what one job asks for stays."""
+        """Whether waiting helps: what other jobs use becomes free, but what one job asks for stays the same."""
         return self.each not in ("job", "node") and not self.column.endswith(("TRESMins", "GrpWall"))
 
 
@@ -163,7 +164,7 @@ def limit_of(reason: str) -> Limit | None:
 
 
 def _implied(scope: str, kind: str) -> str:
-    """For whom a limit counts of which the name does not say so."""
+    """What a limit applies to if its name does not say it."""
     if kind == "Grp":
         return ""
     return "user" if scope == "association" and kind == "Max" else "job"

@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_operator.api import text as texts
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, controller_of, name_of, spec_of
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
@@ -99,32 +99,35 @@ def _missing(facts: Facts, reference: Reference, named_by: tuple[str, str], clus
 
 
 def create(facts: Facts, kind: str, name: str, cluster: str) -> str:
-    """The command that makes what is missing, with every key that somebody in the namespace names of it."""
+    """The command that creates what is missing, with every key of it that a resource in the namespace names."""
     kubectl = f"kubectl -n {facts.namespace}"
     if kind == "Accounting":
         return f"{kubectl} get accountings.slinky.slurm.net"
     if kind == CONFIG_MAP:
-        return f"{kubectl} create configmap {word(name)} --from-file=DIRECTORY"
+        return f"{kubectl} create configmap {quoted(name)} --from-file=DIRECTORY"
     wanted = _keys(facts, name)
-    make, holder = f"{kubectl} create secret generic {word(name)}", _holder(facts, cluster)
+    make, holder = f"{kubectl} create secret generic {quoted(name)}", _holder(facts, cluster)
     read = {
-        # Out of a pod that still has it, without showing it: a new key would not be the cluster's.
+        # Read from a pod that still has it, and never shown: a newly generated key would not be the cluster's.
         key: f"{kubectl} exec {holder} -c slurmctld -- cat /etc/slurm/{KEPT[field]}"
         for key, field in wanted.items()
         if holder and field in KEPT
     }
     if len(wanted) == 1 and read:
         ((key, command),) = read.items()
-        return f"{command} | {make} --from-file={word(key)}=/dev/stdin"
+        return f"{command} | {make} --from-file={quoted(key)}=/dev/stdin"
     files = [
-        f"--from-file={word(key)}=<({read[key]})" if key in read else _new(key, field) for key, field in wanted.items()
+        f"--from-file={quoted(key)}=<({read[key]})" if key in read else _new(key, field)
+        for key, field in wanted.items()
     ]
     return " ".join([make, *(files or ["--from-file=KEY=FILE"])])
 
 
 def _new(key: str, field: str) -> str:
     """A key that is made anew, for a cluster that never had one."""
-    return f"--from-literal={word(key)}=$(openssl rand -hex 64)" if field in KEPT else f"--from-file={word(key)}=FILE"
+    if field in KEPT:
+        return f"--from-literal={quoted(key)}=$(openssl rand -hex 64)"
+    return f"--from-file={quoted(key)}=FILE"
 
 
 def _keys(facts: Facts, name: str) -> dict[str, str]:
@@ -139,7 +142,7 @@ def _keys(facts: Facts, name: str) -> dict[str, str]:
 
 
 def _holder(facts: Facts, cluster: str) -> str:
-    """A pod of the cluster that has its keys; of what belongs to no cluster, the only one's."""
+    """A pod of the cluster that has its keys; if no cluster is given, a pod of the only one."""
     names = [cluster] if cluster else [name_of(each) for each in facts.every("Controller")]
     pods = facts.pods_of(labels.CONTROLLER, names[0]) if len(names) == 1 else []
     return next((name_of(pod) for pod in pods if (condition_of(pod, "Ready") or {}).get("status") == "True"), "")

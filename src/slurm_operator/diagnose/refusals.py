@@ -1,8 +1,8 @@
 """What Slurm, or the linter, refuses of the partitions that resources declare.
 
-In: facts. Out: causes, each with the refusal in its own words and the resource that has to change. Of a Partition its
-own conditions tell it; a NodeSet has none for its partition, so that the Controller's condition Degraded is read for
-it, and for the lines of extraConf. Used by `diagnose/resource.py`, `partition.py`, `drift.py` and `cluster.py`, and by
+In: facts. Out: causes, each with the message of the refusal and the resource that has to change. A Partition has it
+in its own conditions; a NodeSet has none for its partition, so the Controller's condition Degraded is read for it, and
+for the lines of extraConf. Used by `diagnose/resource.py`, `partition.py`, `drift.py` and `cluster.py`, and by
 `cli/kubectl/change.py`. Pure.
 """
 
@@ -28,18 +28,18 @@ OF_PARTITION = {
     "NodesNotTakenOut": "Slurm",
     "NodesNotAdded": "Slurm",
 }
-# How the Controller begins what it says of some partitions.
+# How the Controller's message about some partitions begins.
 _PART = re.compile(r"(?:^|; )partitions? ([\w.-]+(?:, [\w.-]+)*): ", re.ASCII)
 
 
 def why(facts: Facts, owner: Owner) -> Cause | None:
-    """Why a partition is not as its resource says, where somebody refuses that."""
-    code, who, said = _told(facts, owner)
-    if not said:
+    """Why a partition is not as its resource says, if Slurm or the linter refuses it."""
+    code, who, message = _refusal(facts, owner)
+    if not message:
         return None
     return Cause(
         code,
-        f"{who} refuses partition {owner.partition} as {owner.place} has it: {said}",
+        f"{who} refuses partition {owner.partition} as {owner.place} has it: {message}",
         f"kubectl -n {facts.namespace} edit {BY_NAME[owner.kind].plural}.{GROUP} {owner.name}",
         root=f"partition {owner.partition} of {owner.cluster}",
     )
@@ -65,7 +65,7 @@ def of_resource(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _degraded(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """What a Controller says of itself and of no partition that is known."""
+    """The Degraded condition of a Controller, if it is about no known partition."""
     condition = condition_of(resource, "Degraded") or {}
     if kind != "Controller" or condition.get("status") != "True":
         return None
@@ -76,8 +76,8 @@ def _degraded(facts: Facts, kind: str, resource: Object) -> Cause | None:
     )
 
 
-def _told(facts: Facts, owner: Owner) -> tuple[str, str, str]:
-    """The code, who refuses, and in which words; no words where nobody refuses it."""
+def _refusal(facts: Facts, owner: Owner) -> tuple[str, str, str]:
+    """The code, who refuses, and the message; the message is empty if nobody refuses it."""
     if owner.kind == "Partition":
         return _of_partition(owner.resource)
     controller = facts.get("Controller", owner.cluster) or {}
@@ -103,4 +103,4 @@ def by_partition(controller: Object) -> dict[str, str]:
     text = str(degraded.get("message", ""))
     parts = _PART.split(text)
     found = zip(parts[1::2], parts[2::2], strict=True) if not parts[0] else ()
-    return {name: said for names, said in found for name in names.split(", ")}
+    return {name: message for names, message in found for name in names.split(", ")}

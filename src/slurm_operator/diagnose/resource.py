@@ -39,7 +39,7 @@ COMPONENTS = {
     "LoginSet": labels.LOGIN,
     "NodeSet": labels.WORKER,
 }
-# Reasons that name a fault in the resource itself: nothing further down matters before it is mended.
+# Reasons that name a fault in the resource itself: nothing further down matters until it is fixed.
 FAULTS = frozenset(
     {
         *("InvalidSpec", "ReferenceNotFound", "HostListInvalid", "NameTaken", "NodeSetNotFound"),
@@ -54,7 +54,7 @@ _PLACE = re.compile(
 )
 _GONE = re.compile(r"^(Secret|ConfigMap) '([^']+)' does not exist")
 UNDER_TRIAL = frozenset({"Trying", "WaitingForSlurmctld", "KeyRotation"})
-# A trial takes a second; one that lasts so long does not end any more.
+# A trial takes a second; one that takes this long will not end.
 TRIAL_SECONDS = 120.0
 
 
@@ -96,7 +96,7 @@ def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
     for each in ("Ready", "Accepted", *CONFIG):
         condition = condition_of(resource, each) or {}
         reason, message = str(condition.get("reason")), str(condition.get("message", ""))
-        # Of a partition that is refused, `refusals` tells.
+        # A refused partition is reported by `refusals`.
         is_left_out = kind == "Partition" and reason in refusals.OF_PARTITION
         if condition.get("status") == "False" and reason in FAULTS and not is_left_out:
             gone = _gone(facts, kind, resource, message)
@@ -108,7 +108,7 @@ def _fault(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _gone(facts: Facts, kind: str, resource: Object, message: str) -> Cause | None:
-    """What the operator looked for in vain: the same cause as for everybody else who names it."""
+    """A Secret or ConfigMap that the operator did not find: one cause for all resources that name it."""
     found = _GONE.match(message)
     if found is None:
         return None
@@ -155,7 +155,7 @@ def _controller(facts: Facts, kind: str, resource: Object) -> Cause | None:
         if broken is not None:
             return broken.under(step)
     if not facts.pods_of(labels.CONTROLLER, owner):
-        # What pods say of a slurmctld that is not there is no cause.
+        # If there is no slurmctld pod, what other pods report about slurmctld is not the cause.
         upper = why(facts, "Controller", owner)
         return upper.under(step) if isinstance(upper, Cause) else None
     return None
@@ -229,7 +229,7 @@ def _pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _tried_anew(facts: Facts, controller: Object, pod: Object, broken: Cause) -> Cause | None:
-    """A slurmctld that exited with the configuration before: what it said is of no use while a new one is tried."""
+    """A slurmctld that exited with the previous configuration: its message is outdated while a new one is tried."""
     condition = condition_of(controller, "ConfigValid") or {}
     has_ended = broken.code in ("ContainerFails", "ConfigurationUnreadable")
     if not has_ended or condition.get("reason") not in UNDER_TRIAL or condition.get("status") == "True":
@@ -267,7 +267,7 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _unanswered(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """A slurmctld that hangs: its pod may be called ready for a while."""
+    """A slurmctld that hangs, while its pod may still count as ready."""
     name = name_of(resource)
     slurm = facts.slurm.get(name) if kind == "Controller" and not spec_of(resource).get("external") else None
     asked = isinstance(slurm, Silence) and bool(facts.pods_of(labels.CONTROLLER, name))
@@ -275,7 +275,7 @@ def _unanswered(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _under_trial(facts: Facts, resource: Object, condition: Mapping[str, Any]) -> Cause:
-    """It is on its way, and wrong only when it stays there for long."""
+    """A configuration under trial: wrong only if the trial takes long."""
     since = str(condition.get("lastTransitionTime", ""))
     age = age_seconds(facts, since)
     late = age is not None and age > TRIAL_SECONDS and condition.get("reason") != "KeyRotation"
@@ -312,7 +312,7 @@ def _workers(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _leaving(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """What is being deleted has no other trouble."""
+    """The deletion of a resource; whatever else its pods or conditions show is a consequence of that."""
     deleting = (resource.get("metadata") or {}).get("deletionTimestamp")
     if not deleting:
         return None
@@ -328,19 +328,19 @@ def _leaving(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _directory(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """Without sssd nobody whom a directory knows can log in, and the pod is ready all the same."""
+    """A login pod without sssd: users of the directory cannot log in, although the pod is ready."""
     for pod in facts.pods_of(labels.LOGIN, name_of(resource)) if kind == "LoginSet" else ():
         if name_of(pod) in facts.without_sssd:
             return Cause(
                 "SssdNotRunning",
-                f"sssd does not run in pod {name_of(pod)}, so that users of the directory cannot log in",
+                f"sssd does not run in pod {name_of(pod)}, so users of the directory cannot log in",
                 f"kubectl -n {facts.namespace} logs {name_of(pod)} -c login --tail=50",
             )
     return None
 
 
 def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
-    """The operator asks Slurm through a RestApi of the cluster; without one its word is old."""
+    """The operator asks Slurm through a RestApi of the cluster; without one, what it reports is outdated."""
     reachable = condition_of(resource, "SlurmReachable") or {}
     if kind != "NodeSet" or reachable.get("status") in ("True", None):
         return None
@@ -361,7 +361,7 @@ def _rest_api(facts: Facts, kind: str, resource: Object) -> Cause | None:
 
 
 def _rest_api_for(controller: str) -> str:
-    """The least that a RestApi is."""
+    """The smallest valid RestApi."""
     meta, spec = {"name": controller}, {"controllerRef": {"name": controller}}
     made = {"apiVersion": f"{GROUP}/v1beta1", "kind": "RestApi", "metadata": meta, "spec": spec}
     return json.dumps(made, separators=(",", ":"))
@@ -389,7 +389,7 @@ def _unready(facts: Facts, kind: str, resource: Object) -> Cause | None:
         str(ready.get("reason") or "NotReady"),
         f"{kind} {name_of(resource)} is not ready: {ready.get('message') or 'it has no condition Ready'}",
         _describe(facts, kind, name_of(resource)),
-        # Nothing that is known is wrong with it, and it has become so a moment ago.
+        # No cause is known, and it became unready only a moment ago.
         waits=age is not None and age < pods.START_SECONDS,
     )
 

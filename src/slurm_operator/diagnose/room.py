@@ -1,4 +1,4 @@
-"""Where a job fits: the nodes that have what it asks for, those that are free now, and who sits on the others.
+"""Where a job fits: the nodes that have what it asks for, those that are free now, and who uses the others.
 
 In: a job that waits, and what Slurm reports. Out: a `Room`. Pure; used by `diagnose/waiting.py`.
 """
@@ -28,7 +28,7 @@ _ALL_OF = re.compile(r"[\w.-]+(?:[&,][\w.-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The nodes of a job's partitions, told apart by what they are to it."""
+    """The nodes of a job's partitions, sorted by whether they can run it."""
 
     # What it needs of each node.
     cpus: int
@@ -39,7 +39,7 @@ class Room:
     busy: tuple[str, ...] = ()
     # Has all that it asks for, and is in a reservation that is not the job's.
     reserved: tuple[str, ...] = ()
-    # Would have it, and takes no jobs at all.
+    # Would fit, but takes no jobs at all.
     out: tuple[str, ...] = ()
     # Is too small, or of another kind.
     unfit: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def nodes_of(partition: str, slurm: Slurm) -> Set[str]:
 
 
 def jobs_on(slurm: Slurm, hosts: Collection[str]) -> list[SlurmJob]:
-    """The jobs that hold one of these nodes, the one that ends last at the end; one without an end is the last."""
+    """The jobs that hold one of these nodes, in the order of their ends; jobs without an end come last."""
     wanted = frozenset(hosts)
     if len(wanted) == 1 and wanted <= slurm.nodes.keys():
         return slurm.once("jobs by host", lambda: _by_host(slurm)).get(min(wanted), [])
@@ -135,7 +135,7 @@ def memory_each(job: SlurmJob, cpus: int) -> int:
 
 
 def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
-    """The reservation that keeps the job from a node; one of later counts where Slurm says that a node is kept."""
+    """The reservation that keeps the job from a node; a future one counts if Slurm's reason is ReqNodeNotAvail."""
     node, own = slurm.nodes[name], job.wants.get("Reservation")
     if node.states & RESERVED and node.reservation != own:
         return node.reservation or "of somebody else"

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from kube_runtime.text import first_few
 from slurm_operator.api.plural import counted
 from slurm_operator.build import labels
-from slurm_operator.diagnose.cause import Cause, word
+from slurm_operator.diagnose.cause import Cause, quoted
 from slurm_operator.diagnose.facts import (
     Facts,
     Object,
@@ -70,9 +70,9 @@ def shortened(facts: Facts, slurm: Slurm, leaving: Collection[str], job: SlurmJo
     """
     shell = f"kubectl slurm -n {facts.namespace} shell --"
     if job.can_requeue and _runs_again(facts, slurm, leaving, job):
-        how = f"To requeue job {job.id} would shorten it; the job starts again from its beginning"
+        how = f"Requeuing job {job.id} would shorten it; the job starts again from its beginning"
         return how, f"{shell} scontrol requeue {job.id}"
-    # Nobody needs to do anything; what ends a job early is named as what it is.
+    # Nobody has to act, so the command only looks, and the sentence says what scancel would cost.
     return f"Only scancel {job.id} would shorten it, and the job would be lost", f"{shell} squeue -j {job.id}"
 
 
@@ -110,7 +110,7 @@ def _stuck(facts: Facts, nodeset: Object, slurm: Slurm) -> Cause | None:
 
 
 def never_runs(facts: Facts, job: SlurmJob) -> bool:
-    """Whether every partition that a job may run in goes with its NodeSet, whose nodes take no jobs any more."""
+    """Whether every partition that a job may run in is removed with its NodeSet, whose nodes take no more jobs."""
     owners = [owner_of(facts, name) for name in partitions_of(job)]
     return bool(owners) and all(each is not None and each.kind == "NodeSet" and each.is_leaving for each in owners)
 
@@ -120,14 +120,14 @@ def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     if not never_runs(facts, job):
         return None
     text = (
-        f"its partition {job.partition} goes, because its NodeSet is being deleted, so that the job can never run "
+        f"its partition {job.partition} goes, because its NodeSet is being deleted, so the job can never run "
         f"there. Move it to another partition, or cancel it (scancel {job.id})"
     )
     return Cause("JobsNeverRun", text, _move(facts, slurm, job), root=f"partition {job.partition}")
 
 
 def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
-    """The command that moves a job to a partition that takes jobs; to cancel it is all that is left without one."""
+    """The command that moves a job to a partition that takes jobs; if there is none, the command that cancels it."""
     shell = f"kubectl slurm -n {facts.namespace} shell --"
     elsewhere = " reqnodelist=" if job.required else ""
     if not never_runs(facts, job):
@@ -140,7 +140,7 @@ def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
     ]
     if not usable:
         return f"{shell} scancel {job.id}"
-    return f"{shell} scontrol update jobid={job.id} partition={word(usable[0])}{elsewhere}"
+    return f"{shell} scontrol update jobid={job.id} partition={quoted(usable[0])}{elsewhere}"
 
 
 def _is_leaving(slurm: Slurm, host: str) -> bool:

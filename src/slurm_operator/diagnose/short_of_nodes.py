@@ -1,7 +1,7 @@
 """Why a job gets no nodes: too few, too small, out of order, reserved or busy, by how much, and until when.
 
 In: facts, a job that is pending, and its cluster. Out: a cause, or None where the nodes do not explain it. Used by
-`diagnose/waiting.py`; which node is what to the job says `diagnose/room.py`.
+`diagnose/waiting.py`; `diagnose/room.py` sorts the nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slurm_operator.diagnose.scontrol import NONE
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
-# So many of the nodes that a job requires are looked at.
+# How many of the nodes that a job requires are examined.
 MAX_ASKED_FOR = 100
 
 
@@ -42,8 +42,8 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     room = room_for(job, slurm)
     wanted = nodes_needed(job, room)
     need = _Need(facts, job, slurm, room, wanted)
-    # Where no node is large enough, more of them would not help; and more nodes than a partition has are never there,
-    # whatever else is wrong with those that it has.
+    # If no node is large enough, more of them would not help; if a partition has too few nodes, it does not matter what
+    # else is wrong with them.
     upper = _all_too_small(need) or (_too_few(need) if room.all else None) or _partitions(facts, job)
     if upper is not None:
         return upper
@@ -125,7 +125,7 @@ def _too_few(need: _Need) -> Cause | None:
 
 
 def _absent(need: _Need) -> Cause | None:
-    """Why workers have not come that would be enough; a NodeSet need not grow for them."""
+    """Why workers are missing, if the NodeSets would have enough of them without growing."""
     owners = [owner for name in partitions_of(need.job) if (owner := owner_of(need.facts, name))]
     names = {each for owner in owners for each in partitions.nodesets_of(owner)}
     sets = [each for each in need.facts.every("NodeSet") if names & {name_of(each), partitions.ALL}]
@@ -134,7 +134,7 @@ def _absent(need: _Need) -> Cause | None:
         return None
     answers = [resources.why(need.facts, "NodeSet", name_of(each)) for each in sets]
     wrong = [each for each in answers if isinstance(each, Cause) and each.wrong]
-    has = f"it needs {counted(need.wanted, 'node')}, and {need.room.all} of those that are to be there have come"
+    has = f"it needs {counted(need.wanted, 'node')}, and only {need.room.all} of the desired workers have registered"
     return wrong[0].under(has) if wrong else None
 
 
@@ -235,7 +235,7 @@ def _busy(need: _Need) -> Cause | None:
 
 
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
-    """Who sits on the nodes that are free the soonest."""
+    """Who uses the nodes that become free first."""
     last = {name: found[-1] for name in busy if (found := jobs_on(slurm, (name,)))}
     soonest = sorted(last, key=lambda name: (not last[name].end, last[name].end, name))[: min(missing, MAX_NAMED)]
     nodes_of: dict[str, list[str]] = {}
@@ -249,7 +249,7 @@ def _until(facts: Facts, job: SlurmJob) -> str:
 
 
 def _more(facts: Facts, slurm: Slurm, job: SlurmJob, number: int) -> str:
-    """The command that adds so many nodes, where a NodeSet of replicas stands behind the partition."""
+    """The command that adds this many nodes, if a NodeSet with replicas provides the partition's nodes."""
     found = [each for name in partitions_of(job) if (each := slurm.partitions.get(name))]
     for pod in facts.every("Pod"):
         owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))

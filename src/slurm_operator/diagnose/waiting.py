@@ -26,7 +26,7 @@ from slurm_operator.plan.partition_fields import shown_time
 SHOW_PARTITION = "scontrol show partition {Partition}"
 # What Slurm writes on a node on which a job could not be launched.
 LAUNCH_FAULTS = re.compile(r"(?i)prolog error|job env setup error|batch job complete failure|launch failed")
-# Where Slurm's word on the start is a plan.
+# Reasons with which the start time that Slurm reports is a forecast.
 FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
 # Jobs that Slurm would start if it could.
 READY_TO_RUN = frozenset({"Resources", "Priority", "None", "ReqNodeNotAvail"})
@@ -119,7 +119,7 @@ def _ahead(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _short(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    """The nodes that are missing; who is ahead gets those that become free."""
+    """The nodes that are missing, and the jobs ahead, which get those that become free."""
     cause = short_of_nodes.why(facts, job, slurm)
     before = _jobs_ahead(job, slurm) if cause is not None and cause.waits else []
     if cause is None or not before:
@@ -128,7 +128,7 @@ def _short(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _named(job: SlurmJob, before: list[SlurmJob]) -> str:
-    # One is named, and the answer to why that one waits is the next step.
+    # Only the first is named; the next step is to ask why that one waits.
     first = before[0]
     same = first.priority == job.priority
     rank = "of the same priority and older" if same else f"with priority {first.priority} against {job.priority}"
@@ -202,7 +202,7 @@ def _begin(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
 
 
 def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
-    """A node that Slurm drained because nothing could be launched on it: its prolog is to be mended first."""
+    """A node that Slurm drained because nothing could be launched on it: its prolog must be fixed first."""
     for name in sorted(frozenset[str]().union(*(nodes_of(name, slurm) for name in partitions_of(job)))):
         node = slurm.nodes[name]
         if "DRAIN" not in node.states or not LAUNCH_FAULTS.match(node.reason):
@@ -210,7 +210,7 @@ def _not_launched(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
         answer = nodes.why(facts, name)
         text = (
             f"it could not be launched, and is held; Slurm has drained {name} for that: {node.reason}. Once that is "
-            f"mended, resume the node, and then release the job: scontrol release {job.id}"
+            f"fixed, resume the node, and then release the job: scontrol release {job.id}"
         )
         command = answer.command if isinstance(answer, Cause) else ""
         return plain(facts, job, text, command=command, waits=False)

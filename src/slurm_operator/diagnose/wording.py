@@ -1,7 +1,7 @@
-"""How a job that waits is spoken of: its name, Slurm's word for the reason, the sentence and the command.
+"""The text about a job that waits: its name, the code of Slurm's reason, the sentence and the command.
 
 In: a job and what was found out about it. Out: text, or a cause. Pure; used by `diagnose/waiting.py` and the modules
-that it asks.
+that it calls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slurm_operator.diagnose.facts import Facts, SlurmJob
 from slurm_operator.diagnose.reasons import REASONS, SHOW, Reason
 
 _NAMED = re.compile(r"\{(\w+)\}")
-# What may stand in a command that somebody copies into a shell; an account may be called anything.
+# What is safe in a command that somebody copies into a shell; an account may have any name.
 SAFE = re.compile(r"[A-Za-z0-9_][\w.,@%+-]*", re.ASCII)
 
 
@@ -27,7 +27,7 @@ def title(job: SlurmJob) -> str:
 
 
 def code_of(job: SlurmJob) -> str:
-    """Slurm's word for the reason; a description that begins with another one says more than it."""
+    """The code of Slurm's reason; if the description begins with a code of its own, that one is more precise."""
     for text in (job.reason, job.reason.partition(",")[0].strip()):
         if text in REASONS:
             return text
@@ -35,7 +35,7 @@ def code_of(job: SlurmJob) -> str:
 
 
 def plain(facts: Facts, job: SlurmJob, meaning: str = "", *, command: str = "", waits: bool | None = None) -> Cause:
-    """What the table says of the reason, or what was found out beside it."""
+    """What the table says about the reason, or `meaning` if more was found out."""
     code = code_of(job)
     known = REASONS.get(code, Reason(f"Slurm says {job.reason}", waits=False))
     return Cause(
@@ -47,13 +47,13 @@ def plain(facts: Facts, job: SlurmJob, meaning: str = "", *, command: str = "", 
 
 
 def filled(text: str, job: SlurmJob) -> str:
-    """A text with the words of a job in it."""
+    """A text with the values of a job filled in."""
     # In one pass: an account may be named {QOS}.
     return _NAMED.sub(lambda found: job.wants.get(found[1], found[0]), text)
 
 
 def in_shell(facts: Facts, job: SlurmJob, template: str) -> str:
-    """A command in the login shell; words that a shell could misread do not stand in it."""
+    """A command in the login shell; a plain one if a value in it could be misread by a shell."""
     values = {"id": job.id, **job.wants}
     bad = [name for name in _NAMED.findall(template) if not SAFE.fullmatch(values.get(name, ""))]
     text = SHOW if bad else template
@@ -61,5 +61,5 @@ def in_shell(facts: Facts, job: SlurmJob, template: str) -> str:
 
 
 def why_job(facts: Facts, job: SlurmJob) -> str:
-    """The question why another job waits."""
+    """The command that explains why another job waits."""
     return f"kubectl slurm -n {facts.namespace} why job/{job.id}"

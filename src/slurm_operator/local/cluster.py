@@ -161,13 +161,13 @@ async def apply(home: Home, objects: Sequence[Json]) -> dict[str, list[str]]:
                 # Only now are our kinds served.
                 known = (*ALL, *await discover(client))
             effect = await _apply_one(Writer(client, known, MANAGER), item)
-            says_nothing = effect is Effect.CHANGED and _says_nothing(item)
-            applied[Effect.UNCHANGED.value if says_nothing else effect.value].append(_title(item))
+            is_unchanged = effect is Effect.CHANGED and _has_name_only(item)
+            applied[Effect.UNCHANGED.value if is_unchanged else effect.value].append(_title(item))
     return applied
 
 
-def _says_nothing(item: Json) -> bool:
-    """Whether a manifest has a name alone, as that of a Namespace: nothing of the object changes by it."""
+def _has_name_only(item: Json) -> bool:
+    """Whether a manifest has only a name, like that of a Namespace: applying it changes nothing."""
     return item.keys() <= {"apiVersion", "kind", "metadata"} and item["metadata"].keys() <= {"name", "namespace"}
 
 
@@ -420,7 +420,7 @@ def down(home: Home, progress: Report) -> bool:
     home.require()
     machine.require_root()
     if not supervisor.supervisor_pid(home) and not stopping.has_pods(home):
-        # The supervisor may have left something behind that is no process any more.
+        # The supervisor may have ended and left something behind.
         stopping.stop_pods(home)
         return supervisor.stop(home)
     progress(Progress("set nodes with jobs down in Slurm"))

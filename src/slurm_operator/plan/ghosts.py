@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kube_runtime.text import first_few
 from slurm_operator.build.nodeset import SLURMD
 from slurm_operator.plan.actions import Action, RequestRegistration
 from slurm_operator.plan.drains import is_drained_by_us
@@ -19,14 +20,14 @@ from slurm_operator.plan.workers import NodeSnapshot, Worker, jobs_by_node
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Job, Node, Unknown
 
-# BatchStartTimeout and MessageTimeout are ten seconds each unless somebody changed them: so many questions bring an
-# answer. A job that is still there lives, or is none that Slurm would miss: it is asked about ever more rarely.
+# BatchStartTimeout and MessageTimeout are ten seconds each by default, so this many requests bring a decision. A job
+# that is still there then is alive, or is one that Slurm does not check: requests about it become ever less frequent.
 ASK_SECONDS = 10.0
 ASKED_OFTEN = 6
 MAX_PAUSE_SECONDS = 3600.0
 # How many are asked in one reconcile: each takes no jobs until it has registered, about a second.
 MAX_ASKED_NODES = 256
-# A node in any other state is left alone: a short drain might mean more than that to Slurm, or to who set the state.
+# A node in any other state is left alone: a short drain might do more in Slurm, or to whoever set the state.
 ASKED_STATES = frozenset(
     {
         *("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "DRAIN"),
@@ -50,7 +51,7 @@ class Asked:
 
 
 def ghosts(workers: Iterable[Worker], slurm: NodeSnapshot) -> dict[str, list[Job]]:
-    """By node: the batch jobs that began there before the container did in which their script would run."""
+    """By node: the batch jobs that started before the container in which their script would run."""
     some = [worker for worker in workers if not worker.rival and not worker.is_terminating]
     if isinstance(slurm.jobs, Unknown):
         return {}
@@ -64,7 +65,7 @@ def ghosts(workers: Iterable[Worker], slurm: NodeSnapshot) -> dict[str, list[Job
 def is_ghost(worker: Worker, job: Job) -> bool:
     """Whether a job's script ran on this worker, in a container that has ended."""
     since = worker.container_since(SLURMD)
-    # To the second: a job that began in the same one is asked about in vain at worst.
+    # Times are whole seconds: for a job that began in the same second, a request may be needless, which does no harm.
     return since is not None and _has_script_on(worker, job) and 0 < job.start_time <= since.timestamp()
 
 
@@ -77,7 +78,7 @@ def questions(
     due = hostlist.in_order(name for name in found if name not in asked or asked[name].next_at <= now)[:MAX_ASKED_NODES]
     if due:
         jobs = sorted({job.job_id for name in due for job in found[name]})
-        yield RequestRegistration(tuple(due), f"the processes of jobs {_some(jobs)} may be gone")
+        yield RequestRegistration(tuple(due), f"the processes of jobs {first_few(jobs)} may be gone")
 
 
 def remembered(
@@ -92,16 +93,11 @@ def remembered(
 def may_ask(node: Node) -> bool:
     """Whether a node may be drained and undrained for a moment, which is how Slurm is made to ask its slurmd.
 
-    Whoever else drained it is to lift that; FAIL and a reboot would go with it; at a power-up a drain ends jobs.
+    A drain of somebody else is theirs to lift; FAIL and a reboot would be lost; during a power-up a drain ends jobs.
     """
-    drain_is_nobody_elses = not policy.is_draining(node) or is_drained_by_us(node)
-    return drain_is_nobody_elses and node.states <= ASKED_STATES
+    may_lift_drain = not policy.is_draining(node) or is_drained_by_us(node)
+    return may_lift_drain and node.states <= ASKED_STATES
 
 
 def _has_script_on(worker: Worker, job: Job) -> bool:
     return job.batch_host == worker.hostname and policy.holds_nodes(job)
-
-
-def _some(job_ids: list[int], max_shown: int = 5) -> str:
-    shown = ", ".join(map(str, job_ids[:max_shown]))
-    return shown if len(job_ids) <= max_shown else f"{shown} and {len(job_ids) - max_shown} more"

@@ -1,7 +1,7 @@
 """What the linter refuses of a cluster's configuration, and which partitions therefore stay as they are.
 
 In: a `ClusterWorld`. Out: a `LintDecision`. Nothing that the linter refuses reaches Slurm, by the file or live. The
-line of a Partition or NodeSet that is refused by itself is held back alone, so that nobody's typo stops the
+line of a Partition or NodeSet that is refused by itself is held back alone, so that one typo does not block the
 configuration of others; anything else refuses the whole file. Messages name the resource, the field and the line that
 the user wrote, also for errors that Slurm itself reports. Called by `plan/cluster.py`; `lint_all` and
 `without_mounted` also by `cli/check.py`. Pure.

@@ -509,7 +509,7 @@ def _required(node: str, job: Job) -> str:
     """A job that has only this node to run on would fail with the node's record."""
     known = f"requires node {node}" if job.required is not None else f"may require node {node}: its list is unreadable"
     return (
-        f"job {job.job_id} {known}, which goes with the NodeSet, so that it can never run; let it run on other nodes "
+        f"job {job.job_id} {known}, which goes with the NodeSet, so it can never run; let it run on other nodes "
         f"(scontrol update jobid={job.job_id} reqnodelist=) or cancel it (scancel {job.job_id})"
     )
 

@@ -1,8 +1,8 @@
 """What one reconcile of a NodeSet sees, frozen: its pods, its cluster in Slurm, and everything beside them.
 
-In: what `reconcile/nodeset.py` has read. Out: what follows from it, found out once: the workers, each with whoever else
-has its host name; the newest revision and its pod template; who goes. Pure; `plan/nodeset.py` decides on it,
-`status/nodeset.py` reports it.
+In: what `reconcile/nodeset.py` has read. Out: what follows from it, computed once: the workers, each with its rival for
+the host name, if any; the newest revision and its pod template; which workers are removed. Pure; `plan/nodeset.py`
+decides on it, `status/nodeset.py` reports it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Objects that simply should be there: applied in order, and what is owned but no longer wanted is deleted after.
+"""Plain objects: applied in order; what is owned but no longer wanted is deleted afterwards.
 
-In: what was built and what is there. Out: a plan. Used for every kind whose children are plain objects.
+In: what was built and what is there. Out: a plan. Called by `plan/owned.py`.
 """
 
 from __future__ import annotations

@@ -194,10 +194,10 @@ def _wanted(name: str, live: Partition | None, world: PartitionWorld) -> _Part:
     if due and not _is_known(line, world):
         # Its NodeSet comes with the next reconfigure; until then the file says what is true.
         return _Part(kept=before, drift=drift)
-    mended = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
-    fields = (due | mended) - held
-    action = SetPartition(change(line, fields), _why(due, mended)) if fields else None
-    return _Part(action, drift=drift, reverts=bool(mended & fields), unsettable=tuple(sorted(held)))
+    reverted = frozenset(each.field for each in drift) if _reverts(name, world) else frozenset[str]()
+    fields = (due | reverted) - held
+    action = SetPartition(change(line, fields), _why(due, reverted)) if fields else None
+    return _Part(action, drift=drift, reverts=bool(reverted & fields), unsettable=tuple(sorted(held)))
 
 
 def split_differences(
@@ -262,14 +262,15 @@ def _unwanted(name: str, live: Partition | None, world: PartitionWorld, jobs: Jo
 
 
 def _gone(name: str, drained: Line, world: PartitionWorld, jobs: JobsByPartition) -> _Part:
-    """A partition that is to go and is in Slurm's list no more. Where jobs name it, that list may have lost it."""
+    """A partition that is to be removed and is not in Slurm's list. If jobs name it, the list may have lost it."""
     lost = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
     if lost:
         return _Part(kept=world.in_force[name], waits=lost)
     if blocking_jobs(name, jobs, finished_too=True) and is_read_as_name(name):
-        # A reconfigure would take it from under the records of jobs that have ended; a deletion does not.
+        # A reconfigure would remove it although records of ended jobs still name it; a deletion would not.
         return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
-    # A file without it would reach slurmctld after the one that brings it, and not be taken: it names a NodeSet.
+    # The file on trial may still create it, and slurmctld would not accept a file without it right after: it names a
+    # NodeSet.
     return _Part(kept=world.in_force[name] if name in world.on_trial else None)
 
 
@@ -296,10 +297,10 @@ def _is_known(line: Line, world: PartitionWorld) -> bool:
     return known is None or all(name in known or name == "ALL" for name in line.sets)
 
 
-def _why(due: frozenset[str], mended: frozenset[str]) -> str:
+def _why(due: frozenset[str], reverted: frozenset[str]) -> str:
     parts = [f"change {', '.join(sorted(due))}"] if due else []
-    if mended - due:
-        parts.append(f"revert {', '.join(sorted(mended - due))}")
+    if reverted - due:
+        parts.append(f"revert {', '.join(sorted(reverted - due))}")
     return "; ".join(parts)
 
 

@@ -1,6 +1,6 @@
 """Partition options, field by field: as slurm.conf writes them, as Slurm answers them, as the REST call sets them.
 
-In: a partition line and Slurm's own answer. Out: what differs, and the change that mends it. Called by
+In: a partition line and Slurm's own answer. Out: what differs, and the change that corrects it. Called by
 `plan/partition.py`. Values are compared in one normal form, the one that `scontrol show
 partition` prints, so that MaxTime=60 and MaxTime=1:00:00 are the same. Pure.
 """

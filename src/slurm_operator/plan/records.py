@@ -95,5 +95,5 @@ def to_wait_for(world: NodeSetWorld) -> list[str]:
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
     known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
     is_late = (world.now - since).total_seconds() >= MAX_WAIT_SECONDS
-    # What Slurm keeps for a reservation, for years perhaps, is not waited for: whoever reserved the node has it.
+    # A record that a reservation keeps, perhaps for years, is not waited for.
     return hostlist.in_order(node.name for node in known if _may_go(node) or not (is_late or has_ended(node)))

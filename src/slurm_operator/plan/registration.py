@@ -43,9 +43,10 @@ def updates(
 
 
 def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
-    """Whose records they are, of workers that are not ready or leave: a record goes with its pod, so it must say so.
+    """The comments of records of workers that are not ready or are leaving: a record is deleted with its pod only if
+    its comment names the NodeSet.
 
-    One that was chosen to leave before its record was ever written to, during an outage, leaves it behind otherwise.
+    Without this, a worker that is chosen for removal before its first comment, in an outage, would leave its record.
     """
     for worker in some:
         node = worker.node
@@ -54,7 +55,7 @@ def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
 
 
 def _has_registered(worker: Worker, node: Node) -> bool:
-    """Whether a record is of this very pod: a record of its name at another address is of somebody else."""
+    """Whether a record belongs to this very pod: one with its name but another address does not."""
     address = worker.pod.status.pod_ip
     is_here = bool(address) and node.address == address and not node.states & {"DOWN", "NOT_RESPONDING"}
     return is_here and (not worker.pod.spec.host_network or _is_started_by(worker, node))

@@ -1,9 +1,9 @@
 """Workloads that the Go operator made: kept as they are until there is a reason to change them.
 
-In: what we would make, and what is there. Out: what to apply. A pod template in our words would restart every daemon
-once, for nothing. So a StatefulSet or Deployment whose template nobody has applied before us keeps that template, and
-an annotation remembers what we would have made of it on that day. From the day on which we would make something else of
-it, it is ours like any other: what the other program has set in it goes. Pure; used by `plan/owned.py`.
+In: what we would make, and what is there. Out: what to apply. Applying a pod template of our own would restart every
+daemon once, for nothing. So a StatefulSet or Deployment whose template was never applied, only updated, keeps it, and
+an annotation records which template we would have built at that time. Once we would build another one, ours is applied
+as for any other workload, and what the other program has set in it is removed. Pure; used by `plan/owned.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _kept(value: Object, live: RawObject | None, files: list[Mapping[str, str]])
 
 
 def taken(value: Object, live: RawObject | None) -> TakeTemplate | None:
-    """What comes before a pod template of ours is applied over that of another program."""
+    """The action that must come before our pod template is applied over that of another program."""
     if value["kind"] not in WORKLOADS or live is None or not _template(value):
         return None
     there = live.content()

@@ -1,4 +1,8 @@
-"""One reconcile of an Accounting."""
+"""One reconcile of an Accounting.
+
+In: a key. Out: slurmdbd's objects and a status. The steps are those of `OwnedObjects` in `reconcile/owned.py`; only
+what to build and what to report is here. Called by `reconcile/operator.py`, which runs the result.
+"""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _caller(cr: Controller) -> tuple[str, Key]:
 async def fetch_snapshot(
     world: ResourceWorld[Controller], built: Built, cluster: Cluster | Unknown, wanted: Declared, in_force: Declared
 ) -> PartitionSnapshot:
-    """What Slurm answers; something is decided by it where the lines differ, and then no shared answer will do."""
+    """What Slurm reports; if the lines differ, something is decided on it, and then no shared response is used."""
     if isinstance(cluster, Unknown):
         return PartitionSnapshot.without(cluster, has_restapi=False)
     caller, resources = _caller(world.cr), world.refs.partitions_of(world.cr)
@@ -203,7 +203,7 @@ async def fetch_snapshot(
         look = await cluster.node_snapshot(caller=caller, fresh=is_leaving)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
     if cluster.nodes is None:
-        # Who runs with the configuration is asked once; others' looks serve ever after.
+        # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.
         await cluster.node_snapshot(caller=caller)
     return replace(snapshot, known_nodes=cluster.nodes.items if cluster.nodes is not None else None)
 

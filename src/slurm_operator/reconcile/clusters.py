@@ -3,7 +3,7 @@
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
 and a `NodeSnapshot`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide
 nothing share one response; what changed in it wakes the resources that it concerns (`changed`, wired by
-`operator.py`).
+`operator.py`). Called by the reconciles of Controllers and NodeSets.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from slurm_operator.slurm.vanished import VanishedJobs
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
-# How old an answer about partitions may be for a reconcile that waits for nothing; they change by our own hand, mostly.
+# How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
-# How long nodes, or jobs, are asked for one by one in one look; the others wait for the next.
+# How long nodes, or jobs, are fetched one by one in one snapshot; the rest waits for the next one.
 ONE_BY_ONE_SECONDS = 10.0
-# How long a list of nodes may take before Slurm counts as silent. If its lists have been slow before, longer, so that
-# the status does not flip with every look; a slow list counts for less with each look that follows.
+# How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
+# before, so that the status does not flip with every snapshot; a slow list counts for less with each later snapshot.
 MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
-# Seen for some milliseconds at most: why a node is drained that is asked to register.
+# The reason of the drain that makes slurmd register; visible for some milliseconds at most.
 REGISTRATION_REASON = "slurmd is asked to register"
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
@@ -281,7 +281,8 @@ class Cluster:
         """Make slurmctld ask these slurmds to register, as it does after every undrain.
 
         Until a slurmd answers, slurmctld holds back its launches, and forgets them at a reconfigure. Only a node that
-        was drained gets no new jobs in that time: one that is not is drained first, one that is drained by us again.
+        was drained gets no new jobs meanwhile: so a node in service is drained first, and one that we had drained is
+        drained again.
         """
         async with self.writing:
             nodes = [node for node in await self._records(hosts) if may_ask(node)]

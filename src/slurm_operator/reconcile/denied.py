@@ -25,7 +25,7 @@ from slurm_operator.status import workload
 log = logging.getLogger(__name__)
 
 Reconcile = Callable[[Key], Awaitable[Result]]
-# A role can be mended without a word to us: when a resource that lacks a right is looked at again.
+# Nothing tells us that a Role was corrected: how soon a resource that lacks a right is tried again.
 REQUEUE_SECONDS = 5.0
 
 

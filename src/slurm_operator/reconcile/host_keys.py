@@ -1,8 +1,8 @@
-"""ssh host keys, drawn.
+"""Generates ssh host keys.
 
 Out: private keys in OpenSSH's form and their public lines. Called once in a LoginSet's life, by `reconcile/execute.py`.
-A large RSA key takes a second of a processor: they are drawn beside the event loop, one set at a time, so that whoever
-makes many LoginSets delays nobody else.
+A large RSA key takes a second of CPU time: keys are generated in a thread, one set at a time, so that many new
+LoginSets do not delay anything else.
 """
 
 from __future__ import annotations

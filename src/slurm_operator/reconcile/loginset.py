@@ -1,6 +1,8 @@
 """One reconcile of a LoginSet.
 
-The ssh host keys are drawn once: while their Secret is there, whatever it holds, they are never drawn again.
+In: a key. Out: the objects of login pods and a status. The steps are those of `OwnedObjects` in `reconcile/owned.py`.
+The ssh host keys are generated once, and never again while their Secret exists, whatever it holds. Called by
+`reconcile/operator.py`, which runs the result.
 """
 
 from __future__ import annotations

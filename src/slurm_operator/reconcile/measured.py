@@ -1,7 +1,7 @@
-"""What is counted of the operator's work and of its resources, brought into `Metrics`.
+"""Feeds `Metrics` with what the operator does and with the state of its resources.
 
 In: calls through both doors, and the statuses in the caches. Out: samples. Wired by `cli/run.py` and, for its calls to
-Kubernetes, by `cli/webhook.py`. A status is read when somebody scrapes; nothing here is asked of a server.
+Kubernetes, by `cli/webhook.py`. Statuses are read from the caches at each scrape; no server is asked.
 """
 
 from __future__ import annotations

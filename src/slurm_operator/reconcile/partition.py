@@ -1,7 +1,7 @@
-"""One reconcile of a Partition: it reports what the reconcile of its Controller made of it, and holds its end.
+"""One reconcile of a Partition: it reports the outcome of its Controller's reconcile, and delays its deletion.
 
 In: the `PartitionOutcome` that was left for it in `PartitionOutcomes`. Out: its status, and its finalizer until Slurm
-has let the partition go. Nothing is planned here and Slurm is not asked: lines and live changes are made by
+no longer has the partition. Nothing is planned here and Slurm is not asked: lines and live changes are made by
 `reconcile/controller.py`, for all partitions of a cluster together. An outcome that changed wakes its Partition; where
 there is none of this generation yet, the Controller's reconcile is woken.
 """
@@ -39,12 +39,12 @@ from slurm_operator.status import partition as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
 
-# How often it is looked, should nobody wake it.
+# How often it is reconciled if nothing wakes it.
 REQUEUE_SECONDS = 5.0
-# How soon a change is looked for, no sooner than the loop comes back, and how long it is not called late.
+# How soon a change is looked for again, at the loop's shortest interval; and for how long it does not count as late.
 APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS
 GRACE_SECONDS = 0.5
-# How long a Controller's reconcile is waited for before a status says so, and how old its word may be: it comes back
+# How long a Controller's reconcile is waited for before a status says so, and how old its outcome may be: it runs
 # every few seconds, and one that hangs is cut off after two minutes.
 CONTROLLER_GRACE_SECONDS = 2.0
 OUTCOME_SECONDS = 180.0
@@ -60,7 +60,7 @@ class ClusterOutcome:
     failure: Sequence[ConditionDraft] = ()
 
 
-def _nobody(_: Key) -> None:
+def _ignore(_: Key) -> None:
     return None
 
 
@@ -68,8 +68,8 @@ def _nobody(_: Key) -> None:
 class PartitionOutcomes:
     """The last outcome of each cluster; it is replaced as a whole, and never changed."""
 
-    wake_partition: Callable[[Key], None] = _nobody
-    wake_controller: Callable[[Key], None] = _nobody
+    wake_partition: Callable[[Key], None] = _ignore
+    wake_controller: Callable[[Key], None] = _ignore
     # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
     _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
 
@@ -226,7 +226,7 @@ class Partitions:
             return Result(REQUEUE_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
-            # The Controller says what is wrong; until it is mended, nothing leaves slurm.conf.
+            # The Controller says what is wrong; until that is fixed, nothing leaves slurm.conf.
             return Result(REQUEUE_SECONDS)
         if outcome is None:
             return await self._wait(controller, raw)

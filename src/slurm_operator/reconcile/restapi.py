@@ -1,4 +1,8 @@
-"""One reconcile of a RestApi."""
+"""One reconcile of a RestApi.
+
+In: a key. Out: slurmrestd's objects and a status. The steps are those of `OwnedObjects` in `reconcile/owned.py`; only
+what to build and what to report is here. Called by `reconcile/operator.py`, which runs the result.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kinds that not every cluster serves: looked for at the start, and again every few minutes.
 
 In: the API server's list of what it serves. Out: sources that run while their kind is served, and `Observer.unserved`.
-Where nobody has installed the Prometheus operator nothing fails; where it comes later, it is found. Run beside the
+Without the Prometheus operator nothing fails; if it is installed later, it is found. Run beside the
 controllers by `reconcile/operator.py`.
 """
 

@@ -19,7 +19,7 @@ REMEMBERED_SECONDS = 60.0
 Again = Callable[[str, Key, float], None]
 
 
-def _nobody(_: str, __: Key, ___: float) -> None:
+def _ignore(_: str, __: Key, ___: float) -> None:
     return None
 
 
@@ -28,7 +28,7 @@ class StatusPace:
     """Remembers when each status was last written."""
 
     monotonic: Callable[[], float]
-    again: Again = _nobody
+    again: Again = _ignore
     _written: dict[tuple[str, Key], tuple[float, str]] = field(default_factory=dict)
 
     def is_early(self, kind: str, key: Key) -> bool:

@@ -376,9 +376,9 @@ class SlurmClient:
             self._adapter = adapter
             self._pin(self._server.cluster)
             return adapter
-        spoken = f"{NEWEST_FIRST[-1].version} to {NEWEST_FIRST[0].version}"
+        supported = f"{NEWEST_FIRST[-1].version} to {NEWEST_FIRST[0].version}"
         raise SlurmUnsupported(
-            f"the server has none of REST {spoken}: Slurm {NEWEST_FIRST[-1].slurm} or newer is needed"
+            f"the server has none of REST {supported}: Slurm {NEWEST_FIRST[-1].slurm} or newer is needed"
         )
 
     def _pin(self, name: str) -> None:

@@ -48,7 +48,7 @@ class Odd(NamedTuple):
         return self.character in _PARTS_NOTHING or self.character in _QUOTES
 
     def describe(self, column: int) -> str:
-        """The character by sight, number and name; the column is that of the text that it stands in."""
+        """The character itself, its number and its name; `column` is where the text around it begins."""
         name = unicodedata.name(self.character, "without a name").lower()
         sight = f"{self.character} " if self.character.isprintable() and self.character not in _PARTS_NOTHING else ""
         return f"{sight}U+{ord(self.character):04X} ({name}) in column {column + self.offset} is not ASCII"

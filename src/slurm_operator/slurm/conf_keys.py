@@ -468,7 +468,7 @@ IGNORED: Final[Mapping[str, tuple[Version, str | None]]] = {
     "powerparameters": ((24, 11), None),
     "powerplugin": ((24, 11), None),
 }
-# Still read, and said to go: since when Slurm says so, and the successor.
+# Deprecated but still read: the first release in which Slurm says so, and the successor.
 DEPRECATED: Final[Mapping[str, tuple[Version, str]]] = {
     "jobcontainertype": ((25, 11), "NamespaceType"),
 }

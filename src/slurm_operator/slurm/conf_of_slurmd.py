@@ -1,10 +1,10 @@
 """What slurmd reads of a configuration when it starts, apart from what only slurmctld or a client reads.
 
-In: the files of a configuration. Out: `part_of_slurmd`, a value that two configurations have in common exactly where no
-slurmd can tell them apart. Called by `plan/worker_trial.py`. Any text is welcome: nothing raises.
+In: the files of a configuration. Out: `part_of_slurmd`, a value that is equal for two configurations exactly if no
+slurmd can tell them apart. Called by `plan/worker_trial.py`. Accepts any text, and never raises.
 
-slurmd parses every line of slurm.conf, as slurmctld does; where both are of one version, slurmctld's own trial has
-judged the form of each line, and only what slurmd acts on counts. The lists name what slurmd does not act on: a key
+slurmd parses every line of slurm.conf, as slurmctld does; if both have the same version, slurmctld's own trial has
+checked the form of each line, and only what slurmd acts on counts. The lists name what slurmd does not act on: a key
 that is missing there costs a trial too many, never one too few.
 """
 

@@ -29,7 +29,7 @@ class _Option:
     value: str | None
 
     def complaint(self, given: str | None) -> str | None:
-        """What is wrong with the value that was given; None for none that was."""
+        """What is wrong with the given value; None if nothing is."""
         if self.value != "#" and (not self.value or given is None):
             return None
         if given is None:

@@ -57,7 +57,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `batch_host` is the node of its script; empty when it has none, as with salloc and srun. `required` are the nodes
     that it must have, those of `sbatch -w`, until it is over; None where that list cannot be read: it may be any node.
 
-    Slurm uses an id again, so `submit_time` is part of what a job is; a requeue sets it anew and adds to `restarts`.
+    Slurm reuses ids, so `submit_time` is part of a job's identity; a requeue sets a new one and increments `restarts`.
     """
 
     job_id: int

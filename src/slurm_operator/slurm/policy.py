@@ -71,7 +71,7 @@ def is_deserted(node: Node) -> bool:
 
 
 def may_be_forgotten(node: Node) -> bool:
-    """Whether Slurm would delete the record of a node without slurmd: of one in a reservation it does not."""
+    """Whether Slurm would delete this record: it has neither a slurmd nor a job, and no reservation keeps it."""
     return is_deserted(node) and node.states.isdisjoint(RESERVED_STATES)
 
 

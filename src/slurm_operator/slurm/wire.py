@@ -371,10 +371,10 @@ def _short_hosts(text: str) -> HostList:
 
 
 def _required(raw: msgspec.Raw) -> HostList | None:
-    """The nodes that a job must have. Only node records are kept for them: a list that cannot be read spoils no other.
+    """The nodes that a job must have; None if that list cannot be read, which does not make the response unreadable.
 
-    Nor do they count among the host names of a response: a user may require ten thousand nodes in each of many jobs, in
-    a few bytes, and nobody writes these names out.
+    They do not count towards the host names of a response: a user may require ten thousand nodes in each of many jobs,
+    in a few bytes, and the names are never written out.
     """
     try:
         return _hosts(msgspec.json.decode(raw, type=shapes.HostText))

@@ -81,7 +81,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         (drained("bad fan", "root"), "user root drained it: bad fan"),
         (drained(""), "somebody drained it: no reason was given"),
-        (drained("Prolog error"), "Slurm itself drained it: Prolog error; resume it once mended"),
+        (drained("Prolog error"), "Slurm itself drained it: Prolog error; resume it once that is fixed"),
     ],
     ids=["a person", "nobody knows", "Slurm"],
 )

@@ -277,8 +277,8 @@ def _finds_company(term: PodTerm, needs: Needs, room: NodeRoom, rooms: Sequence[
     if _is_near(term, needs, room, rooms):
         return True
     # The first of a group that wants to be together has nobody to join yet.
-    nobody = not any(_means(term, needs, other) for place in rooms for other in place.pods.values())
-    return nobody and _means(term, needs, needs)
+    is_first = not any(_means(term, needs, other) for place in rooms for other in place.pods.values())
+    return is_first and _means(term, needs, needs)
 
 
 def _load(room: NodeRoom) -> float:

@@ -54,7 +54,7 @@ class Done:
     reconciled: bool
     # It was refused, and waiting does not change that.
     refused: bool = False
-    # What became of the resource then; empty where it holds the change.
+    # What happened to the resource after a refusal; empty if it still has the change.
     taken_back: str = ""
 
 

@@ -37,7 +37,7 @@ KINDS = {
 }
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 SECOND_LOOK_SECONDS = 3.0
-# An answer that takes longer is waited for in words.
+# If an answer takes longer, say what is waited for.
 SLOW_SECONDS = 3.0
 NO_KINDS = "the API server does not know the kinds of slinky.slurm.net: install the operator and its definitions first"
 WAIT = click.option(
@@ -110,23 +110,23 @@ async def facts_of(where: Where) -> Facts:
 
     async with connected(where) as (client, namespace):
         asked = Asked()
-        telling = asyncio.ensure_future(_tell(asked))
+        printing = asyncio.ensure_future(_print_waits(asked))
         try:
             facts = await gather(client, namespace, asked)
         finally:
-            telling.cancel()
+            printing.cancel()
         if not any(facts.every(kind) for kind in (*KINDS.values(), "Partition")):
             elsewhere = await _elsewhere(client)
             raise click.ClickException(f"there is no Slurm cluster in namespace {namespace}; {elsewhere}")
     return facts
 
 
-async def _tell(asked: Asked) -> None:
+async def _print_waits(asked: Asked) -> None:
     """Say what is waited for, when it takes long."""
     while True:
         await asyncio.sleep(SLOW_SECONDS)
         if asked.text:
-            click.echo(f"waiting for an answer of {asked.text} ...", err=True)
+            click.echo(f"waiting for {asked.text} ...", err=True)
 
 
 async def _elsewhere(client: Client) -> str:

@@ -138,7 +138,7 @@ async def _list(client: Client, resource: Resource[Any], namespace: str) -> dict
 
 
 async def _cluster(client: Client, seen: Facts, parts: Parts, name: str, waits: Asked) -> Slurm | Silence:
-    """One cluster's word, with what its pending jobs wait for."""
+    """What one cluster's Slurm reports, with what its pending jobs wait for."""
     found = await waits.of(f"slurmctld of {name} (scontrol)", ask(client, seen, name))
     return await waits.of(f"limits of {name} (sacctmgr)", parts.more(name, found))
 

@@ -133,7 +133,7 @@ def foreign_drain(facts: Facts, host: str) -> Reason | None:
     if node is None or "DRAIN" not in node.states or policy.drain_is_ours(node.reason):
         return None
     if nodes.SLURM_DRAINS.match(node.reason):
-        sentence = f"Slurm itself drained it: {node.reason}; resume it once mended"
+        sentence = f"Slurm itself drained it: {node.reason}; resume it once that is fixed"
     else:
         who = f"user {node.reason_by}" if node.reason_by else "somebody"
         sentence = f"{who} drained it: {node.reason or 'no reason was given'}"

@@ -82,7 +82,7 @@ def answer_text(answer: Diagnosis) -> str:
 
 
 def is_well(answer: Diagnosis) -> bool:
-    """Whether nobody has to do anything: it is fine, takes its course, or somebody wants it so."""
+    """Whether nobody has to act: it is fine, in progress, or as somebody asked for."""
     return isinstance(answer, Fine) or (isinstance(answer, Cause) and not answer.wrong)
 
 
@@ -156,7 +156,7 @@ def _counts(nodeset: Object) -> dict[str, Any]:
     status = status_of(nodeset)
     found = {name: status.get(name) or 0 for name in ("replicas", "readyReplicas", *OF_SLURM)}
     if (condition_of(nodeset, "SlurmReachable") or {}).get("status") in ("False", "Unknown"):
-        # What it says of Slurm's nodes is of a time when Slurm answered.
+        # Its counts of Slurm's nodes are from the last time that Slurm answered.
         found |= dict.fromkeys(OF_SLURM)
     return {"desired": spec_of(nodeset).get("replicas"), **found}
 
@@ -198,7 +198,7 @@ def _partition_counts(slurm: object, title: str, found: SlurmPartition | None) -
 
 
 def known(value: object) -> str:
-    """A cell of a table; what nobody knows is neither 0 nor nothing."""
+    """A cell of a table; an unknown value is neither 0 nor empty."""
     return UNKNOWN if value is None else str(value) or "-"
 
 
@@ -246,7 +246,7 @@ def _nodesets(facts: Facts) -> str:
 
 
 def _pods(counts: Mapping[str, Any]) -> str:
-    """How many of the desired pods are ready; those that are to go are told apart."""
+    """How many of the desired pods are ready; those that will be removed are counted separately."""
     desired = counts["desired"] if counts["desired"] is not None else counts["replicas"]
     leaving = max(counts["replicas"] - desired, 0)
     ready = min(counts["readyReplicas"], desired)
