@@ -230,31 +230,31 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
     findings = lint.findings or placed(world, files, judged)
     config = placed_decision(world, files, _config(world, files, findings))
     outcome_world = OutcomeWorld(
-        world.built.conf.partitions,
-        world.wanted,
-        world.in_force,
-        planned,
-        world.slurm.partitions,
-        world.slurm.nodes,
-        partitions,
-        lint.held,
+        acceptances=world.built.conf.partitions,
+        wanted=world.wanted,
+        in_force=world.in_force,
+        planned=planned,
+        listed=world.slurm.partitions,
+        nodes=world.slurm.nodes,
+        memory=partitions,
+        held=lint.held,
     )
     return Release(
-        config,
-        plan_owned(world.objects, list(_objects(world, config))),
-        Plan((tuple(_afterwards(world, config, files)),)),
-        plan_trial(config.worker_trial, world.workers),
-        ClusterMemory(
-            partitions,
-            _next_poll(world, config),
-            (config.candidate or {}).get(FILE, ""),
-            {**lint.judged, hash_: judged},
-            remembered(config.worker_trial, hash_, world.memory.worker_trial, world.now),
+        config=config,
+        objects=plan_owned(world.objects, list(_objects(world, config))),
+        afterwards=Plan((tuple(_afterwards(world, config, files)),)),
+        trial_pods=plan_trial(config.worker_trial, world.workers),
+        memory=ClusterMemory(
+            partitions=partitions,
+            poll=_next_poll(world, config),
+            offered=(config.candidate or {}).get(FILE, ""),
+            linted={**lint.judged, hash_: judged},
+            worker_trial=remembered(config.worker_trial, hash_, world.memory.worker_trial, world.now),
         ),
-        refused,
-        lint.refused,
-        partition_outcomes(outcome_world, world.refs.partitions_of(world.cr)),
-        _events(world, plan, outcomes, partitions),
+        refused=refused,
+        refused_by_linter=lint.refused,
+        partitions=partition_outcomes(outcome_world, world.refs.partitions_of(world.cr)),
+        events=_events(world, plan, outcomes, partitions),
     )
 
 
@@ -290,15 +290,15 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
     poll = world.poll if world.poll is not None and world.poll.hash == hash_ else None
     verdicts = poll.verdicts if poll is not None else {}
     seen = ConfigWorld(
-        world.maps.good,
-        world.maps.candidate_files,
-        world.maps.note,
-        tuple(replace(pod, verdict=verdicts.get(pod.uid)) for pod in world.pods),
-        "" if _is_in_doubt(world.memory.poll, hash_, world.now) else applied,
-        cr.spec.inplace_reconfigure,
-        bool(world.objects.waits_for_key),
-        poll.nudges(world.now) if poll is not None else 1,
-        _worker_trial(world, files, hash_),
+        good=world.maps.good,
+        candidate=world.maps.candidate_files,
+        note=world.maps.note,
+        pods=tuple(replace(pod, verdict=verdicts.get(pod.uid)) for pod in world.pods),
+        applied="" if _is_in_doubt(world.memory.poll, hash_, world.now) else applied,
+        in_place=cr.spec.inplace_reconfigure,
+        frozen=bool(world.objects.waits_for_key),
+        nudges=poll.nudges(world.now) if poll is not None else 1,
+        worker_trial=_worker_trial(world, files, hash_),
     )
     live = world.slurm.supports_live_partitions
     return plan_config(files, note(files, live_partitions=live, check=is_checked(cr)), seen, findings)
