@@ -98,6 +98,8 @@ class SlurmModel:
 
     def __init__(self, clock: Clock, key: bytes, release: str = "26.05", cluster_name: str = "hpc_slurm") -> None:
         self.clock, self.key, self.release, self.cluster_name = clock, key, release, cluster_name
+        # Without accounting, slurmctld keeps the reason of a drain that was lifted.
+        self.has_accounting = True
         self.nodes: dict[str, NodeRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         self.reservations: dict[str, dict[str, Any]] = {}
@@ -157,7 +159,7 @@ class SlurmModel:
     def lose_contact(self, name: str) -> None:
         """slurmctld and a slurmd no longer understand each other: what ran there is lost."""
         before = self.nodes[name].reason if name in self.nodes else ""
-        self.stop_slurmd(name, before or "Not responding")
+        self.stop_slurmd(name, f"{before} : Not responding" if before else "Not responding")
         self._miss_slurmd(name)
 
     def restart_container(self, name: str) -> None:
@@ -202,6 +204,7 @@ class SlurmModel:
             free = next((n for n in self._free()), None)
             if job.state == "PENDING" and free is not None:
                 job.state, job.nodes, job.started = "RUNNING", (free.name,), self._now()
+                free.reason = ""
                 self.clock.call_later(job.seconds, functools.partial(self.end, job.job_id))
                 self.touch("nodes", "jobs")
 
@@ -251,6 +254,20 @@ class SlurmModel:
         node.flags.add("DRAIN")
         node.reason, node.reason_by = reason, "root"
         self.touch("nodes")
+
+    def drain_by_itself(self, name: str, reason: str = "Epilog error") -> None:
+        """slurmctld drains a node: of the reasons that are there, it replaces only its own for a silent node."""
+        node = self.nodes[name]
+        if "DRAIN" not in node.flags:
+            node.flags.add("DRAIN")
+            if not node.reason or node.reason.startswith("Not responding"):
+                node.reason, node.reason_by = reason, "slurm"
+        self.touch("nodes")
+
+    def refuse_registration(self, name: str, reason: str = "Low RealMemory") -> None:
+        """What a slurmd registers does not fit the record."""
+        self.nodes[name].flags.add("INVALID_REG")
+        self.drain_by_itself(name, reason)
 
     def admin_resume(self, name: str) -> None:
         """The same person puts the node back."""
@@ -366,6 +383,9 @@ class SlurmModel:
         if not STATES.issuperset(body.get("state", ())):
             unknown = [_error(UNKNOWN_FLAG, "invalid flag"), _error(BAD_STATE[self.release], "Invalid node state")]
             return self._json({"errors": unknown}, 500)
+        resumed = {"UNDRAIN", "RESUME"} & set(body.get("state", ()))
+        if resumed and any("INVALID_REG" in self.nodes[name].flags for name in names if name in self.nodes):
+            return self._refused(BAD_STATE[self.release], "Invalid node state specified")
         for name in names:
             if name in self.nodes:
                 self._update(self.nodes[name], body)
@@ -382,10 +402,10 @@ class SlurmModel:
         node.features = list(body.get("features", node.features))
         node.active_features = list(body.get("features_act", node.active_features))
         node.topology = body.get("topology_str", node.topology)
-        for state in body.get("state", ()):
-            self._set_state(node, state)
         if "reason" in body:
             node.reason, node.reason_by = body["reason"], "slurm"
+        for state in body.get("state", ()):
+            self._set_state(node, state)
 
     def _set_state(self, node: NodeRecord, state: str) -> None:
         if state == "DRAIN":
@@ -394,8 +414,8 @@ class SlurmModel:
             node.flags.discard("DRAIN")
             if state == "RESUME" and node.base == "DOWN":
                 node.base = "IDLE"
-            # 24.11 forgets the reason at once only where no job runs.
-            if node.base != "DOWN" and not (self.release == "24.11" and self.jobs_on(node.name)):
+            # It forgets the reason only where no job runs, and without accounting not even there: until the next job.
+            if node.base != "DOWN" and self.has_accounting and not self.jobs_on(node.name):
                 node.reason = ""
             self._ping_soon(node)
         elif state in ("DOWN", "IDLE"):
@@ -410,7 +430,6 @@ class SlurmModel:
         node = self.nodes.get(name)
         if node is not None and self.alive(name):
             node.flags.discard("NOT_RESPONDING")
-            node.reason = node.reason if "DRAIN" in node.flags or node.base == "DOWN" else ""
             self._miss_jobs(name)
             self.touch("nodes")
             self.schedule()

@@ -38,8 +38,9 @@ class SlurmNode:
     # By the name of a generic resource: how many there are, and how many are in use.
     gres: Mapping[str, int] = field(default_factory=dict)
     gres_used: Mapping[str, int] = field(default_factory=dict)
-    # Who set the reason, and the reservation that the node is in.
+    # Who set the reason and when, in seconds since 1970, and the reservation that the node is in.
     reason_by: str = ""
+    reason_at: int = 0
     reservation: str = ""
 
 

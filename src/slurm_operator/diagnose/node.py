@@ -6,6 +6,7 @@ In: facts and the name of a Slurm node, or of its pod. Out: an answer.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
@@ -22,6 +23,7 @@ from slurm_operator.diagnose.facts import (
     Slurm,
     SlurmJob,
     SlurmNode,
+    age_seconds,
     annotation_of,
     clock,
     controller_of,
@@ -39,6 +41,8 @@ SLURM_DRAINS = re.compile(
     r"(?i)(kill task failed|prolog error|epilog error|batch job complete failure|job env setup error|"
     r"duplicate jobid|low \w|gres/|not enough|health ?check)"
 )
+# The operator tries again every minute.
+REGISTRATION_SECONDS = 120.0
 RESTARTED = "Node unexpectedly rebooted"
 # What a worker looks like that waits for slurmctld.
 WITHOUT_SLURMCTLD = frozenset({"NameNotResolved", "ControllerUnreachable", "Starting", "ProbeFails"})
@@ -302,7 +306,20 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
             f"{node.name} is drained because its pod {name_of(pod)} is cordoned by annotation",
             f"kubectl slurm -n {facts.namespace} undrain {quoted(node.name)}",
         )
+    if node.reason == policy.drain_reason(policy.REGISTRATION_REASON):
+        return _asked_to_register(facts, node, resume)
     return _going_away(facts, node, pod)
+
+
+def _asked_to_register(facts: Facts, node: SlurmNode, resume: str) -> Cause:
+    """A drain that the operator lifts at once; one that stays could not be lifted."""
+    since = datetime.fromtimestamp(node.reason_at, UTC).isoformat()
+    age = age_seconds(facts, since) if node.reason_at else None
+    text = f"the operator drained {node.name} for a moment, so that its slurmd registers again"
+    if age is None or age <= REGISTRATION_SECONDS:
+        show = f"kubectl slurm -n {facts.namespace} shell -- scontrol show node {quoted(node.name)}"
+        return Cause("AskedToRegister", text, show, waits=True)
+    return Cause("AskedToRegister", f"{text}, and has not undrained it for {age:.0f} s", resume)
 
 
 def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:

@@ -181,6 +181,7 @@ def _node(node: model.Node) -> SlurmNode:
         gres=gres_counts(node.gres),
         gres_used=gres_counts(node.gres_used),
         reason_by=printable(node.reason_by),
+        reason_at=node.reason_at,
         reservation=printable(node.reservation),
     )
 

@@ -16,9 +16,6 @@ from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Node
 
-# slurmctld's own reason for a node that does not respond; it is not a drain of anybody's.
-NOT_RESPONDING = "Not responding"
-
 
 def drains(
     name: str,
@@ -34,7 +31,7 @@ def drains(
         reason = cordon_reason(worker, nodes, propagated)
         if reason is not None and worker.node is not None and may_drain(worker.node):
             by_reason.setdefault(reason, []).append(worker.hostname)
-        elif reason is None and worker.node is not None and is_drained_by_us(worker.node):
+        elif reason is None and worker.node is not None and may_undrain(worker.node):
             undrained.append(worker.hostname)
     for worker, why in leaving:
         if worker.node is not None and may_drain(worker.node):
@@ -71,9 +68,15 @@ def may_drain(node: Node) -> bool:
         return False
     # Slurm 24.11 keeps the reason of a drain that was lifted: on a node in service it says nothing any more.
     in_service = not node.states & {"DOWN", "FAIL"}
-    return in_service or node.reason in ("", NOT_RESPONDING) or policy.drain_is_ours(node.reason)
+    is_silent = node.reason == "" or node.reason.startswith(policy.NOT_RESPONDING)
+    return in_service or is_silent or policy.drain_is_ours(node.reason)
 
 
 def is_drained_by_us(node: Node) -> bool:
     """Whether a drain is ours to lift."""
     return policy.is_draining(node) and policy.drain_is_ours(node.reason)
+
+
+def may_undrain(node: Node) -> bool:
+    """Whether a drain of ours can be lifted now: slurmctld refuses that for a node whose registration it refused."""
+    return is_drained_by_us(node) and "INVALID_REG" not in node.states

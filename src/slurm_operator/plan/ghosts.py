@@ -27,11 +27,14 @@ ASKED_OFTEN = 6
 MAX_PAUSE_SECONDS = 3600.0
 # How many are asked in one reconcile: each takes no jobs until it has registered, about a second.
 MAX_ASKED_NODES = 256
-# A node in any other state is left alone: a short drain might do more in Slurm, or to whoever set the state.
+# Nodes that we had drained are drained again with their own reasons, one call for each; the others wait.
+MAX_ASKED_REASONS = 16
+# A node in any other state is left alone: a short drain might do more in Slurm, or to whoever set the state. For one
+# that is RESERVED, slurmctld might choose another node, and the reservation would move.
 ASKED_STATES = frozenset(
     {
         *("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "DRAIN"),
-        *("PLANNED", "CLOUD", "DYNAMIC_NORM", *policy.RESERVED_STATES),
+        *("PLANNED", "CLOUD", "DYNAMIC_NORM", "MAINTENANCE", "MAINT"),
     }
 )
 
@@ -75,10 +78,27 @@ def questions(
     """The slurmds that are asked now to register again, all in one call."""
     some = [worker for worker in workers if worker.is_ready and worker.node is not None and may_ask(worker.node)]
     found = ghosts(some, slurm)
-    due = hostlist.in_order(name for name in found if name not in asked or asked[name].next_at <= now)[:MAX_ASKED_NODES]
+    reasons = {worker.hostname: worker.node.reason for worker in some if worker.node and is_drained_by_us(worker.node)}
+    due = _at_once(hostlist.in_order(name for name in found if _is_due(asked.get(name), now)), reasons)
     if due:
         jobs = sorted({job.job_id for name in due for job in found[name]})
         yield RequestRegistration(tuple(due), f"the processes of jobs {first_few(jobs)} may be gone")
+
+
+def _is_due(asked: Asked | None, now: float) -> bool:
+    return asked is None or asked.next_at <= now
+
+
+def _at_once(names: Iterable[str], reasons: Mapping[str, str]) -> list[str]:
+    """As many of these nodes as are asked in one reconcile; `reasons` are those of our drains."""
+    chosen: list[str] = []
+    kept: set[str] = set()
+    for name in names:
+        reason = reasons.get(name)
+        if reason is None or reason in kept or len(kept) < MAX_ASKED_REASONS:
+            kept |= {reason} if reason is not None else set()
+            chosen.append(name)
+    return chosen[:MAX_ASKED_NODES]
 
 
 def remembered(

@@ -266,12 +266,14 @@ def _gone(name: str, drained: Line, world: PartitionWorld, jobs: JobsByPartition
     lost = blocking_jobs(name, jobs, finished_too=not world.supports_live_partitions)
     if lost:
         return _Part(kept=world.in_force[name], waits=lost)
+    if name in world.on_trial:
+        # The file on trial may still create it, and slurmctld would not accept a file without it right after: it names
+        # a NodeSet.
+        return _Part(kept=world.in_force[name])
     if blocking_jobs(name, jobs, finished_too=True) and is_read_as_name(name):
         # A reconfigure would remove it although records of ended jobs still name it; a deletion would not.
         return _Part(DeletePartition(name, "no resource declares it any more"), kept=drained)
-    # The file on trial may still create it, and slurmctld would not accept a file without it right after: it names a
-    # NodeSet.
-    return _Part(kept=world.in_force[name] if name in world.on_trial else None)
+    return _Part()
 
 
 def jobs_by_partition(jobs: Iterable[Job] | Unknown) -> JobsByPartition:

@@ -70,8 +70,8 @@ def _is_started_by(worker: Worker, node: Node) -> bool:
 
 def left_down_by_its_pod(node: Node) -> bool:
     """Whether a node is down only because its earlier pod ended: it said so, or fell silent when we had drained it."""
-    down = "DOWN" in node.states and "NOT_RESPONDING" not in node.states
-    return down and policy.drain_is_ours(node.reason) and not policy.is_draining(node)
+    down = "DOWN" in node.states and not node.states & {"NOT_RESPONDING", "INVALID_REG"}
+    return down and policy.is_of_our_making(node.reason) and not policy.is_draining(node)
 
 
 def pod_info(cr: NodeSet, worker: Worker) -> str:

@@ -22,13 +22,13 @@ from kube_runtime.loop.queue import Key
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
-from slurm_operator.plan.drains import is_drained_by_us, may_drain
+from slurm_operator.plan.drains import is_drained_by_us, may_drain, may_undrain
 from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
+from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.policy import may_be_forgotten
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -47,8 +47,6 @@ MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
-# The reason of the drain that makes slurmd register; visible for some milliseconds at most.
-REGISTRATION_REASON = "slurmd is asked to register"
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -262,7 +260,7 @@ class Cluster:
             return await self._undrain(hosts)
 
     async def _undrain(self, hosts: tuple[str, ...]) -> object:
-        chosen = await self._still(hosts, is_drained_by_us)
+        chosen = await self._still(hosts, may_undrain)
         return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
@@ -286,13 +284,13 @@ class Cluster:
         """
         async with self.writing:
             nodes = [node for node in await self._records(hosts) if may_ask(node)]
-            drained_before = _by_reason(filter(is_drained_by_us, nodes))
-            in_service = tuple(node.name for node in nodes if not is_drained_by_us(node))
-            await self._drain(in_service, REGISTRATION_REASON)
-            await self._undrain(in_service)
-            for reason, drained in drained_before.items():
-                await self._undrain(drained)
-                await self._drain(drained, reason)
+            drained_before = {node.name: node.reason for node in nodes if is_drained_by_us(node)}
+            in_service = tuple(node.name for node in nodes if node.name not in drained_before)
+            await self._drain(in_service, policy.REGISTRATION_REASON)
+            await self._undrain(tuple(node.name for node in nodes))
+            again = await self._still(tuple(drained_before), may_drain)
+            for reason, names in _by_reason(again, drained_before).items():
+                await self._written(self.client.drain(names, reason))
 
     async def delete_nodes(self, names: tuple[str, ...]) -> object:
         """Delete node records, unless their slurmds are back; one that is gone already counts as deleted.
@@ -300,7 +298,7 @@ class Cluster:
         One that a job or a reservation holds by now stays, and does not keep workers from being created.
         """
         async with self.writing:
-            chosen = await self._still(names, may_be_forgotten)
+            chosen = await self._still(names, policy.may_be_forgotten)
             with suppress(SlurmBusy):
                 return await self._written(self.client.delete_nodes(chosen)) if chosen else None
         return None
@@ -472,8 +470,8 @@ def expected_name(controller: Controller) -> str:
     return "" if controller.spec.external and not controller.spec.cluster_name else controller.cluster_name
 
 
-def _by_reason(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+def _by_reason(names: Iterable[str], reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for node in nodes:
-        found[node.reason] = (*found.get(node.reason, ()), node.name)
+    for name in names:
+        found[reasons[name]] = (*found.get(reasons[name], ()), name)
     return found

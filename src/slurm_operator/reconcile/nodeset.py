@@ -48,7 +48,7 @@ from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
-from slurm_operator.slurm.errors import SlurmWrongCluster
+from slurm_operator.slurm.errors import SlurmRejected, SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 CACHE_CATCH_UP_SECONDS = 2.0
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
+# How soon a change that Slurm refused is tried again.
+REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
@@ -209,6 +211,10 @@ class NodeSets:
         except NameTaken as error:
             await self._write_status(raw, world.cr, workload.blocked(error.reason, str(error)), {})
             return Result(NAME_TAKEN_REQUEUE_SECONDS)
+        except SlurmRejected as error:
+            # What Slurm refuses now it may accept later, and nothing would wake this NodeSet then.
+            await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
+            return Result(REJECTED_REQUEUE_SECONDS)
         except OperatorError as error:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
@@ -239,7 +245,9 @@ class NodeSets:
 
     def _remember(self, world: NodeSetWorld, plan: Plan) -> None:
         """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
-        with_ghosts = ghosts.ghosts(world.workers, world.slurm)
+        # Without a list of jobs, what was asked before still holds: nobody is asked again sooner for it.
+        unknown = isinstance(world.slurm.jobs, Unknown)
+        with_ghosts = world.asked if unknown else ghosts.ghosts(world.workers, world.slurm)
         asked = ghosts.remembered(world.asked, plan.actions, with_ghosts, world.now.timestamp())
         self.asked.pop(world.cr.metadata.uid, None)
         if asked:

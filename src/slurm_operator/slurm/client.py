@@ -11,7 +11,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,6 +21,7 @@ from slurm_operator.slurm.breaker import Breaker
 from slurm_operator.slurm.decoding import INLINE_BYTES, Decoder, Reading
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
+    SlurmBusy,
     SlurmError,
     SlurmNotFound,
     SlurmUnauthorized,
@@ -244,11 +244,21 @@ class SlurmClient:
         return await self.write(requests.delete_node(name))
 
     async def delete_nodes(self, names: Iterable[str]) -> None:
-        """Remove node records, a range of names in a call; one that is gone is as good as removed."""
+        """Remove node records, a range of names in a call; one that is gone is as good as removed.
+
+        A record that is in use stays, and is an error once everything else has gone.
+        """
+        busy: SlurmBusy | None = None
         for request in requests.delete_nodes(names):
             # Whatever else is in the range has been removed.
-            with suppress(SlurmNotFound):
+            try:
                 await self.write(request)
+            except SlurmNotFound:
+                continue
+            except SlurmBusy as error:
+                busy = busy or error
+        if busy is not None:
+            raise busy
 
     async def set_partition(self, change: PartitionChange) -> Written:
         """Create or change a partition live (REST v0.0.45)."""

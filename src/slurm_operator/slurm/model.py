@@ -28,6 +28,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset()
     reason: str = ""
     reason_by: str = ""
+    # Seconds since 1970, as all times here.
+    reason_at: int = 0
     features: tuple[str, ...] = ()
     active_features: tuple[str, ...] = ()
     comment: str = ""

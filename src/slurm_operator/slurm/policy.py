@@ -17,6 +17,16 @@ from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, UNLIMITED, Absent, Job
 
 REASON_PREFIX = "slurm-operator: "
 MAX_REASON_CHARACTERS = 256
+# slurmctld's own reason for a node that does not respond; it is not a drain of anybody's.
+NOT_RESPONDING = "Not responding"
+# The reason of a node that we put back into service. Slurm may keep a reason until the next job starts there, and a
+# drain that slurmctld sets itself (an epilog fails, a registration is wrong) replaces no reason but one that begins
+# with these two words: with any other, that drain would look like ours.
+BACK_IN_SERVICE_REASON = f"{NOT_RESPONDING} until slurmd registers: slurm-operator put it back into service"
+# How slurmctld adds a reason to one that is there.
+REASON_SEPARATOR = " : "
+# Why a node is drained for a moment: undraining it makes slurmctld ask its slurmd to register.
+REGISTRATION_REASON = "slurmd is asked to register"
 
 QUIET_STATES = frozenset({"IDLE", "DOWN", "FUTURE"})
 BUSY_STATES = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -78,6 +88,12 @@ def may_be_forgotten(node: Node) -> bool:
 def drain_is_ours(reason: str) -> bool:
     """Whether this program set that drain reason; only then may it lift the drain."""
     return reason.startswith(REASON_PREFIX)
+
+
+def is_of_our_making(reason: str) -> bool:
+    """Whether a node is DOWN only with what we wrote and what slurmctld adds to it when a slurmd falls silent."""
+    first, *added = reason.split(REASON_SEPARATOR)
+    return (drain_is_ours(first) or first == BACK_IN_SERVICE_REASON) and all(each == NOT_RESPONDING for each in added)
 
 
 def drain_reason(text: str) -> str:

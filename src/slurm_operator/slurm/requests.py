@@ -18,7 +18,7 @@ import msgspec
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.errors import SlurmRejected
 from slurm_operator.slurm.model import UNLIMITED, Limit
-from slurm_operator.slurm.policy import drain_reason
+from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON, drain_reason
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 _CONF_VALUE = re.compile(r"[A-Za-z0-9_.:,/()\[\]+*-]+")
@@ -330,6 +330,8 @@ def _number(value: Limit) -> dict[str, object] | None:
 
 
 def _node_reason(change: NodeChange) -> str | None:
+    if change.state in ("UNDRAIN", "RESUME"):
+        return BACK_IN_SERVICE_REASON
     if change.reason is not None:
         return drain_reason(change.reason) if change.reason else ""
     if change.state in {"DRAIN", "DOWN", "FAIL"}:

@@ -171,6 +171,7 @@ class Node(Item, frozen=True):
     state: list[State]
     reason: str = ""
     reason_set_by_user: str = ""
+    reason_changed_at: Number = NOT_SET
     features: list[str] = []
     active_features: list[str] = []
     comment: str = ""

@@ -330,6 +330,7 @@ def _node(raw: Bytes) -> model.Node:
         states=_set_of(tuple(n.state)),
         reason=n.reason,
         reason_by=n.reason_set_by_user,
+        reason_at=n.reason_changed_at.seconds(),
         features=tuple(n.features),
         active_features=tuple(n.active_features),
         comment=n.comment,

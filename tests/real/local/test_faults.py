@@ -219,7 +219,7 @@ def test_broken_pods_are_told_and_a_reset_leaves_the_machine_as_it_was(machine: 
     before = machine.inventory()
     said = machine.local("up", "-f", str(manifest), "--timeout", "10", code=1)
     assert "container main of pod default/looping keeps exiting (exit code 3" in said
-    assert "kubectl logs -n default looping -c main --previous" in said
+    assert " logs -n default looping -c main --previous" in said
     assert "container main of pod default/lacking cannot start" in said
     assert "/no/such/program" in said
     assert "its image lacks that program" in said

@@ -64,6 +64,42 @@ async def test_an_idle_node_is_drained_and_undrained(client: SlurmClient, slurm:
     assert not policy.is_draining(await known(client, "n0"))
 
 
+FAILING_EPILOG = """
+printf '#!/bin/sh\\nexit 1\\n' > /usr/local/sbin/epilog && chmod 755 /usr/local/sbin/epilog
+cp /etc/slurm/slurm.conf /tmp/slurm.conf
+echo Epilog=/usr/local/sbin/epilog >> /etc/slurm/slurm.conf
+scontrol reconfigure
+"""
+WITHOUT_EPILOG = "cat /tmp/slurm.conf > /etc/slurm/slurm.conf; scontrol reconfigure"
+
+
+async def test_a_drain_that_slurm_sets_after_our_undrain_is_not_ours(client: SlurmClient, slurm: Cluster) -> None:
+    """slurmctld may keep the reason of a drain that was lifted, also for its own next drain."""
+    slurm.shell(FAILING_EPILOG)
+    try:
+        for name in ("n0", "n1", "n2"):
+            slurm.wait_idle(name)
+        job_id = await client.submit(JobSubmission(script=SLEEP, required_nodes=("n0",)))
+        slurm.wait_job(job_id)
+        await client.drain(["n0"], "cordoned")
+        await client.undrain(["n0"])
+        node = await known(client, "n0")
+        assert not policy.is_draining(node)
+        assert not policy.drain_is_ours(node.reason)
+        await client.cancel(job_id)
+        await eventually(lambda: is_draining(client, "n0"))
+        node = await known(client, "n0")
+        assert not policy.drain_is_ours(node.reason)
+        assert "epilog" in node.reason.lower()
+    finally:
+        slurm.shell(WITHOUT_EPILOG)
+
+
+async def is_draining(client: SlurmClient, name: str) -> bool:
+    """Whether Slurm gives it no new jobs."""
+    return policy.is_draining(await known(client, name))
+
+
 async def test_a_drained_node_with_a_job_is_not_free_until_the_job_ends(client: SlurmClient, slurm: Cluster) -> None:
     job_id = await client.submit(JobSubmission(script=SLEEP, required_nodes=("n0",)))
     slurm.wait_job(job_id)
