@@ -322,7 +322,7 @@ def test_json_is_read_as_json(value: dict[str, Any]) -> None:
         pytest.param("kind: List\nitems: [1]\n", {"kind": "List", "items": [1]}, id="keys of a manifest mean nothing"),
         pytest.param("- 1\n", "FILE:1: must be a mapping, not a list", id="a list"),
         pytest.param("a: 1\n---\nb: 2\n", "FILE:3: a second document: only one is read; remove it", id="two documents"),
-        pytest.param("a: 1\n---\nb: [\n", "FILE:4: not valid YAML", id="a broken second document"),
+        pytest.param("a: 1\n---\nb: [\n", "FILE:4: not valid YAML", id="a second document that is broken"),
         pytest.param("a: " + "[" * 20_000, "FILE:1: nested deeper than 100 levels", id="too deep"),
     ],
 )

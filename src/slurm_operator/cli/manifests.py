@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -73,18 +72,19 @@ def read_mapping(path: Path) -> dict[str, Any] | Problem:
     source, data = str(path), _data(path)
     if isinstance(data, Problem):
         return data
-    first, second = islice(chain(_roots(data, source), (None, None)), 2)
-    if first is None:
-        return {}
-    for found in (first, second):
+    roots: list[Node] = []
+    for found in _roots(data, source):
         if isinstance(found, Problem):
             return found
-    if second is not None:
-        return Problem(source, second.node.place.line, 1, "a second document: only one is read; remove it")
-    value: dict[str, Any] = first.node.value
-    if not isinstance(value, dict):
-        return Problem(source, first.node.place.line, 1, f"must be a mapping, not {type_name(value)}")
-    return value
+        if roots:
+            return Problem(source, found.node.place.line, 1, "a second document: only one is read; remove it")
+        roots.append(found.node)
+    value: Any = roots[0].value if roots else {}
+    return (
+        value
+        if isinstance(value, dict)
+        else Problem(source, roots[0].place.line, 1, f"must be a mapping, not {type_name(value)}")
+    )
 
 
 def _read_directory(top: Path) -> Iterator[Manifest | Problem]:
