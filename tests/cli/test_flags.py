@@ -131,7 +131,9 @@ def test_a_wrong_word_is_told_which_there_are(arguments: list[str], said: str) -
     assert said in result.output
 
 
-@pytest.mark.parametrize("text", ["8080", "host:80", ":70000", ":x", ""])
+@pytest.mark.parametrize(
+    "text", ["8080", "host:80", ":70000", ":x", "", f":{'9' * 5000}", ":²"], ids=lambda text: text[:9]
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="--health-addr"):
         flags.address(text, "--health-addr")

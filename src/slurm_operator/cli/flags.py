@@ -194,12 +194,15 @@ def namespaces(text: str) -> tuple[str, ...]:
 
 def address(text: str, flag: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `0`, which is off."""
+    from kube_runtime.text import shown, whole_number
+
     if text == "0":
         return "", 0
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise click.BadParameter(f"{flag}: {text!r} is not an address; write :8080, 127.0.0.1:8080 or 0")
-    return _host(host.strip("[]"), flag), int(port)
+    host, colon, digits = text.rpartition(":")
+    port = whole_number(digits) or 0
+    if not colon or not 0 < port <= 65535:
+        raise click.BadParameter(f"{flag}: {shown(text)} is not an address; write :8080, 127.0.0.1:8080 or 0")
+    return _host(host.strip("[]"), flag), port
 
 
 def restapi_address(text: str) -> str:
