@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.yaml_text import problems, values
 
 from slurm_operator.cli import manifests, yaml_document
-from slurm_operator.cli.manifests import Manifest, parse, read
+from slurm_operator.cli.manifests import Manifest, parse, read, read_mapping
 from slurm_operator.cli.places import Problem
 
 pytestmark = pytest.mark.usefixtures("parser")
@@ -312,3 +312,29 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3))
 def test_json_is_read_as_json(value: dict[str, Any]) -> None:
     assert values(json.dumps({"v": value})) == [{"v": value}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", {}, id="an empty file"),
+        pytest.param("# only a remark\n---\n", {}, id="empty documents"),
+        pytest.param("kind: List\nitems: [1]\n", {"kind": "List", "items": [1]}, id="keys of a manifest mean nothing"),
+        pytest.param("- 1\n", "FILE:1: must be a mapping, not a list", id="a list"),
+        pytest.param("a: 1\n---\nb: 2\n", "FILE:3: a second document: only one is read; remove it", id="two documents"),
+        pytest.param("a: 1\n---\nb: [\n", "FILE:4: not valid YAML", id="a second document that is broken"),
+        pytest.param("a: " + "[" * 20_000, "FILE:1: nested deeper than 100 levels", id="too deep"),
+    ],
+)
+def test_a_file_of_flags_or_values_holds_one_mapping(text: str, expected: object, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(text)
+    found = read_mapping(file)
+    if isinstance(expected, str):
+        assert str(found).replace(str(file), "FILE").startswith(expected)
+    else:
+        assert found == expected
+
+
+def test_a_file_of_values_that_is_gone_is_named(tmp_path: Path) -> None:
+    assert "no such file" in str(read_mapping(tmp_path / "gone.yaml"))

@@ -49,8 +49,16 @@ def test_contexts_of_others_stay_and_so_does_the_choice_among_them() -> None:
 
 @pytest.mark.parametrize(
     "before",
-    ["", "a: [", "[]", "text", changed(), changed(contexts="none"), changed(**{"current-context": "gone"})],
-    ids=["no file", "no YAML", "a list", "a word", "nothing set", "contexts of a wrong type", "a context that is gone"],
+    [
+        pytest.param("", id="no file"),
+        pytest.param("a: [", id="no YAML"),
+        pytest.param("[" * 20_000, id="too deep"),
+        pytest.param("[]", id="a list"),
+        pytest.param("text", id="a word"),
+        pytest.param(changed(), id="nothing set"),
+        pytest.param(changed(contexts="none"), id="contexts of a wrong type"),
+        pytest.param(changed(**{"current-context": "gone"}), id="a context that is gone"),
+    ],
 )
 def test_nothing_else_of_an_old_file_comes_back(before: str) -> None:
     assert with_user_settings(FRESH, before) == FRESH

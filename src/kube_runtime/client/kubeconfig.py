@@ -250,6 +250,8 @@ def _parse(path: Path) -> Kubeconfig:
         raise KubeconfigInvalid(f"{path}{line}: not YAML") from error
     except msgspec.ValidationError as error:
         raise KubeconfigInvalid(f"{path}: not a kubeconfig: {error}") from error
+    except (RecursionError, ValueError, OverflowError) as error:  # PyYAML's own constructors leak the last two
+        raise KubeconfigInvalid(f"{path}: not a kubeconfig: nested too deeply, or with a value too long") from error
 
 
 S = TypeVar("S")

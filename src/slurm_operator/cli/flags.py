@@ -156,28 +156,21 @@ def from_file(context: click.Context, parameter: click.Parameter, path: Path | N
     """Take flags from a file, where nothing else sets them."""
     if path is None:
         return
-    import yaml
-
     from slurm_operator.api.problem import did_you_mean
+    from slurm_operator.cli.manifests import read_mapping
+    from slurm_operator.cli.places import Problem
 
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "unreadable"
-        raise click.BadParameter(f"{path}{line}: not valid YAML: {problem}", context, parameter) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path}: {error}", context, parameter) from error
-    if not isinstance(content, dict):
-        raise click.BadParameter(f"{path}: must be a mapping of flag names to values", context, parameter)
+    content = read_mapping(path)
+    if isinstance(content, Problem):
+        raise click.BadParameter(str(content), context, parameter)
     known = {option.lstrip("-"): each.name or "" for each in context.command.params for option in each.opts}
-    for key in content:
-        if str(key) not in known:
-            raise click.BadParameter(
-                f"{path}: unknown flag {str(key)!r}{did_you_mean(str(key), known)}", context, parameter
-            )
-    context.default_map = {known[str(key)]: _plain(value) for key, value in content.items()}
+    for key, value in content.items():
+        if key not in known:
+            raise click.BadParameter(f"{path}: unknown flag {key!r}{did_you_mean(key, known)}", context, parameter)
+        if any(isinstance(each, dict | list) for each in (value if isinstance(value, list) else [value])):
+            message = f"{path}: {key} must be text, a number, true or false, or a list of these"
+            raise click.BadParameter(message, context, parameter)
+    context.default_map = {known[key]: _plain(value) for key, value in content.items()}
 
 
 def _plain(value: object) -> object:
@@ -201,12 +194,15 @@ def namespaces(text: str) -> tuple[str, ...]:
 
 def address(text: str, flag: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `0`, which is off."""
+    from kube_runtime.text import shown, whole_number
+
     if text == "0":
         return "", 0
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise click.BadParameter(f"{flag}: {text!r} is not an address; write :8080, 127.0.0.1:8080 or 0")
-    return _host(host.strip("[]"), flag), int(port)
+    host, colon, digits = text.rpartition(":")
+    port = whole_number(digits) or 0
+    if not colon or not 0 < port <= 65535:
+        raise click.BadParameter(f"{flag}: {shown(text)} is not an address; write :8080, 127.0.0.1:8080 or 0")
+    return _host(host.strip("[]"), flag), port
 
 
 def restapi_address(text: str) -> str:

@@ -140,13 +140,25 @@ def _print_data(data: object, output: str) -> None:
 @click.option("--context", "kube_context", default="", help="Context within the kubeconfig.")
 @click.option("-n", "--namespace", default="", help="Look at the clusters of this namespace only; all by default.")
 @click.option(
+    "--operator-namespace",
+    default="",
+    help="Namespace of the Go operator; by default the one whose webhook the API server calls, or the only one.",
+)
+@click.option(
     "--values",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Values of the Go operator's chart; by default those of its release in the cluster.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def migrate_check(kubeconfig: str, kube_context: str, namespace: str, values: tuple[Path, ...], output: str) -> None:
+def migrate_check(
+    kubeconfig: str,
+    kube_context: str,
+    namespace: str,
+    operator_namespace: str,
+    values: tuple[Path, ...],
+    output: str,
+) -> None:
     """Show what a switch from the Go operator would change, what it needs, and the steps in order; changes nothing.
 
     The exit code is 1 if something needs a decision, or if there is no resource to look at.
@@ -161,7 +173,7 @@ def migrate_check(kubeconfig: str, kube_context: str, namespace: str, values: tu
 
     async def look() -> Installation:
         async with connected(Where(kubeconfig, kube_context, namespace)) as (client, _):
-            return await checking.read(client, namespace, values, known)
+            return await checking.read(client, namespace, values, known, operator_namespace)
 
     found = migration(answered(look()))
     if output == "text":

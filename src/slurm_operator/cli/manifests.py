@@ -2,7 +2,8 @@
 
 In: paths of files and directories, or `-` for standard input. Out: a stream of `Manifest` (one object, with the line
 and column of each field) and `Problem` (what could not be read, and what to do). Nothing raises. Called by every
-command that takes `-f`. A document is built by `yaml_document.py`, its scalars are read by `yaml_scalars.py`.
+command that takes `-f`, and by those that take a file of flags or values. A document is built by `yaml_document.py`,
+its scalars are read by `yaml_scalars.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import yaml
 from yaml import events as parsed
 
 from slurm_operator.cli.places import Place, Places, Problem
-from slurm_operator.cli.yaml_document import Document
+from slurm_operator.cli.yaml_document import Document, Node
 from slurm_operator.cli.yaml_scalars import type_name
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -59,11 +60,31 @@ def read(paths: Iterable[str], stdin: BinaryIO | None = None) -> Iterator[Manife
 
 def parse(data: bytes, source: str) -> Iterator[Manifest | Problem]:
     """Read the documents of one source that is already in memory."""
-    text = _decoded(data, source)
-    if isinstance(text, Problem):
-        yield text
-    else:
-        yield from _documents(text, source)
+    for found in _roots(data, source):
+        if isinstance(found, Problem):
+            yield found
+        else:
+            yield from _objects(found.node.value, found.node.place, source, found.document)
+
+
+def read_mapping(path: Path) -> dict[str, Any] | Problem:
+    """The one mapping in a file that holds no manifest, such as flags or values; an empty file has an empty one."""
+    source, data = str(path), _data(path)
+    if isinstance(data, Problem):
+        return data
+    roots: list[Node] = []
+    for found in _roots(data, source):
+        if isinstance(found, Problem):
+            return found
+        if roots:
+            return Problem(source, found.node.place.line, 1, "a second document: only one is read; remove it")
+        roots.append(found.node)
+    value: Any = roots[0].value if roots else {}
+    return (
+        value
+        if isinstance(value, dict)
+        else Problem(source, roots[0].place.line, 1, f"must be a mapping, not {type_name(value)}")
+    )
 
 
 def _read_directory(top: Path) -> Iterator[Manifest | Problem]:
@@ -96,13 +117,19 @@ def _walk(directory: Path) -> Iterator[Path | Problem]:
 
 
 def _read_file(path: Path) -> Iterator[Manifest | Problem]:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        yield Problem(str(path), 0, 0, _unreadable(error))
+    data = _data(path)
+    if isinstance(data, Problem):
+        yield data
     else:
         yield from parse(data, str(path))
+
+
+def _data(path: Path) -> bytes | Problem:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return Problem(str(path), 0, 0, _unreadable(error))
 
 
 def _read_stream(stream: BinaryIO | None, source: str) -> Iterator[Manifest | Problem]:
@@ -156,7 +183,23 @@ def _joined_surrogates(found: re.Match[str]) -> str:
     return found.group(1) + pair.decode("utf-16-be")
 
 
-def _documents(text: str, source: str) -> Iterator[Manifest | Problem]:
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """What one document holds."""
+
+    document: int
+    node: Node
+
+
+def _roots(data: bytes, source: str) -> Iterator[_Root | Problem]:
+    text = _decoded(data, source)
+    if isinstance(text, Problem):
+        yield text
+    else:
+        yield from _documents(text, source)
+
+
+def _documents(text: str, source: str) -> Iterator[_Root | Problem]:
     number, start, lines, budget = 0, 0, 0, MAX_REPARSED
     while start >= 0:
         end = _json_end(text, start) if start else len(text)
@@ -191,7 +234,7 @@ class _Chunk:
         self._source = source
         self._lines = lines
 
-    def results(self) -> Iterator[Manifest | Problem]:
+    def results(self) -> Iterator[_Root | Problem]:
         document = Document(self._source, self._lines)
         try:
             for event in yaml.parse(self._text[self._start : self._end], Loader=_LOADER):
@@ -199,7 +242,7 @@ class _Chunk:
                     document.take(event)
                 elif isinstance(event, parsed.DocumentEndEvent):
                     self.number += 1
-                    yield from _of_document(document, self._source, self.number)
+                    yield from _of_document(document, self.number)
                     document = Document(self._source, self._lines)
                 if document.given_up:
                     yield from document.problems
@@ -237,11 +280,11 @@ class _Chunk:
         return message
 
 
-def _of_document(document: Document, source: str, number: int) -> Iterator[Manifest | Problem]:
+def _of_document(document: Document, number: int) -> Iterator[_Root | Problem]:
     if document.problems:
         yield from document.problems
     elif document.root is not None and document.root.value is not None:
-        yield from _objects(document.root.value, document.root.place, source, number)
+        yield _Root(number, document.root)
 
 
 def _objects(value: Any, place: Place, source: str, number: int) -> Iterator[Manifest | Problem]:

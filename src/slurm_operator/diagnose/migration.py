@@ -1,15 +1,18 @@
 """What a switch from the Go operator would change, what people have to decide, and in which order to do it.
 
 In: an installation of the Go operator as it was read: programs, resources, objects, values of its charts. Out: a
-`Migration`. Pure; called by `cli/migrate_check.py`, which reads and prints. Nothing here changes anything.
+`Migration`. Pure; called by `cli/migrate_check.py`, which reads and prints. Nothing here changes anything. Much of what
+was read can be written by any user of the cluster: `shapes.py` checks its types, `go_programs.py` says which programs
+are meant, and everything that is said about it is one line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from kube_runtime.text import printable, shown
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules import reach
 from slurm_operator.api.accounting import Accounting
@@ -25,28 +28,19 @@ from slurm_operator.build import images, names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.slurm_conf import FILE, slurm_conf
+from slurm_operator.diagnose import go_programs
+from slurm_operator.diagnose.cause import quoted
+from slurm_operator.diagnose.go_programs import Programs, namespace_of
+from slurm_operator.diagnose.shapes import SHAPES, misfit
 
 Object = Mapping[str, Any]
 Level = Literal["decision", "change"]
 
-PROGRAMS: Final = {"slurm-operator": "operator", "slurm-operator-webhook": "webhook"}
-# Flags of the Go manager and the value of this chart that says the same.
-VALUE_OF_FLAG: Final = {
-    "namespaces": "namespaces",
-    "zap-log-level": "logLevel",
-    "leader-elect": "leaderElection",
-    "metrics-secure": "metricsSecure",
-    "health-addr": "healthPort",
-    "metrics-addr": "metricsPort",
-    "server-addr": "serverPort",
-    "accounting-workers": "accountingWorkers",
-    "controller-workers": "controllerWorkers",
-    "loginset-workers": "loginsetWorkers",
-    "nodeset-workers": "nodesetWorkers",
-    "restapi-workers": "restapiWorkers",
-    "token-workers": "tokenWorkers",
-}
-MAX_CONF_LINES = 20
+CHART: Final = "slurm-operator"
+CONFIGURATIONS: Final = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
+MAX_LINES: Final = 20
+MAX_LINE_CHARACTERS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +50,25 @@ class Note:
     level: Level
     place: str
     message: str
+    # What it is about, line by line.
+    lines: Sequence[str] = ()
+
+    def bounded(self) -> Note:
+        """The same with a place and a message of one line each, and with few lines."""
+        kept = [_one_line(each) for each in self.lines[:MAX_LINES]]
+        if len(self.lines) > MAX_LINES:
+            kept.append(f"and {len(self.lines) - MAX_LINES} more")
+        return Note(self.level, printable(self.place), printable(self.message, MAX_LINE_CHARACTERS), kept)
+
+    def as_json(self) -> dict[str, str]:
+        """The form for machines."""
+        return {"object": self.place, "message": "\n  ".join((self.message, *self.lines))}
+
+
+def _one_line(text: str) -> str:
+    """As `printable`, with the spaces as they are: two lines of slurm.conf may differ in nothing else."""
+    line = "".join(c if c.isprintable() else " " for c in text[: MAX_LINE_CHARACTERS + 1])
+    return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,13 @@ class Release:
     chart: str
     version: str
     values: Mapping[str, Any]
+    # Why nothing of it could be read.
+    problem: str = ""
+    # The person gave the values in a file.
+    is_given: bool = False
+
+    def __str__(self) -> str:
+        return f"values {self.name}" if self.is_given else f"release {quoted(f'{self.namespace}/{self.name}')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +99,13 @@ class Installation:
     known_flags: Collection[str] = ()
     # What could not be read, and why.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Where the person says that the Go operator is.
+    operator_namespace: str = ""
 
     def every(self, kind: str, namespace: str = "") -> list[Object]:
         """The objects of a kind, of one namespace or of all."""
         found = self.objects.get(kind) or ()
-        return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
+        return [each for each in found if not namespace or namespace_of(each) == namespace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +118,8 @@ class Migration:
     steps: Sequence[str]
     # How many resources of each of our kinds were read.
     read: Mapping[str, int] = field(default_factory=dict)
+    # Programs that the answer is not about.
+    others: Sequence[str] = ()
 
     @property
     def decisions(self) -> list[Note]:
@@ -105,8 +129,7 @@ class Migration:
     def as_json(self) -> dict[str, Any]:
         """The form for machines."""
         by_level = {
-            level: [{"object": note.place, "message": note.message} for note in self.notes if note.level == level]
-            for level in ("decision", "change")
+            level: [note.as_json() for note in self.notes if note.level == level] for level in ("decision", "change")
         }
         return {
             "read": dict(self.read),
@@ -118,23 +141,44 @@ class Migration:
         }
 
 
-def migration(found: Installation) -> Migration:
+def migration(read: Installation) -> Migration:
     """What a switch would mean."""
-    programs = [each for each in found.every("Deployment") if component(each)]
+    found, misfits = _fitting(read)
+    configurations = [each for kind in CONFIGURATIONS for each in found.every(kind)]
+    programs = go_programs.find(found.every("Deployment"), configurations, found.operator_namespace)
     needs = _Needs()
     notes = [
         *_unread(found),
+        *misfits,
+        *_which(found, programs),
         *_programs(found, programs),
-        *_releases(found),
+        *_releases(found, programs),
         *(note for namespace in _namespaces(found) for note in _cluster(found, namespace, needs)),
     ]
     return Migration(
-        [_titled(each) for each in programs],
-        notes,
+        [_titled("Deployment", each) for each in programs.chosen],
+        [note.bounded() for note in notes],
         _values(programs, needs),
         list(_steps(found, programs)),
         {kind: len(found.every(kind)) for kind in BY_NAME if found.every(kind)},
+        [_titled("Deployment", each) for each in programs.others],
     )
+
+
+def _fitting(read: Installation) -> tuple[Installation, list[Note]]:
+    """What can be judged, and a note for each object that cannot."""
+    problems = {kind: [misfit(kind, each) for each in read.objects.get(kind) or ()] for kind in SHAPES}
+    fitting = {
+        kind: [each for each, problem in zip(read.objects.get(kind) or (), found, strict=True) if not problem]
+        for kind, found in problems.items()
+    }
+    notes = [
+        Note("decision", _titled(kind, each), f"was not checked, since its types are wrong: {problem}")
+        for kind, found in problems.items()
+        for each, problem in zip(read.objects.get(kind) or (), found, strict=True)
+        if problem
+    ]
+    return replace(read, objects=fitting), notes
 
 
 @dataclass(slots=True)
@@ -143,24 +187,11 @@ class _Needs:
     images: set[str] = field(default_factory=set)
 
 
-def component(deployment: Object) -> str:
-    """`operator` or `webhook` if the Go project's program runs in it; empty otherwise."""
-    for container in _pod(deployment).get("containers") or ():
-        name = images.repository(str(container.get("image"))).rpartition("/")[2]
-        if name in PROGRAMS and "slurm-operator" not in (container.get("command") or ()):
-            return PROGRAMS[name]
-    return ""
-
-
-def _pod(workload: Object) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return found
-
-
-def _titled(value: Object) -> str:
-    meta = value["metadata"]
-    place = f"{meta['namespace']}/" if meta.get("namespace") else ""
-    return f"{value.get('kind') or 'Deployment'} {place}{meta['name']}"
+def _titled(kind: str, value: Object) -> str:
+    """An object by its kind, namespace and name, as far as it has them."""
+    meta = value.get("metadata")
+    parts = [meta.get(key) for key in ("namespace", "name")] if isinstance(meta, Mapping) else []
+    return f"{kind} {'/'.join(printable(part) for part in parts if part and isinstance(part, str)) or 'without a name'}"
 
 
 # Programs
@@ -171,64 +202,86 @@ def _unread(found: Installation) -> Iterator[Note]:
         yield Note("decision", kind, f"could not be read, so it was not checked: {why}")
 
 
-def _programs(found: Installation, programs: Sequence[Object]) -> Iterator[Note]:
-    for each in programs:
-        for name in flags(each):
+def _which(found: Installation, programs: Programs) -> Iterator[Note]:
+    """Which of several programs the report is about: a decision, unless the person has made it."""
+    place, titles = "programs", [_titled("Deployment", each) for each in programs.others]
+    if programs.others and programs.chosen:
+        message = (
+            f"this report is about those of namespace {namespace_of(programs.chosen[0])}; nothing of these is in its"
+            " values and steps; --operator-namespace chooses another"
+        )
+        yield Note("change" if found.operator_namespace else "decision", place, message, titles)
+    elif programs.others:
+        message = (
+            "it is not clear which of these are the Go operator's, so nothing of them is in the values and steps;"
+            " choose with --operator-namespace"
+        )
+        yield Note("decision", place, message, titles)
+    for name, doubled in programs.doubled.items():
+        message = f"these run the {name}, more than one: the values below follow none of them; compare their flags"
+        yield Note("decision", place, message, [_titled("Deployment", each) for each in doubled])
+
+
+def _programs(found: Installation, programs: Programs) -> Iterator[Note]:
+    for each in programs.chosen:
+        place = _titled("Deployment", each)
+        for name in go_programs.flags(each):
             if name not in found.known_flags:
-                yield Note("decision", _titled(each), f"its flag --{name} has no counterpart here; leave it out")
+                yield Note("decision", place, f"its flag --{printable(name)} has no counterpart here; leave it out")
+        for name, text in go_programs.unusable(each):
+            message = f"its flag --{name} has a value that this chart does not take, and is left out: {shown(text)}"
+            yield Note("decision", place, message)
     for each in found.every("MutatingWebhookConfiguration"):
-        if any("podsbinding" in str(hook.get("name")) for hook in each.get("webhooks") or ()):
+        if any(go_programs.is_binding(hook) for hook in go_programs.hooks(each)):
             message = "is not needed any more: the operator itself gives workers the topology of their nodes"
-            yield Note("change", f"MutatingWebhookConfiguration {each['metadata']['name']}", message)
+            yield Note("change", _titled("MutatingWebhookConfiguration", each), message)
 
 
-def flags(deployment: Object) -> dict[str, str]:
-    """The flags of a program by name."""
-    result: dict[str, str] = {}
-    for container in _pod(deployment).get("containers") or ():
-        arguments = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
-        last = ""
-        for argument in map(str, arguments):
-            if argument.startswith("-"):
-                last, _, value = argument.lstrip("-").partition("=")
-                result[last] = value
-            elif last and not result[last]:
-                result[last] = argument
-    return result
+def _releases(found: Installation, programs: Programs) -> Iterator[Note]:
+    homes = {home for each in programs.chosen for home in _homes(each)}
+    unreadable = [f"{each}: {each.problem}" for each in found.releases if each.problem]
+    if unreadable:
+        message = "these could not be read, so they were not checked; give the values with --values FILE"
+        yield Note("decision", "Helm releases", message, unreadable)
+    of_chart = [each for each in found.releases if each.chart == CHART and not each.problem]
+    elsewhere = [str(each) for each in of_chart if homes and not each.is_given and each.namespace not in homes]
+    if elsewhere:
+        message = (
+            "these have the chart slurm-operator too, but not the programs that this report is about; nothing of them"
+            " is in it; uninstall none that holds the definitions (crds.enabled): every cluster would go with them"
+        )
+        yield Note("change" if found.operator_namespace else "decision", "Helm releases", message, elsewhere)
+    for each in of_chart:
+        if not homes or each.is_given or each.namespace in homes:
+            yield from _release(each)
 
 
-def _releases(found: Installation) -> Iterator[Note]:
-    for each in found.releases:
-        place = f"release {each.namespace}/{each.name}"
-        if each.chart == "slurm-operator" and (each.values.get("crds") or {}).get("enabled"):
+def _homes(program: Object) -> Iterator[str]:
+    """Where the release of a program may be: a chart can put the program into another namespace than its own."""
+    yield namespace_of(program)
+    yield from filter(None, [(program["metadata"].get("annotations") or {}).get(RELEASE_NAMESPACE)])
+
+
+def _release(each: Release) -> Iterator[Note]:
+    for name in ("crds", "operator", "webhook"):
+        part = each.values.get(name) or {}
+        if not isinstance(part, Mapping):
+            # A value of a release may be a secret: it is not shown.
+            yield Note("decision", str(each), f"its value {name} was not checked, since it is no mapping")
+        elif name == "crds" and part.get("enabled"):
             message = (
                 "has the definitions in it (crds.enabled): do not uninstall it, since every cluster would go with"
                 " them; upgrade it to this chart with crds.enabled"
             )
-            yield Note("decision", place, message)
-        for name in ("operator", "webhook"):
-            image = (each.values.get(name) or {}).get("image")
-            if each.chart == "slurm-operator" and image:
-                message = f"names an image in {name}.image: leave it out, or this chart would start the Go program"
-                yield Note("decision", place, message)
+            yield Note("decision", str(each), message)
+        elif part.get("image"):
+            message = f"names an image in {name}.image: leave it out, or this chart would start the Go program"
+            yield Note("decision", str(each), message)
 
 
-def _values(programs: Sequence[Object], needs: _Needs) -> dict[str, Any]:
+def _values(programs: Programs, needs: _Needs) -> dict[str, Any]:
     """Values of this chart that match the flags of the Go programs, and allow what the resources need."""
-    made: dict[str, Any] = {}
-    for each in programs:
-        given = flags(each)
-        part = {
-            VALUE_OF_FLAG[name]: _value(name, text) for name, text in given.items() if name in VALUE_OF_FLAG and text
-        }
-        replicas = (each.get("spec") or {}).get("replicas")
-        if replicas not in (None, 0, 1):
-            part["replicas"] = replicas
-        conditions = given.get("propagated-node-conditions")
-        if conditions:
-            made["propagatedNodeConditions"] = conditions.split(",")
-        if part:
-            made[component(each)] = part
+    made = go_programs.values(programs)
     if needs.features:
         made["allowPodFeatures"] = sorted(needs.features)
     if needs.images:
@@ -236,20 +289,11 @@ def _values(programs: Sequence[Object], needs: _Needs) -> dict[str, Any]:
     return made
 
 
-def _value(name: str, text: str) -> str | int | bool:
-    if name.endswith("-addr"):
-        port = text.rpartition(":")[2]
-        return int(port) if port.isdecimal() else 0
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdecimal() else text
-
-
 # Resources
 
 
 def _namespaces(found: Installation) -> list[str]:
-    return sorted({each["metadata"]["namespace"] for kind in BY_NAME for each in found.every(kind)})
+    return sorted({namespace_of(each) for kind in BY_NAME for each in found.every(kind)})
 
 
 def _cluster(found: Installation, namespace: str, needs: _Needs) -> Iterator[Note]:
@@ -278,7 +322,7 @@ def _refs(found: Installation, namespace: str) -> Refs:
 
 
 def _resource(found: Installation, raw: Object, refs: Refs, needs: _Needs) -> Iterator[Note]:
-    place, decoded = _titled(raw), decode(raw, served=True)
+    place, decoded = _titled(str(raw["kind"]), raw), decode(raw, served=True)
     for problem in decoded.problems:
         if problem.severity == "error":
             yield Note("decision", place, f"would be refused: {problem}")
@@ -299,7 +343,8 @@ def _features(found: Installation, resource: Resource, place: str, refs: Refs, n
     )
     for row, problem in reach.reaches(resource, refs, "warning"):
         if row.field == "slurmd.image":
-            needs.images.add(images.repository(str(resource.spec.slurmd["image"])))  # type: ignore[attr-defined]
+            image = printable(str(resource.spec.slurmd["image"]))  # type: ignore[attr-defined]
+            needs.images.add(images.repository(image))
         else:
             needs.features.add(row.feature)
         keeps = row.allowed.form != "worker" or is_running
@@ -317,7 +362,7 @@ def _controller(found: Installation, cr: Controller, refs: Refs) -> Iterator[Not
         yield Note("decision", place, "has no RestApi: Slurm cannot be asked, and no worker would ever be removed")
     workloads = {each["metadata"]["name"]: each for each in found.every("StatefulSet", cr.namespace)}
     workload = workloads.get(names.controller(cr))
-    sidecars = [each.get("name") for each in _pod(workload or {}).get("initContainers") or ()]
+    sidecars = [each.get("name") for each in go_programs.pod(workload or {}).get("initContainers") or ()]
     if workload is not None and "reconfigure" not in sidecars:
         message = (
             "its pod has no sidecar reconfigure: it restarts at the first change of the configuration, then no more"
@@ -336,36 +381,32 @@ def _conf(cr: Controller, refs: Refs, place: str) -> Iterator[Note]:
         yield Note("decision", place, f"its slurm.conf cannot be built: {error}")
         return
     before, after = _lines(live), _lines(made)
+    # By keys: both may have as many lines as a ConfigMap holds.
     gone = [f"- {line}" for line in before if line not in after]
     new = [f"+ {line}" for line in after if line not in before]
     if gone or new:
-        shown = [*gone, *new][:MAX_CONF_LINES]
-        yield Note("change", place, "slurm.conf differs in these lines:\n  " + "\n  ".join(shown))
+        yield Note("change", place, "slurm.conf differs in these lines:", [*gone, *new])
 
 
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+def _lines(text: str) -> dict[str, None]:
+    return {line.rstrip(): None for line in text.splitlines() if line.strip() and not line.startswith("#")}
 
 
 # The order
 
 
-def _steps(found: Installation, programs: Sequence[Object]) -> Iterator[str]:
+def _steps(found: Installation, programs: Programs) -> Iterator[str]:
     kinds = ",".join(kind.plural for kind in BY_NAME.values() if kind.name != "Partition")
     yield f"kubectl get {kinds} -A -o yaml > before-the-switch.yaml"
-    for each in programs:
-        meta = each["metadata"]
-        yield f"kubectl -n {meta['namespace']} scale deployment {meta['name']} --replicas=0"
-    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+    for each in programs.chosen:
+        name = quoted(each["metadata"]["name"])
+        yield f"kubectl -n {quoted(namespace_of(each))} scale deployment {name} --replicas=0"
+    if programs.others and not programs.chosen:
+        yield "stop the programs of the Go operator, once it is decided which they are"
+    for kind in CONFIGURATIONS:
         for each in found.every(kind):
-            if any(str(hook.get("name")).endswith(".kb.io") for hook in each.get("webhooks") or () if _is_ours(hook)):
-                yield f"kubectl delete {kind.lower()} {each['metadata']['name']}"
+            if any(go_programs.is_of_go(hook) for hook in go_programs.hooks(each)):
+                yield f"kubectl delete {kind.lower()} {quoted(each['metadata']['name'])}"
     yield "apply the definitions of this operator; they accept every field of the Go operator's"
     yield "install this operator with the values above"
     yield f"kubectl get {kinds} -A    # every one says Ready, and no pod is younger than before"
-
-
-def _is_ours(hook: Object) -> bool:
-    return any("slinky.slurm.net" in (rule.get("apiGroups") or ()) for rule in hook.get("rules") or ()) or (
-        "podsbinding" in str(hook.get("name"))
-    )

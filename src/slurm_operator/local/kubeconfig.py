@@ -18,7 +18,7 @@ def with_user_settings(fresh: str, before: str) -> str:
     """The fresh kubeconfig, with the namespace of its context and all other entries as they were before."""
     try:
         old = yaml.safe_load(before)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):  # PyYAML's constructors leak the last two
         return fresh
     if not isinstance(old, dict):
         return fresh

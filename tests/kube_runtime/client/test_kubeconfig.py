@@ -69,6 +69,8 @@ async def test_every_kind_of_header(tmp_path: Path, user: dict[str, str], expect
     [
         pytest.param("{", ":1: not YAML", id="broken YAML"),
         pytest.param("- 1", "Expected `object`", id="a list"),
+        pytest.param("[" * 20_000, "not a kubeconfig: nested too deeply", id="too deep"),
+        pytest.param(f"clusters: {'9' * 5000}", "or with a value too long", id="a number of 5000 digits"),
         pytest.param({"clusters": "x"}, "clusters", id="wrong type"),
         pytest.param({}, "no current-context", id="empty"),
         pytest.param({"current-context": "x"}, "no context 'x'", id="no such context"),

@@ -112,8 +112,9 @@ def test_without_a_file_the_default_rules_hold(tmp_path: Path) -> None:
         ("rules: [{match: '*', user: slurm}]", r"rules\[0\].user: 'slurm' is not a UID or UID:GID"),
         ("- 1", "Expected `object`"),
         ("", "Expected `object`"),
+        ("[" * 20_000, "nested too deeply"),
     ],
-    ids=["no yaml", "no match", "unknown field", "wrong type", "user by name", "a list", "empty"],
+    ids=["no yaml", "no match", "unknown field", "wrong type", "user by name", "a list", "empty", "too deep"],
 )
 def test_bad_rules_are_refused_with_the_place(text: str, says: str) -> None:
     with pytest.raises(InvalidRules, match=says):

@@ -143,6 +143,8 @@ def parse(text: str, name: str = FILE) -> Rules:
         raise InvalidRules(f"{name} is not valid YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
         raise InvalidRules(f"{name}: {error}") from error
+    except (RecursionError, ValueError, OverflowError) as error:  # PyYAML's own constructors leak the last two
+        raise InvalidRules(f"{name}: nested too deeply, or with a value too long") from error
     for index, rule in enumerate(found.rules):
         _check_user(rule, f"{name}: rules[{index}].user")
     return found
