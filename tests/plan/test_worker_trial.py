@@ -12,10 +12,10 @@ from tests.build.resources import controller, nodeset
 from kube_runtime.client.objects import ObjectMeta, Pod
 from slurm_operator.build import worker_trial
 from slurm_operator.build.refs import Refs
+from slurm_operator.build.worker_trial import MAX_KINDS
 from slurm_operator.plan.actions import Create, Delete
 from slurm_operator.plan.worker_trial import (
     LIMIT_SECONDS,
-    MAX_KINDS,
     TrialMemory,
     TrialStage,
     WorkersWorld,

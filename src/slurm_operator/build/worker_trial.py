@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
+from itertools import chain, zip_longest
 from typing import Any
 
 from kube_runtime import quantity
@@ -39,6 +40,8 @@ SCRIPT = "worker_trial.sh"
 # Files with records for some nodes alone, and the keys that such a record may begin with.
 FILES_BY_NODE = ("gres.conf", "helpers.conf", "job_container.conf")
 RECORDS_BY_NODE = frozenset({"basepath", "feature", "name", "nodename"})
+# No more kinds of workers than this are tried; the others are reported as untried.
+MAX_KINDS = 8
 CONTAINER = nodeset.SLURMD
 CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
 GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
@@ -67,6 +70,9 @@ KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
 SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
 OWN_PREFIX = "TRIAL_"
 OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
+_DIGITS = "0123456789"
+# What the host names of numbered workers begin with, how many digits follow at least, and whether they are numbered.
+_Naming = tuple[str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +100,15 @@ def kinds(
 
     A NodeSet that cannot be built has no workers to try.
     """
+    there = list(nodesets)
+    nodes = _nodes_of(there, files or {})
+    built = [list(_kinds_of(cr, each, refs, nodes[_naming(each)])) for each in there]
     found: dict[str, WorkerKind] = {}
-    hosts = list(_recorded_hosts(files or {}))
-    for each in nodesets:
-        for node in _nodes_of(each, hosts):
-            try:
-                kind = _kind(cr, each, refs, node)
-            except BuildError:
-                continue
-            key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
-            before = found[key].nodesets if key in found else ()
-            found[key] = WorkerKind((*before, each.name), kind.spec, kind.left_out)
+    # One of each NodeSet comes first: only so many kinds are tried.
+    for kind in filter(None, chain.from_iterable(zip_longest(*built))):
+        key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
+        before = found[key].nodesets if key in found else ()
+        found[key] = WorkerKind(tuple(dict.fromkeys((*before, *kind.nodesets))), kind.spec, kind.left_out)
     return tuple(found.values())
 
 
@@ -122,13 +126,55 @@ def _recorded_hosts(files: Mapping[str, str]) -> Iterator[list[str]]:
         yield hosts
 
 
-def _nodes_of(each: NodeSet, hosts: Iterable[list[str]]) -> tuple[str, ...]:
-    """For each record a node of this NodeSet to try it as; one without a name if no record is for it."""
-    found = (next((host for host in listed if hostnames.may_have(each, host)), "") for listed in hosts)
-    return tuple(dict.fromkeys(filter(None, found))) or ("",)
+def _naming(each: NodeSet) -> _Naming:
+    """How a NodeSet names its workers; those that do it alike have the same names."""
+    return hostnames.prefix(each), each.spec.ordinal_padding, hostnames.is_numbered(each)
 
 
-def _kind(cr: Controller, each: NodeSet, refs: Refs, node: str) -> WorkerKind:
+def _nodes_of(nodesets: Iterable[NodeSet], files: Mapping[str, str]) -> dict[_Naming, dict[str, None]]:
+    """For each record a node of each NodeSet to try it as, in order, and no more than tell that they are too many."""
+    namings = {_naming(each): each for each in nodesets}
+    by_prefix: dict[str, list[NodeSet]] = {}
+    for (prefix, _, _), each in namings.items():
+        by_prefix.setdefault(prefix, []).append(each)
+    # A prefix may itself end in digits.
+    stems = {prefix.rstrip(_DIGITS) for prefix in by_prefix}
+    nodes: dict[_Naming, dict[str, None]] = {naming: {} for naming in namings}
+    for hosts in _recorded_hosts(files):
+        numbered = (host for host in hosts if host.rstrip(_DIGITS) in stems)
+        for naming, host in _first_hosts(numbered, by_prefix).items():
+            if len(nodes[naming]) <= MAX_KINDS:
+                nodes[naming][host] = None
+    return nodes
+
+
+def _first_hosts(hosts: Iterable[str], by_prefix: Mapping[str, Sequence[NodeSet]]) -> dict[_Naming, str]:
+    """The first name that workers may have; each name is looked at once, however many NodeSets there are."""
+    found: dict[_Naming, str] = {}
+    for host in hosts:
+        prefixes = (host[:end] for end in range(len(host.rstrip(_DIGITS)), len(host)))
+        for each in (each for prefix in prefixes for each in by_prefix.get(prefix, ())):
+            if hostnames.may_have(each, host):
+                found.setdefault(_naming(each), host)
+    return found
+
+
+def _kinds_of(cr: Controller, each: NodeSet, refs: Refs, nodes: Collection[str]) -> Iterator[WorkerKind]:
+    """The workers of a NodeSet as each of these nodes, or without a name if no record is for it."""
+    try:
+        kind = _kind(cr, each, refs)
+    except BuildError:
+        return
+    yield from (_as_node(kind, node) for node in nodes) if nodes else (kind,)
+
+
+def _as_node(kind: WorkerKind, node: str) -> WorkerKind:
+    container = kind.spec["containers"][0]
+    env = [*container["env"], {"name": "TRIAL_NODE_NAME", "value": node}]
+    return replace(kind, spec={**kind.spec, "containers": [{**container, "env": env}]})
+
+
+def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
     worker = nodeset.pod_template(each, cr, refs)["spec"]
     slurmd = next(container for container in worker["containers"] if container["name"] == CONTAINER)
     mounts, volumes, left_out = _volumes(slurmd, worker)
@@ -136,7 +182,7 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs, node: str) -> WorkerKind:
         "name": CONTAINER,
         **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
         "command": pods.shell(SCRIPT),
-        "env": [*_environment(slurmd), *_own_environment(each, slurmd, node)],
+        "env": [*_environment(slurmd), *_own_environment(each, slurmd)],
         "resources": _resources(slurmd),
         "volumeMounts": mounts,
     }
@@ -182,12 +228,11 @@ def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
             yield entry
 
 
-def _own_environment(each: NodeSet, slurmd: Mapping[str, Any], node: str) -> list[Object]:
+def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:
     values = {
         "TRIAL_CANDIDATE": CANDIDATE_DIR,
         "TRIAL_GOOD": GOOD_DIR,
         "TRIAL_NODE_CONF": _node_conf(each),
-        **({"TRIAL_NODE_NAME": node} if node else {}),
         "TRIAL_DEVICES": "given" if asks_for_devices(slurmd) else "here",
         "TRIAL_READY_LIMIT": str(READY_LIMIT_SECONDS),
     }

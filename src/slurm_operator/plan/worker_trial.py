@@ -22,15 +22,13 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import images, worker_trial
 from slurm_operator.build.metadata import Object
-from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, TrialLine, WorkerKind
+from slurm_operator.build.worker_trial import ACCEPTED, MAX_KINDS, REFUSED, UNCLEAR, TrialLine, WorkerKind
 from slurm_operator.plan.actions import Action, Create, Delete, Plan
 from slurm_operator.slurm import conf
 from slurm_operator.slurm.conf_of_slurmd import FILE, part_of_slurmd
 
 # How long to wait for a trial: a full cluster, or an image that cannot be pulled, must not block a change forever.
 LIMIT_SECONDS = 60.0
-# No more kinds of workers than this are tried; the others are reported as untried.
-MAX_KINDS = 8
 MAX_WHY_CHARACTERS = 300
 
 
