@@ -299,3 +299,42 @@ def test_a_name_in_a_record_is_looked_at_once_however_many_nodesets_there_are(mo
     monkeypatch.setattr(hostnames, "may_have", may_have)
     tried_as("NodeName=bare[0-9999] Name=gpu\n", *(nodeset(f"bare{number}") for number in range(20)))
     assert may_have.call_count == 0
+
+
+FILLS = [{"name": "plugins", "image": "a", "volumeMounts": [{"name": "plugins", "mountPath": "/to"}]}]
+MOUNTED: dict[str, Any] = {"volumeMounts": [{"name": "plugins", "mountPath": "/opt/plugins/"}]}
+EMPTY: dict[str, Any] = {"volumes": [{"name": "plugins", "emptyDir": {}}]}
+FILE = {"name": "plugins", "hostPath": {"path": "/opt/task_site.so", "type": "File"}}
+SECRET = {"secretKeyRef": {"name": "database", "key": "password"}}
+SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+LEFT_OUT: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "nothing of a plain worker": ({}, ()),
+    "nothing of one with ssh": ({"ssh": SSH}, ()),
+    "no folder that starts empty": ({"slurmd": MOUNTED, "template": {"spec": EMPTY}}, ()),
+    "a folder that an init container fills": (
+        {"slurmd": MOUNTED, "template": {"spec": {**EMPTY, "initContainers": FILLS}}},
+        ("/opt/plugins",),
+    ),
+    "a folder that another container fills": (
+        {"slurmd": MOUNTED, "template": {"spec": {**EMPTY, "containers": FILLS}}},
+        ("/opt/plugins",),
+    ),
+    "a file of the node": ({"slurmd": MOUNTED, "template": {"spec": {"volumes": [FILE]}}}, ("/opt/plugins",)),
+    "a variable from a Secret": ({"slurmd": {"env": [{"name": "A", "valueFrom": SECRET}]}}, ("$A",)),
+    "no variable that is written out": ({"slurmd": {"env": [{"name": "A", "value": "b"}]}}, ()),
+    "all variables of a ConfigMap or a Secret": (
+        {"slurmd": {"envFrom": [{"configMapRef": {"name": "x"}}, {"secretRef": {"name": "y"}}]}},
+        ("the variables of ConfigMap x", "the variables of Secret y"),
+    ),
+    "programs of the user's": (
+        {"slurmd": {"command": ["/start"], "lifecycle": {"postStart": {"exec": {"command": ["/more"]}}}}},
+        ("the command of slurmd's container", "the postStart hook of slurmd's container"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_trial_pod_is_known_to_lack(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+    each = nodeset("a", **spec)
+    (found,) = worker_trial.kinds(controller(), [each], refs(each))
+    assert found.left_out == expected

@@ -166,6 +166,7 @@ def test_a_complaint_about_a_folder_that_only_workers_have_refuses_nothing() -> 
     name = str(worker_trial.pod(CR, kinds[0], HASH)["metadata"]["name"])
     about = judged(kinds=kinds, pods=(pod(name, said("refused", "error: /opt/apps/x.so: no such file")),))
     assert about.stage is TrialStage.UNTRIED
+    assert about.reason == "the trial pod does not have /opt/apps: error: /opt/apps/x.so: no such file"
     other = judged(kinds=kinds, pods=(pod(name, NO),))
     assert other.stage is TrialStage.REFUSED
 

@@ -26,6 +26,7 @@ from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels, metadata, names, nodeset, pods
 from slurm_operator.build.errors import BuildError
+from slurm_operator.build.loginset import SSH_VOLUME, SSSD_VOLUME
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.slurm import conf, hostlist
@@ -67,9 +68,12 @@ POD_FIELDS = (
 CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "workingDir")
 # Volumes that any number of pods may share; all others become empty folders.
 KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
-SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
+# Variables and volumes of the operator's own that slurmd itself does not read.
+ENTRY_POINT_VARIABLES = frozenset({"POD_CPUS", "POD_MEMORY", "POD_TOPOLOGY", "SLINKY_TOPOLOGY"})
 OWN_PREFIX = "TRIAL_"
-OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
+OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME, SSH_VOLUME, SSSD_VOLUME})
+# How a variable begins in `WorkerKind.left_out`; a path begins with a slash.
+VARIABLE = "$"
 _DIGITS = "0123456789"
 # What the host names of numbered workers begin with, how many digits follow at least, and whether they are numbered.
 _Naming = tuple[str, int, bool]
@@ -81,7 +85,8 @@ class WorkerKind:
 
     nodesets: tuple[str, ...]
     spec: Mapping[str, Any]
-    # Folders that its workers have and its trial pod does not: a refusal that names one of them does not count.
+    # What its workers have and its trial pod does not: paths, `$NAME` of variables, and other things in words. What
+    # slurmd misses may be among them: `plan/worker_trial_refusal.py`.
     left_out: tuple[str, ...] = ()
 
 
@@ -177,7 +182,7 @@ def _as_node(kind: WorkerKind, node: str) -> WorkerKind:
 def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
     worker = nodeset.pod_template(each, cr, refs)["spec"]
     slurmd = next(container for container in worker["containers"] if container["name"] == CONTAINER)
-    mounts, volumes, left_out = _volumes(slurmd, worker)
+    mounts, volumes = _volumes(slurmd, worker)
     container: Object = {
         "name": CONTAINER,
         **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
@@ -198,23 +203,61 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
         "containers": [container],
         "volumes": volumes,
     }
+    left_out = (*sorted(_paths_left_out(slurmd, worker)), *_variables_left_out(slurmd), *_programs_left_out(slurmd))
     return WorkerKind((each.name,), spec, left_out)
 
 
-def _volumes(
-    slurmd: Mapping[str, Any], worker: Mapping[str, Any]
-) -> tuple[list[Object], list[Object], tuple[str, ...]]:
-    """Mounts and volumes of the trial pod, and the folders whose content it lacks."""
-    sources = {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
-    mounts = [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
+def _mounts(slurmd: Mapping[str, Any]) -> list[Object]:
+    return [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
+
+
+def _sources(worker: Mapping[str, Any]) -> dict[str, Object]:
+    return {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
+
+
+def _volumes(slurmd: Mapping[str, Any], worker: Mapping[str, Any]) -> tuple[list[Object], list[Object]]:
+    """Mounts and volumes of the trial pod."""
+    sources, mounts = _sources(worker), _mounts(slurmd)
     used = {str(each["name"]): sources.get(str(each["name"]), {}) for each in mounts}
     lacking = {name for name, volume in used.items() if not KEPT_SOURCES & volume.keys()}
     volumes = [{"name": name, "emptyDir": {}} if name in lacking else volume for name, volume in used.items()]
     # An empty folder has no subPath to mount.
     kept = [each for each in mounts if each["name"] not in lacking or not each.keys() & {"subPath", "subPathExpr"}]
     volumes = [each for each in volumes if any(mount["name"] == each["name"] for mount in kept)]
-    left_out = sorted(str(each["mountPath"]).rstrip("/") for each in mounts if each["name"] in lacking)
-    return kept, volumes, tuple(left_out)
+    return kept, volumes
+
+
+def _paths_left_out(slurmd: Mapping[str, Any], worker: Mapping[str, Any]) -> Iterator[str]:
+    """Where a worker has content that its trial pod lacks: in its volumes, and in what other containers fill."""
+    others = (each for each in _containers(worker) if each["name"] != CONTAINER)
+    filled = {mount["name"] for each in others for mount in each.get("volumeMounts") or ()}
+    sources = _sources(worker)
+    for mount in _mounts(slurmd):
+        volume = sources.get(str(mount["name"]), {})
+        is_filled = "emptyDir" in volume and mount["name"] in filled
+        if is_filled or not KEPT_SOURCES & volume.keys():
+            yield str(mount["mountPath"]).rstrip("/") or "/"
+
+
+def _containers(worker: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(worker.get("initContainers") or ()), *worker["containers"]]
+
+
+def _variables_left_out(slurmd: Mapping[str, Any]) -> Iterator[str]:
+    for entry in slurmd.get("env") or ():
+        if not _is_kept(entry) and entry["name"] not in ENTRY_POINT_VARIABLES:
+            yield f"{VARIABLE}{entry['name']}"
+    for each in slurmd.get("envFrom") or ():
+        named = (("ConfigMap", each.get("configMapRef")), ("Secret", each.get("secretRef")))
+        yield from (f"the variables of {kind} {found.get('name')}" for kind, found in named if found)
+
+
+def _programs_left_out(slurmd: Mapping[str, Any]) -> Iterator[str]:
+    """Programs of the user's that may prepare what slurmd needs; the trial has its own."""
+    if slurmd.get("command"):
+        yield "the command of slurmd's container"
+    if (slurmd.get("lifecycle") or {}).get("postStart"):
+        yield "the postStart hook of slurmd's container"
 
 
 def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
@@ -222,10 +265,12 @@ def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
 
     Also without those that the trial's own script reads: it may be privileged, so only the operator may steer it.
     """
-    for entry in slurmd.get("env") or ():
-        name = str(entry["name"])
-        if "valueFrom" not in entry and name not in SIZES and not name.startswith(OWN_PREFIX):
-            yield entry
+    yield from (entry for entry in slurmd.get("env") or () if _is_kept(entry))
+
+
+def _is_kept(entry: Mapping[str, Any]) -> bool:
+    name = str(entry["name"])
+    return "valueFrom" not in entry and name not in ENTRY_POINT_VARIABLES and not name.startswith(OWN_PREFIX)
 
 
 def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:

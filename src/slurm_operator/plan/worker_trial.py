@@ -24,8 +24,8 @@ from slurm_operator.build import images, worker_trial
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.worker_trial import ACCEPTED, MAX_KINDS, REFUSED, UNCLEAR, TrialLine, WorkerKind
 from slurm_operator.plan.actions import Action, Create, Delete, Plan
-from slurm_operator.slurm import conf
-from slurm_operator.slurm.conf_of_slurmd import FILE, part_of_slurmd
+from slurm_operator.plan.worker_trial_refusal import lacking
+from slurm_operator.slurm.conf_of_slurmd import part_of_slurmd
 
 # How long to wait for a trial: a full cluster, or an image that cannot be pulled, must not block a change forever.
 LIMIT_SECONDS = 60.0
@@ -167,18 +167,12 @@ def _verdict(kind: WorkerKind, pod: Pod | None, wanted: Mapping[str, str]) -> Tr
     ended = next((state.terminated for state in states if state.terminated is not None), None)
     if ended is not None and (ended.message or ended.exit_code == 0):
         line = worker_trial.read(ended.message)
-        missing = _missing_folder(kind, line.reason, wanted) if line.stage == REFUSED else ""
+        missing = lacking(kind, line.reason, wanted) if line.stage == REFUSED else ""
         return TrialLine(UNCLEAR, f"the trial pod does not have {missing}: {line.reason}") if missing else line
     if pod.status.phase in ("Failed", "Succeeded"):
         why = pod.status.message or pod.status.reason or (ended.reason if ended is not None else "")
         return TrialLine(UNCLEAR, printable(f"the trial pod failed: {why or 'no reason given'}", MAX_WHY_CHARACTERS))
     return None
-
-
-def _missing_folder(kind: WorkerKind, reason: str, wanted: Mapping[str, str]) -> str:
-    """The folder that workers have and the trial pod does not, if the refusal may be about it."""
-    plugins = conf.parse(wanted.get(FILE, ""), includes=wanted).get("PluginDir") or ""
-    return next((path for path in kind.left_out if path in reason or path in plugins), "")
 
 
 def _untried(trials: Iterable[_KindTrial], memory: TrialMemory) -> Iterator[tuple[str, str]]:
