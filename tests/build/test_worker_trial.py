@@ -18,6 +18,7 @@ from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, read
 
 GOLDEN = Path(__file__).with_name("worker_trial.yaml")
 HASH = "0123456789abcdef" * 4
+PART = "fedcba98"
 GPU_SPEC: dict[str, Any] = {
     "extraConf": "Gres=gpu:2 Feature=fast",
     "slurmd": {
@@ -60,7 +61,7 @@ def refs(*nodesets: Any, cgroup: str = "") -> Refs:
 def tried(*nodesets: Any, cgroup: str = "") -> list[dict[str, Any]]:
     world = refs(*nodesets, cgroup=cgroup)
     cr = world.controllers["slurm"]
-    return [worker_trial.pod(cr, kind, HASH) for kind in worker_trial.kinds(cr, nodesets, world)]
+    return [worker_trial.pod(cr, kind, HASH, PART) for kind in worker_trial.kinds(cr, nodesets, world)]
 
 
 def test_the_pod_of_a_worker_with_devices_and_volumes_is_what_its_golden_file_says() -> None:

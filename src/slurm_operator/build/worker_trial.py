@@ -23,6 +23,7 @@ from typing import Any
 from kube_runtime import quantity
 from kube_runtime.text import printable
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import GROUP
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels, metadata, names, nodeset, pods
 from slurm_operator.build.errors import BuildError
@@ -46,6 +47,8 @@ MAX_KINDS = 8
 CONTAINER = nodeset.SLURMD
 CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
 GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
+# Annotations of a trial pod: the hash of all files that it tries, and that of what slurmd reads of them.
+FILES_HASH, PART_HASH = f"{GROUP}/trial-files-hash", f"{GROUP}/trial-part-hash"
 # For slurmd to start, first with the candidate and then with the last good files; and for the pod as a whole.
 READY_LIMIT_SECONDS = 10
 POD_LIMIT_SECONDS = 45
@@ -319,8 +322,11 @@ def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
     }
 
 
-def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
-    """The pod that tries these files for one kind of worker; its name identifies both."""
+def pod(cr: Controller, kind: WorkerKind, hash_: str, part_hash: str = "") -> Object:
+    """The pod that tries these files for one kind of worker; its name identifies both.
+
+    `part_hash` is that of what slurmd reads of them: by it the pod is found if only the rest of the files changes.
+    """
     own = [
         {"name": CANDIDATE_VOLUME, "configMap": {"name": names.worker_trial_config(cr, hash_)}},
         {"name": GOOD_VOLUME, "configMap": {"name": names.config(cr)}},
@@ -330,19 +336,19 @@ def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
         pods.mount(GOOD_VOLUME, GOOD_DIR, read_only=True),
     ]
     container = kind.spec["containers"][0]
-    key = _key(kind, hash_)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": names.worker_trial(cr, key),
+            "name": pod_name(cr, kind, hash_),
             "namespace": cr.namespace,
             "labels": object_labels(cr),
+            "annotations": {FILES_HASH: hash_, PART_HASH: part_hash},
             "ownerReferences": [metadata.owner(cr)],
         },
         "spec": {
             **kind.spec,
-            "hostname": f"trial-{key}",
+            "hostname": f"trial-{_key(kind, hash_)}",
             "containers": [{**container, "volumeMounts": [*container["volumeMounts"], *mounts]}],
             "volumes": [*kind.spec["volumes"], *own],
         },
@@ -354,8 +360,18 @@ def object_labels(cr: Controller) -> dict[str, str]:
     return {**labels.of(labels.WORKER_TRIAL, cr.name), labels.CLUSTER: cr.name}
 
 
+def pod_name(cr: Controller, kind: WorkerKind, hash_: str) -> str:
+    """The name of the pod that tries files with this hash for one kind of worker."""
+    return names.worker_trial(cr, _key(kind, hash_))
+
+
 def _key(kind: WorkerKind, hash_: str) -> str:
-    return sha256(json.dumps([hash_, kind.spec, kind.left_out], sort_keys=True).encode()).hexdigest()[:8]
+    return kind_hash(kind, hash_)[:8]
+
+
+def kind_hash(kind: WorkerKind, hash_: str) -> str:
+    """The hash of what is tried, and of how: it is the same for NodeSets whose workers are of one kind."""
+    return sha256(json.dumps([hash_, kind.spec, kind.left_out], sort_keys=True).encode()).hexdigest()
 
 
 def read(message: str) -> TrialLine:
