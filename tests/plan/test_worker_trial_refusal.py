@@ -10,6 +10,10 @@ from slurm_operator.plan.worker_trial_refusal import lacking
 FILES = {"slurm.conf": "ClusterName=a\nTaskPlugin=task/site\n"}
 ADDED = {"slurm.conf": f"{FILES['slurm.conf']}PluginDir=/usr/lib64/slurm:/opt/site/plugins\n"}
 NO_PLUGIN = "fatal: failed to initialize task plugin; error: cannot find task plugin for task/site"
+NOT_FOUND_BY_24_11 = (
+    "error: Couldn't find the specified plugin name for task/site looking at all files; "
+    "error: cannot find task plugin for task/site; error: cannot create task context for task/site"
+)
 NO_LIBRARY = (
     "error: plugin_load_from_file: dlopen(/usr/lib64/slurm/task_site.so): libsite.so.1: cannot open shared object "
     "file: No such file or directory"
@@ -22,7 +26,17 @@ DOUBTED = {
     "a path that was left out": ("/opt/apps", "error: /opt/apps: is empty", "/opt/apps"),
     "what is beneath it": ("/opt/apps", "error: /opt/apps/x.so: no such file", "/opt/apps"),
     "a plugin that may be anywhere": ("/opt/apps", NO_PLUGIN, "/opt/apps"),
-    "a plugin whose file was left out": (ONE_FILE, "error: cannot create task context for task/site", ONE_FILE),
+    "a plugin that Slurm 26.05 does not find": (
+        "/opt/apps",
+        "fatal: Unable to initialize proctrack; error: cannot create proctrack context for proctrack/site",
+        "/opt/apps",
+    ),
+    "a plugin that Slurm 24.11 does not find": (
+        "/opt/apps",
+        NOT_FOUND_BY_24_11,
+        "/opt/apps",
+    ),
+    "a plugin whose file was left out": (ONE_FILE, "error: no context for task/site", ONE_FILE),
     "a plugin with a long name": ("/x/node_features_my_own.so", "fatal: no plugin node_features/my_own", "/x/node"),
     "its file in another folder": (ONE_FILE, "error: /usr/lib/slurm/task_site.so: file not found", ONE_FILE),
     "a library that may be anywhere": ("/opt/apps", NO_LIBRARY, "/opt/apps"),
@@ -67,6 +81,20 @@ COUNTED = {
     "a file of Slurm's own": "error: job_container: could not open job_container.conf",
     "no cgroups": "fatal: cgroup namespace 'freezer' not mounted. aborting",
     "a plugin of another version": "error: Couldn't load specified plugin name for task/old: Incompatible version",
+    "a plugin that does not like a value": (
+        "error: task/old: Level=9 is too high; error: cannot create task context for task/old"
+    ),
+    "what another plugin says of cgroups": (
+        "fatal: init: CgroupPlugin=disabled in cgroup.conf is not compatible with task/cgroup."
+    ),
+    "a key that gres.conf does not know": (
+        "fatal: error opening/reading gres.conf; error: Parsing error at unrecognized key: Nonsense; "
+        "error: Parse error in file gres.conf line 1: ' Nonsense=1'"
+    ),
+    "a plugin of spank with its place": (
+        "error: plugin_load_from_file: dlopen(/opt/x/y.so): /opt/x/y.so: cannot open shared object file: No such file "
+        "or directory; error: spank: plugstack.conf:1: Failed to load plugin /opt/x/y.so. Aborting."
+    ),
     "a symbol": "error: dlopen(/usr/lib64/slurm/x.so): undefined symbol: slurm_nosuch",
 }
 

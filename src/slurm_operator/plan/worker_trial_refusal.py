@@ -28,6 +28,9 @@ _MISSING = re.compile(
     r"|\b(?:environment|variable)\b.* not set|(?-i:\b[A-Z][A-Z0-9_]+) (?:is )?(?:not set|unset)",
     re.IGNORECASE,
 )
+# All that Slurm 26.05 says of a plugin that it does not find; with any other line, that one tells what is wrong.
+_NO_CONTEXT = re.compile(r"cannot create \S+ context for ")
+_NO_START = re.compile(r"(?:unable|failed) to initialize ", re.IGNORECASE)
 # The plugin that the linker was loading is there; what it reports after that is not.
 _LOADED = re.compile(r"dlopen\([^)]*\)")
 _PATH = re.compile(r"(?<![\w./-])/[\w.]")
@@ -43,7 +46,7 @@ def lacking(kind: WorkerKind, reason: str, wanted: Mapping[str, str]) -> str:
     if not named and _ABOUT_PLUGINS.search(reason):
         named = [each for each in kind.left_out if _has_plugins(each, wanted)]
     if not named:
-        lines = [each for each in reason.split("; ") if _misses_something_somewhere(each)]
+        lines = _lines_that_miss_something(reason)
         named = [each for each in kind.left_out if any(_may_hold(each, line) for line in lines)]
     return first_few(named)
 
@@ -83,8 +86,15 @@ def _is_within(path: str, folder: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
+def _lines_that_miss_something(reason: str) -> list[str]:
+    """The lines that report something missing without its place."""
+    lines = reason.split("; ")
+    if _NO_CONTEXT.search(reason) and all(_NO_CONTEXT.search(each) or _NO_START.search(each) for each in lines):
+        return lines
+    return [each for each in lines if _misses_something_somewhere(each)]
+
+
 def _misses_something_somewhere(line: str) -> bool:
-    """Whether a line reports something missing without its place."""
     said = _LOADED.sub("", line)
     is_placed = _PATH.search(said) or (_OWN_FILE.search(said) and not _LIBRARY.search(said))
     return _MISSING.search(said) is not None and not is_placed
