@@ -6,17 +6,19 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from tests.build.resources import KEYS, controller, nodeset
 
-from slurm_operator.build import labels, pods, worker_trial
+from slurm_operator.build import hostnames, labels, pods, worker_trial
 from slurm_operator.build.refs import Refs
 from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, read
 
 GOLDEN = Path(__file__).with_name("worker_trial.yaml")
 HASH = "0123456789abcdef" * 4
+PART = "fedcba98"
 GPU_SPEC: dict[str, Any] = {
     "extraConf": "Gres=gpu:2 Feature=fast",
     "slurmd": {
@@ -59,7 +61,7 @@ def refs(*nodesets: Any, cgroup: str = "") -> Refs:
 def tried(*nodesets: Any, cgroup: str = "") -> list[dict[str, Any]]:
     world = refs(*nodesets, cgroup=cgroup)
     cr = world.controllers["slurm"]
-    return [worker_trial.pod(cr, kind, HASH) for kind in worker_trial.kinds(cr, nodesets, world)]
+    return [worker_trial.pod(cr, kind, HASH, PART) for kind in worker_trial.kinds(cr, nodesets, world)]
 
 
 def test_the_pod_of_a_worker_with_devices_and_volumes_is_what_its_golden_file_says() -> None:
@@ -266,3 +268,74 @@ def test_each_record_for_other_nodes_has_a_trial_of_its_own() -> None:
 )
 def test_a_record_for_no_node_of_ours_is_tried_without_a_name(record: str) -> None:
     assert tried_as(record, nodeset("compute"), nodeset("debug")) == [(("compute", "debug"), "")]
+
+
+def test_one_node_of_each_nodeset_is_tried_before_another_of_the_same() -> None:
+    records = "".join(f"NodeName=a-{number} Name=gpu File=/dev/a\n" for number in range(20))
+    other = nodeset("b", slurmd={"image": "example.org/slurmd:1"})
+    found = tried_as(records, nodeset("a"), other)
+    assert found[:3] == [(("a",), "a-0"), (("b",), ""), (("a",), "a-1")]
+    # Enough to say that not all are tried, and no more.
+    assert len(found) == worker_trial.MAX_KINDS + 2
+
+
+NAMED = {
+    "a prefix of its own": ({"template": {"spec": {"hostname": "bare"}}}, "NodeName=bare[7-9]", "bare7"),
+    "a prefix that ends in a digit": ({"template": {"spec": {"hostname": "bare1"}}}, "NodeName=bare[0-200]", "bare10"),
+    "padded numbers": ({"ordinalPadding": 3}, "NodeName=a-[1-5],a-[001-005]", "a-001"),
+    "numbers that are not padded": ({}, "NodeName=a-[01-12]", "a-10"),
+    "the first of a range in the middle": ({}, "NodeName=x[0-9],a-[3-4]", "a-3"),
+    "the name of another": ({}, "NodeName=aa-0,a-0x,a", ""),
+    "a worker named after its Kubernetes node": ({"scalingMode": "DaemonSet"}, "NodeName=a-0", ""),
+}
+
+
+@pytest.mark.parametrize(("spec", "record", "node"), NAMED.values(), ids=NAMED)
+def test_a_record_is_for_a_nodeset_whose_worker_it_names(spec: dict[str, Any], record: str, node: str) -> None:
+    assert tried_as(f"{record} Name=gpu\n", nodeset("a", **spec)) == [(("a",), node)]
+
+
+def test_a_name_in_a_record_is_looked_at_once_however_many_nodesets_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_have = Mock(return_value=False)
+    monkeypatch.setattr(hostnames, "may_have", may_have)
+    tried_as("NodeName=bare[0-9999] Name=gpu\n", *(nodeset(f"bare{number}") for number in range(20)))
+    assert may_have.call_count == 0
+
+
+FILLS = [{"name": "plugins", "image": "a", "volumeMounts": [{"name": "plugins", "mountPath": "/to"}]}]
+MOUNTED: dict[str, Any] = {"volumeMounts": [{"name": "plugins", "mountPath": "/opt/plugins/"}]}
+EMPTY: dict[str, Any] = {"volumes": [{"name": "plugins", "emptyDir": {}}]}
+FILE = {"name": "plugins", "hostPath": {"path": "/opt/task_site.so", "type": "File"}}
+SECRET = {"secretKeyRef": {"name": "database", "key": "password"}}
+SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+LEFT_OUT: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "nothing of a plain worker": ({}, ()),
+    "nothing of one with ssh": ({"ssh": SSH}, ()),
+    "no folder that starts empty": ({"slurmd": MOUNTED, "template": {"spec": EMPTY}}, ()),
+    "a folder that an init container fills": (
+        {"slurmd": MOUNTED, "template": {"spec": {**EMPTY, "initContainers": FILLS}}},
+        ("/opt/plugins",),
+    ),
+    "a folder that another container fills": (
+        {"slurmd": MOUNTED, "template": {"spec": {**EMPTY, "containers": FILLS}}},
+        ("/opt/plugins",),
+    ),
+    "a file of the node": ({"slurmd": MOUNTED, "template": {"spec": {"volumes": [FILE]}}}, ("/opt/plugins",)),
+    "a variable from a Secret": ({"slurmd": {"env": [{"name": "A", "valueFrom": SECRET}]}}, ("$A",)),
+    "no variable that is written out": ({"slurmd": {"env": [{"name": "A", "value": "b"}]}}, ()),
+    "all variables of a ConfigMap or a Secret": (
+        {"slurmd": {"envFrom": [{"configMapRef": {"name": "x"}}, {"secretRef": {"name": "y"}}]}},
+        ("the variables of ConfigMap x", "the variables of Secret y"),
+    ),
+    "programs of the user's": (
+        {"slurmd": {"command": ["/start"], "lifecycle": {"postStart": {"exec": {"command": ["/more"]}}}}},
+        ("the command of slurmd's container", "the postStart hook of slurmd's container"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_trial_pod_is_known_to_lack(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+    each = nodeset("a", **spec)
+    (found,) = worker_trial.kinds(controller(), [each], refs(each))
+    assert found.left_out == expected

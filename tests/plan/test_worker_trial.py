@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from tests.build.resources import controller, nodeset
 
 from kube_runtime.client.objects import ObjectMeta, Pod
+from kube_runtime.times import parse_seconds
 from slurm_operator.build import worker_trial
 from slurm_operator.build.refs import Refs
+from slurm_operator.build.worker_trial import MAX_KINDS
 from slurm_operator.plan.actions import Create, Delete
 from slurm_operator.plan.worker_trial import (
     LIMIT_SECONDS,
-    MAX_KINDS,
     TrialMemory,
     TrialStage,
     WorkersWorld,
@@ -24,15 +26,15 @@ from slurm_operator.plan.worker_trial import (
     is_one_version,
     judge,
     plan_trial,
-    remembered,
 )
 
 GOOD = {"slurm.conf": "ClusterName=a\nTaskPlugin=task/affinity\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
 OTHER = {**GOOD, "slurm.conf": "ClusterName=a\nTaskPlugin=task/affinity\nMinJobAge=301\n"}
 NEW = {**GOOD, "slurm.conf": "ClusterName=a\nTaskPlugin=task/cgroup\n"}
-HASH = "a" * 64
+HASH, OTHER_HASH = "a" * 64, "b" * 64
 NOW = 1000.0
-YOUNG, OLD = TrialMemory(HASH, NOW - 1), TrialMemory(HASH, NOW - LIMIT_SECONDS)
+# The same moment on the clock by which pods are made.
+TIME, MADE = parse_seconds("2030-01-01T00:01:00Z"), "2030-01-01T00:00:20Z"
 CR = controller()
 IMAGE = "ghcr.io/slinkyproject/slurmd:24.11"
 
@@ -42,7 +44,17 @@ def kinds_of(*nodesets: Any) -> tuple[worker_trial.WorkerKind, ...]:
 
 
 KINDS = kinds_of(nodeset("a"), nodeset("b", slurmd={"image": IMAGE}))
-NAMES = [str(worker_trial.pod(CR, kind, HASH)["metadata"]["name"]) for kind in KINDS]
+NAMES = [worker_trial.pod_name(CR, kind, HASH) for kind in KINDS]
+
+
+def begun(wanted: Mapping[str, str] = NEW, **world: Any) -> TrialMemory:
+    """What is remembered of a trial that begins now."""
+    found = judge(CR, WorkersWorld(**{"kinds": KINDS, **world}), wanted, HASH, None, NOW).memory
+    assert found is not None
+    return found
+
+
+YOUNG, OLD = replace(begun(), since=NOW - 1), replace(begun(), since=NOW - LIMIT_SECONDS)
 
 FILES = ObjectMeta(name=str(worker_trial.config_map(CR, {}, HASH)["metadata"]["name"]))
 
@@ -166,6 +178,7 @@ def test_a_complaint_about_a_folder_that_only_workers_have_refuses_nothing() -> 
     name = str(worker_trial.pod(CR, kinds[0], HASH)["metadata"]["name"])
     about = judged(kinds=kinds, pods=(pod(name, said("refused", "error: /opt/apps/x.so: no such file")),))
     assert about.stage is TrialStage.UNTRIED
+    assert about.reason == "the trial pod does not have /opt/apps: error: /opt/apps/x.so: no such file"
     other = judged(kinds=kinds, pods=(pod(name, NO),))
     assert other.stage is TrialStage.REFUSED
 
@@ -231,12 +244,105 @@ def test_a_pod_that_goes_is_not_deleted_again() -> None:
 
 def test_a_refusal_is_remembered_by_its_pods_alone() -> None:
     refused = judged(NO, None)
-    assert remembered(refused, HASH, YOUNG, NOW) is None
+    assert refused.memory is None
     assert actions(refused, pod(NAMES[0], NO), files=(FILES,)) == ([], [])
 
 
 def test_the_time_of_a_trial_begins_when_it_is_wanted_and_not_again() -> None:
-    running = judged(None, None)
-    assert remembered(running, HASH, None, NOW) == TrialMemory(HASH, NOW)
-    assert remembered(running, HASH, YOUNG, NOW) == YOUNG
-    assert remembered(running, HASH, TrialMemory("b" * 64, 1.0), NOW) == TrialMemory(HASH, NOW)
+    assert judged(None, None, memory=None).memory == begun()
+    assert begun().since == NOW
+    assert judged(None, None, memory=YOUNG).memory == YOUNG
+    assert judged(None, None, memory=TrialMemory("b" * 64, 1.0)).memory == begun()
+
+
+REMEMBERED = {
+    "other lines": ({"wanted": {**NEW, "slurm.conf": f"{NEW['slurm.conf']}PartitionName=p\nMinJobAge=9\n"}}, True),
+    "another plugin": ({"wanted": {**NEW, "slurm.conf": "ClusterName=a\nTaskPlugin=task/none\n"}}, False),
+    "other workers": ({"kinds": KINDS[:1]}, False),
+    "the same workers in another order": ({"kinds": KINDS[::-1]}, True),
+}
+
+
+@pytest.mark.parametrize(("change", "goes_on"), REMEMBERED.values(), ids=REMEMBERED)
+def test_a_trial_and_its_time_go_on_with(change: dict[str, Any], goes_on: bool) -> None:
+    world = WorkersWorld(kinds=change.get("kinds", KINDS), is_one_version=True)
+    before = replace(begun(is_one_version=True), since=NOW - 1)
+    found = judge(CR, world, change.get("wanted", NEW), OTHER_HASH, before, NOW)
+    assert (found.memory == before) is goes_on
+
+
+def test_a_trial_whose_time_is_over_is_not_begun_anew_as_long_as_it_is_the_same() -> None:
+    untried = judged(YES, NO_ROOM, memory=OLD)
+    assert (untried.stage, untried.memory) == (TrialStage.UNTRIED, OLD)
+    assert judged(YES, NO_ROOM, memory=untried.memory).stage is TrialStage.UNTRIED
+
+
+SINCE = {
+    "pods of an operator before this one": (({"creationTimestamp": MADE},) * 2, TIME, NOW - 40),
+    "the first of them": (({"creationTimestamp": "2030-01-01T00:00:50Z"}, {"creationTimestamp": MADE}), TIME, NOW - 40),
+    "one that is still to be made": (({"creationTimestamp": MADE}, None), TIME, NOW),
+    "a clock that is behind": (({"creationTimestamp": "2030-01-01T00:09:00Z"},) * 2, TIME, NOW),
+    "a time that is none": (({"creationTimestamp": "soon"},) * 2, TIME, NOW),
+    "nobody who looked at the clock": (({"creationTimestamp": MADE},) * 2, None, NOW),
+}
+
+
+@pytest.mark.parametrize(("made", "time", "since"), SINCE.values(), ids=SINCE)
+def test_after_a_restart_the_time_of_a_trial_began_with(
+    made: tuple[Any, ...], time: float | None, since: float
+) -> None:
+    pods = tuple(pod(name, PENDING, **meta) for name, meta in zip(NAMES, made, strict=True) if meta is not None)
+    assert begun(pods=pods, time=time).since == since
+
+
+def test_a_verdict_that_is_old_takes_no_time_from_a_pod_that_waits() -> None:
+    ended, waiting = pod(NAMES[0], YES, creationTimestamp=MADE), pod(NAMES[1], PENDING, creationTimestamp="")
+    assert begun(pods=(ended, waiting), time=TIME).since == NOW
+
+
+def existing(kind: worker_trial.WorkerKind, status: dict[str, Any]) -> Pod:
+    """The pod of a trial of NEW, as it was made."""
+    # With one version, so that not even the names of other keys count.
+    _, made = judge(CR, WorkersWorld(kinds=(kind,), is_one_version=True), NEW, HASH, None, NOW).objects
+    return msgspec.convert({**made, "spec": {}, "status": status}, Pod)
+
+
+def same_for_slurmd(*pods: Pod) -> WorkerTrial:
+    """The trial after a line changed that slurmd does not read."""
+    wanted = {**NEW, "slurm.conf": f"{NEW['slurm.conf']}MinJobAge=301\n"}
+    world = WorkersWorld(kinds=KINDS, pods=pods, is_one_version=True)
+    return judge(CR, world, wanted, OTHER_HASH, None, NOW)
+
+
+GOES_ON = {
+    "a verdict": ((YES, YES), TrialStage.ACCEPTED),
+    "pods that run": ((PENDING, PENDING), TrialStage.RUNNING),
+    "pods that cannot tell": ((YES, said("unclear", "not here")), TrialStage.UNTRIED),
+}
+
+
+@pytest.mark.parametrize(("statuses", "stage"), GOES_ON.values(), ids=GOES_ON)
+def test_a_line_that_slurmd_does_not_read_takes_no_other_pods_with(
+    statuses: tuple[Any, ...], stage: TrialStage
+) -> None:
+    pods = [existing(kind, status) for kind, status in zip(KINDS, statuses, strict=True)]
+    found = same_for_slurmd(*pods)
+    assert found.stage is stage
+    assert actions(found, *pods, files=(FILES,)) == ([], [])
+
+
+def test_a_refusal_counts_for_the_very_files_that_were_tried() -> None:
+    accepted, refused = existing(KINDS[0], YES), existing(KINDS[1], NO)
+    found = same_for_slurmd(accepted, refused)
+    assert found.stage is TrialStage.RUNNING
+    again = worker_trial.pod_name(CR, KINDS[1], OTHER_HASH)
+    files = str(worker_trial.config_map(CR, {}, OTHER_HASH)["metadata"]["name"])
+    assert actions(found, accepted, refused, files=(FILES,)) == ([files, again], [refused.metadata.name])
+
+
+def test_a_pod_that_tried_something_else_for_slurmd_is_not_asked() -> None:
+    pods = [existing(kind, YES) for kind in KINDS]
+    other = {**NEW, "slurm.conf": "ClusterName=a\nTaskPlugin=task/none\n"}
+    found = judge(CR, WorkersWorld(kinds=KINDS, pods=tuple(pods), is_one_version=True), other, OTHER_HASH, None, NOW)
+    assert found.stage is TrialStage.RUNNING
+    assert actions(found, *pods, files=(FILES,))[1] == [FILES.name, *sorted(NAMES)]

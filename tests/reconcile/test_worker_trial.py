@@ -144,6 +144,42 @@ async def test_a_trial_that_never_starts_holds_nothing_for_ever_and_says_so(worl
     assert leftovers(world) == []
 
 
+async def test_a_trial_that_never_starts_is_not_begun_anew_by_lines_that_slurmd_does_not_read(world: World) -> None:
+    await small(world, 1)
+    world.cluster.starts = lambda pod: "-trial-" not in pod["metadata"]["name"]
+    for number in range(5):
+        await extra(world, f"{GOOD}\nMinJobAge={301 + number}\n")
+        await world.run_for(LIMIT_SECONDS / 4)
+    await world.run()
+    assert GOOD in published(world)
+    assert sum(count for (_, name), count in world.cluster.creates.items() if "-trial-" in name) == 2
+
+
+async def test_a_trial_that_never_starts_is_not_begun_anew_by_the_next_operator(world: World) -> None:
+    await small(world, 1)
+    world.cluster.starts = lambda pod: "-trial-" not in pod["metadata"]["name"]
+    await extra(world, GOOD)
+    await world.run_for(LIMIT_SECONDS - 20)
+    await world.stop_operator()
+    await world.start_operator()
+    await world.run_for(30)
+    assert GOOD in published(world)
+
+
+async def test_a_refusal_is_tried_again_if_another_line_changes(world: World) -> None:
+    """slurmd parses every line: what it refused may be one that it does not act on."""
+    await small(world, 1)
+    world.cluster.trial_line = f'worker-trial version=1 stage=refused reason="{FATAL}"'
+    await extra(world, f"{GOOD}\nMinJobAge=301\n")
+    await world.run()
+    assert condition(world, "ConfigValid")[1] == "SlurmdRefused"
+    world.cluster.trial_line = ""
+    await extra(world, f"{GOOD}\nMinJobAge=302\n")
+    await world.run()
+    assert condition(world, "ConfigValid")[1] == "Tried"
+    assert leftovers(world) == []
+
+
 async def test_it_stays_known_that_workers_were_not_tried_until_another_configuration_was(world: World) -> None:
     await small(world, 1)
     world.cluster.trial_line = "boom"

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
+from itertools import chain, zip_longest
 from typing import Any
 
 from kube_runtime import quantity
 from kube_runtime.text import printable
 from slurm_operator.api.controller import Controller
+from slurm_operator.api.meta import GROUP
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import hostnames, labels, metadata, names, nodeset, pods
 from slurm_operator.build.errors import BuildError
+from slurm_operator.build.loginset import SSH_VOLUME, SSSD_VOLUME
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.slurm import conf, hostlist
@@ -39,9 +42,13 @@ SCRIPT = "worker_trial.sh"
 # Files with records for some nodes alone, and the keys that such a record may begin with.
 FILES_BY_NODE = ("gres.conf", "helpers.conf", "job_container.conf")
 RECORDS_BY_NODE = frozenset({"basepath", "feature", "name", "nodename"})
+# No more kinds of workers than this are tried; the others are reported as untried.
+MAX_KINDS = 8
 CONTAINER = nodeset.SLURMD
 CANDIDATE_VOLUME, CANDIDATE_DIR = "candidate", "/etc/slurm-config/candidate"
 GOOD_VOLUME, GOOD_DIR = "good", "/etc/slurm-config/good"
+# Annotations of a trial pod: the hash of all files that it tries, and that of what slurmd reads of them.
+FILES_HASH, PART_HASH = f"{GROUP}/trial-files-hash", f"{GROUP}/trial-part-hash"
 # For slurmd to start, first with the candidate and then with the last good files; and for the pod as a whole.
 READY_LIMIT_SECONDS = 10
 POD_LIMIT_SECONDS = 45
@@ -64,9 +71,15 @@ POD_FIELDS = (
 CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "workingDir")
 # Volumes that any number of pods may share; all others become empty folders.
 KEPT_SOURCES = frozenset({"configMap", "downwardAPI", "emptyDir", "image"})
-SIZES = frozenset({"POD_CPUS", "POD_MEMORY"})
+# Variables and volumes of the operator's own that slurmd itself does not read.
+ENTRY_POINT_VARIABLES = frozenset({"POD_CPUS", "POD_MEMORY", "POD_TOPOLOGY", "SLINKY_TOPOLOGY"})
 OWN_PREFIX = "TRIAL_"
-OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME})
+OWN_VOLUMES = frozenset({pods.ETC_VOLUME, pods.LOG_VOLUME, SSH_VOLUME, SSSD_VOLUME})
+# How a variable begins in `WorkerKind.left_out`; a path begins with a slash.
+VARIABLE = "$"
+_DIGITS = "0123456789"
+# What the host names of numbered workers begin with, how many digits follow at least, and whether they are numbered.
+_Naming = tuple[str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,8 @@ class WorkerKind:
 
     nodesets: tuple[str, ...]
     spec: Mapping[str, Any]
-    # Folders that its workers have and its trial pod does not: a refusal that names one of them does not count.
+    # What its workers have and its trial pod does not: paths, `$NAME` of variables, and other things in words. What
+    # slurmd misses may be among them: `plan/worker_trial_refusal.py`.
     left_out: tuple[str, ...] = ()
 
 
@@ -94,17 +108,15 @@ def kinds(
 
     A NodeSet that cannot be built has no workers to try.
     """
+    there = list(nodesets)
+    nodes = _nodes_of(there, files or {})
+    built = [list(_kinds_of(cr, each, refs, nodes[_naming(each)])) for each in there]
     found: dict[str, WorkerKind] = {}
-    hosts = list(_recorded_hosts(files or {}))
-    for each in nodesets:
-        for node in _nodes_of(each, hosts):
-            try:
-                kind = _kind(cr, each, refs, node)
-            except BuildError:
-                continue
-            key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
-            before = found[key].nodesets if key in found else ()
-            found[key] = WorkerKind((*before, each.name), kind.spec, kind.left_out)
+    # One of each NodeSet comes first: only so many kinds are tried.
+    for kind in filter(None, chain.from_iterable(zip_longest(*built))):
+        key = json.dumps([kind.spec, kind.left_out], sort_keys=True)
+        before = found[key].nodesets if key in found else ()
+        found[key] = WorkerKind(tuple(dict.fromkeys((*before, *kind.nodesets))), kind.spec, kind.left_out)
     return tuple(found.values())
 
 
@@ -122,21 +134,63 @@ def _recorded_hosts(files: Mapping[str, str]) -> Iterator[list[str]]:
         yield hosts
 
 
-def _nodes_of(each: NodeSet, hosts: Iterable[list[str]]) -> tuple[str, ...]:
-    """For each record a node of this NodeSet to try it as; one without a name if no record is for it."""
-    found = (next((host for host in listed if hostnames.may_have(each, host)), "") for listed in hosts)
-    return tuple(dict.fromkeys(filter(None, found))) or ("",)
+def _naming(each: NodeSet) -> _Naming:
+    """How a NodeSet names its workers; those that do it alike have the same names."""
+    return hostnames.prefix(each), each.spec.ordinal_padding, hostnames.is_numbered(each)
 
 
-def _kind(cr: Controller, each: NodeSet, refs: Refs, node: str) -> WorkerKind:
+def _nodes_of(nodesets: Iterable[NodeSet], files: Mapping[str, str]) -> dict[_Naming, dict[str, None]]:
+    """For each record a node of each NodeSet to try it as, in order, and no more than tell that they are too many."""
+    namings = {_naming(each): each for each in nodesets}
+    by_prefix: dict[str, list[NodeSet]] = {}
+    for (prefix, _, _), each in namings.items():
+        by_prefix.setdefault(prefix, []).append(each)
+    # A prefix may itself end in digits.
+    stems = {prefix.rstrip(_DIGITS) for prefix in by_prefix}
+    nodes: dict[_Naming, dict[str, None]] = {naming: {} for naming in namings}
+    for hosts in _recorded_hosts(files):
+        numbered = (host for host in hosts if host.rstrip(_DIGITS) in stems)
+        for naming, host in _first_hosts(numbered, by_prefix).items():
+            if len(nodes[naming]) <= MAX_KINDS:
+                nodes[naming][host] = None
+    return nodes
+
+
+def _first_hosts(hosts: Iterable[str], by_prefix: Mapping[str, Sequence[NodeSet]]) -> dict[_Naming, str]:
+    """The first name that workers may have; each name is looked at once, however many NodeSets there are."""
+    found: dict[_Naming, str] = {}
+    for host in hosts:
+        prefixes = (host[:end] for end in range(len(host.rstrip(_DIGITS)), len(host)))
+        for each in (each for prefix in prefixes for each in by_prefix.get(prefix, ())):
+            if hostnames.may_have(each, host):
+                found.setdefault(_naming(each), host)
+    return found
+
+
+def _kinds_of(cr: Controller, each: NodeSet, refs: Refs, nodes: Collection[str]) -> Iterator[WorkerKind]:
+    """The workers of a NodeSet as each of these nodes, or without a name if no record is for it."""
+    try:
+        kind = _kind(cr, each, refs)
+    except BuildError:
+        return
+    yield from (_as_node(kind, node) for node in nodes) if nodes else (kind,)
+
+
+def _as_node(kind: WorkerKind, node: str) -> WorkerKind:
+    container = kind.spec["containers"][0]
+    env = [*container["env"], {"name": "TRIAL_NODE_NAME", "value": node}]
+    return replace(kind, spec={**kind.spec, "containers": [{**container, "env": env}]})
+
+
+def _kind(cr: Controller, each: NodeSet, refs: Refs) -> WorkerKind:
     worker = nodeset.pod_template(each, cr, refs)["spec"]
     slurmd = next(container for container in worker["containers"] if container["name"] == CONTAINER)
-    mounts, volumes, left_out = _volumes(slurmd, worker)
+    mounts, volumes = _volumes(slurmd, worker)
     container: Object = {
         "name": CONTAINER,
         **{name: slurmd[name] for name in CONTAINER_FIELDS if name in slurmd},
         "command": pods.shell(SCRIPT),
-        "env": [*_environment(slurmd), *_own_environment(each, slurmd, node)],
+        "env": [*_environment(slurmd), *_own_environment(each, slurmd)],
         "resources": _resources(slurmd),
         "volumeMounts": mounts,
     }
@@ -152,23 +206,61 @@ def _kind(cr: Controller, each: NodeSet, refs: Refs, node: str) -> WorkerKind:
         "containers": [container],
         "volumes": volumes,
     }
+    left_out = (*sorted(_paths_left_out(slurmd, worker)), *_variables_left_out(slurmd), *_programs_left_out(slurmd))
     return WorkerKind((each.name,), spec, left_out)
 
 
-def _volumes(
-    slurmd: Mapping[str, Any], worker: Mapping[str, Any]
-) -> tuple[list[Object], list[Object], tuple[str, ...]]:
-    """Mounts and volumes of the trial pod, and the folders whose content it lacks."""
-    sources = {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
-    mounts = [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
+def _mounts(slurmd: Mapping[str, Any]) -> list[Object]:
+    return [each for each in slurmd.get("volumeMounts") or () if each["name"] not in OWN_VOLUMES]
+
+
+def _sources(worker: Mapping[str, Any]) -> dict[str, Object]:
+    return {str(volume["name"]): volume for volume in worker.get("volumes") or ()}
+
+
+def _volumes(slurmd: Mapping[str, Any], worker: Mapping[str, Any]) -> tuple[list[Object], list[Object]]:
+    """Mounts and volumes of the trial pod."""
+    sources, mounts = _sources(worker), _mounts(slurmd)
     used = {str(each["name"]): sources.get(str(each["name"]), {}) for each in mounts}
     lacking = {name for name, volume in used.items() if not KEPT_SOURCES & volume.keys()}
     volumes = [{"name": name, "emptyDir": {}} if name in lacking else volume for name, volume in used.items()]
     # An empty folder has no subPath to mount.
     kept = [each for each in mounts if each["name"] not in lacking or not each.keys() & {"subPath", "subPathExpr"}]
     volumes = [each for each in volumes if any(mount["name"] == each["name"] for mount in kept)]
-    left_out = sorted(str(each["mountPath"]).rstrip("/") for each in mounts if each["name"] in lacking)
-    return kept, volumes, tuple(left_out)
+    return kept, volumes
+
+
+def _paths_left_out(slurmd: Mapping[str, Any], worker: Mapping[str, Any]) -> Iterator[str]:
+    """Where a worker has content that its trial pod lacks: in its volumes, and in what other containers fill."""
+    others = (each for each in _containers(worker) if each["name"] != CONTAINER)
+    filled = {mount["name"] for each in others for mount in each.get("volumeMounts") or ()}
+    sources = _sources(worker)
+    for mount in _mounts(slurmd):
+        volume = sources.get(str(mount["name"]), {})
+        is_filled = "emptyDir" in volume and mount["name"] in filled
+        if is_filled or not KEPT_SOURCES & volume.keys():
+            yield str(mount["mountPath"]).rstrip("/") or "/"
+
+
+def _containers(worker: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(worker.get("initContainers") or ()), *worker["containers"]]
+
+
+def _variables_left_out(slurmd: Mapping[str, Any]) -> Iterator[str]:
+    for entry in slurmd.get("env") or ():
+        if not _is_kept(entry) and entry["name"] not in ENTRY_POINT_VARIABLES:
+            yield f"{VARIABLE}{entry['name']}"
+    for each in slurmd.get("envFrom") or ():
+        named = (("ConfigMap", each.get("configMapRef")), ("Secret", each.get("secretRef")))
+        yield from (f"the variables of {kind} {found.get('name')}" for kind, found in named if found)
+
+
+def _programs_left_out(slurmd: Mapping[str, Any]) -> Iterator[str]:
+    """Programs of the user's that may prepare what slurmd needs; the trial has its own."""
+    if slurmd.get("command"):
+        yield "the command of slurmd's container"
+    if (slurmd.get("lifecycle") or {}).get("postStart"):
+        yield "the postStart hook of slurmd's container"
 
 
 def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
@@ -176,18 +268,19 @@ def _environment(slurmd: Mapping[str, Any]) -> Iterator[Object]:
 
     Also without those that the trial's own script reads: it may be privileged, so only the operator may steer it.
     """
-    for entry in slurmd.get("env") or ():
-        name = str(entry["name"])
-        if "valueFrom" not in entry and name not in SIZES and not name.startswith(OWN_PREFIX):
-            yield entry
+    yield from (entry for entry in slurmd.get("env") or () if _is_kept(entry))
 
 
-def _own_environment(each: NodeSet, slurmd: Mapping[str, Any], node: str) -> list[Object]:
+def _is_kept(entry: Mapping[str, Any]) -> bool:
+    name = str(entry["name"])
+    return "valueFrom" not in entry and name not in ENTRY_POINT_VARIABLES and not name.startswith(OWN_PREFIX)
+
+
+def _own_environment(each: NodeSet, slurmd: Mapping[str, Any]) -> list[Object]:
     values = {
         "TRIAL_CANDIDATE": CANDIDATE_DIR,
         "TRIAL_GOOD": GOOD_DIR,
         "TRIAL_NODE_CONF": _node_conf(each),
-        **({"TRIAL_NODE_NAME": node} if node else {}),
         "TRIAL_DEVICES": "given" if asks_for_devices(slurmd) else "here",
         "TRIAL_READY_LIMIT": str(READY_LIMIT_SECONDS),
     }
@@ -229,8 +322,11 @@ def config_map(cr: Controller, files: Mapping[str, str], hash_: str) -> Object:
     }
 
 
-def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
-    """The pod that tries these files for one kind of worker; its name identifies both."""
+def pod(cr: Controller, kind: WorkerKind, hash_: str, part_hash: str = "") -> Object:
+    """The pod that tries these files for one kind of worker; its name identifies both.
+
+    `part_hash` is that of what slurmd reads of them: by it the pod is found if only the rest of the files changes.
+    """
     own = [
         {"name": CANDIDATE_VOLUME, "configMap": {"name": names.worker_trial_config(cr, hash_)}},
         {"name": GOOD_VOLUME, "configMap": {"name": names.config(cr)}},
@@ -240,19 +336,19 @@ def pod(cr: Controller, kind: WorkerKind, hash_: str) -> Object:
         pods.mount(GOOD_VOLUME, GOOD_DIR, read_only=True),
     ]
     container = kind.spec["containers"][0]
-    key = _key(kind, hash_)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": names.worker_trial(cr, key),
+            "name": pod_name(cr, kind, hash_),
             "namespace": cr.namespace,
             "labels": object_labels(cr),
+            "annotations": {FILES_HASH: hash_, PART_HASH: part_hash},
             "ownerReferences": [metadata.owner(cr)],
         },
         "spec": {
             **kind.spec,
-            "hostname": f"trial-{key}",
+            "hostname": f"trial-{_key(kind, hash_)}",
             "containers": [{**container, "volumeMounts": [*container["volumeMounts"], *mounts]}],
             "volumes": [*kind.spec["volumes"], *own],
         },
@@ -264,8 +360,18 @@ def object_labels(cr: Controller) -> dict[str, str]:
     return {**labels.of(labels.WORKER_TRIAL, cr.name), labels.CLUSTER: cr.name}
 
 
+def pod_name(cr: Controller, kind: WorkerKind, hash_: str) -> str:
+    """The name of the pod that tries files with this hash for one kind of worker."""
+    return names.worker_trial(cr, _key(kind, hash_))
+
+
 def _key(kind: WorkerKind, hash_: str) -> str:
-    return sha256(json.dumps([hash_, kind.spec, kind.left_out], sort_keys=True).encode()).hexdigest()[:8]
+    return kind_hash(kind, hash_)[:8]
+
+
+def kind_hash(kind: WorkerKind, hash_: str) -> str:
+    """The hash of what is tried, and of how: it is the same for NodeSets whose workers are of one kind."""
+    return sha256(json.dumps([hash_, kind.spec, kind.left_out], sort_keys=True).encode()).hexdigest()
 
 
 def read(message: str) -> TrialLine:

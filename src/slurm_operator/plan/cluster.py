@@ -48,7 +48,7 @@ from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
-from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial, remembered
+from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
 
@@ -249,7 +249,7 @@ def release(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> Release:
             poll=_next_poll(world, config),
             offered=(config.candidate or {}).get(FILE, ""),
             linted={**lint.judged, hash_: judged},
-            worker_trial=remembered(config.worker_trial, hash_, world.memory.worker_trial, world.now),
+            worker_trial=config.worker_trial.memory,
         ),
         refused=refused,
         refused_by_linter=lint.refused,

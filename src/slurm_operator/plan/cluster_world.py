@@ -55,7 +55,7 @@ class ClusterMemory:
     offered: str | None = None
     # By hash of the files that were last linted: what came of it.
     linted: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
-    # The trial by slurmd that is running; None if there is none.
+    # The trial by slurmd that has no result yet; None if there is none.
     worker_trial: TrialMemory | None = None
 
 

@@ -5,32 +5,34 @@ has been running. Out: a `WorkerTrial`, on which `plan/config.py` decides, and a
 pods. Called by `plan/cluster.py`; `is_needed` also by `reconcile/cluster_world.py`, before it builds any pods. Pure.
 
 A trial is needed if slurmd would read anything that differs from the last good configuration. Pods that have ended are
-the memory: a restarted operator finds their verdicts. They are deleted once the candidate is handed over, or another
-configuration is wanted. If a trial gives no result within `LIMIT_SECONDS`, the configuration proceeds, and its status
-says that slurmd did not try it.
+the memory: a restarted operator finds their verdicts. They are deleted once the candidate is handed over, or slurmd
+would read something else. If only other lines change meanwhile, the trial goes on, with the pods and the time that it
+has; but a refusal counts for the very files that were tried: it may be about a line that slurmd only parses. If a trial
+gives no result within `LIMIT_SECONDS`, the configuration proceeds, and its status says that slurmd did not try it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from hashlib import sha256
 
 from kube_runtime.client.objects import ObjectMeta, Pod
 from kube_runtime.text import printable
+from kube_runtime.times import parse_seconds
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.build import images, worker_trial
+from slurm_operator.build import images, names, worker_trial
 from slurm_operator.build.metadata import Object
-from slurm_operator.build.worker_trial import ACCEPTED, REFUSED, UNCLEAR, TrialLine, WorkerKind
+from slurm_operator.build.worker_trial import ACCEPTED, MAX_KINDS, REFUSED, UNCLEAR, TrialLine, WorkerKind
 from slurm_operator.plan.actions import Action, Create, Delete, Plan
-from slurm_operator.slurm import conf
-from slurm_operator.slurm.conf_of_slurmd import FILE, part_of_slurmd
+from slurm_operator.plan.worker_trial_refusal import lacking
+from slurm_operator.slurm.conf_of_slurmd import part_of_slurmd
 
 # How long to wait for a trial: a full cluster, or an image that cannot be pulled, must not block a change forever.
 LIMIT_SECONDS = 60.0
-# No more kinds of workers than this are tried; the others are reported as untried.
-MAX_KINDS = 8
 MAX_WHY_CHARACTERS = 300
 
 
@@ -53,12 +55,15 @@ class WorkersWorld:
     pods: tuple[Pod, ...] = ()
     files: tuple[ObjectMeta, ...] = ()
     is_one_version: bool = False
+    # In seconds since 1970, as the creation of pods is; None if nobody looked at the clock.
+    time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrialMemory:
-    """A running trial: of which configuration, since when, and why its pods could not be created."""
+    """A running trial: of what, since when, and why its pods could not be created."""
 
+    # Of what slurmd reads, and of the kinds of workers.
     hash: str
     since: float
     denied: str = ""
@@ -74,6 +79,10 @@ class WorkerTrial:
     # The NodeSets that refuse it, that could not try it, or whose trial is running.
     nodesets: tuple[str, ...] = ()
     objects: tuple[Object, ...] = field(default=(), repr=False)
+    # ConfigMaps that its pods read and that are not made again: they have older files, with the same for slurmd.
+    kept: frozenset[str] = frozenset()
+    # What the next reconcile has to know of one that has no result: its time is over only once.
+    memory: TrialMemory | None = None
 
     @property
     def blocks_hand_over(self) -> bool:
@@ -82,12 +91,22 @@ class WorkerTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class _Tried:
+    """The files to try, their hash, and that of what slurmd reads of them."""
+
+    files: Mapping[str, str]
+    hash: str
+    part_hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class _KindTrial:
-    """The trial of one kind of worker: its pod, if there is one, and its verdict, once there is one."""
+    """The trial of one kind of worker: the files, its pod, if there is one, and its verdict, once there is one."""
 
     kind: WorkerKind
-    pod: Pod | None
-    verdict: TrialLine | None
+    files_hash: str
+    pod: Pod | None = None
+    verdict: TrialLine | None = None
 
 
 def is_needed(
@@ -122,32 +141,81 @@ def judge(
     kinds = world.kinds[:MAX_KINDS]
     if not kinds:
         return WorkerTrial()
-    pods = tuple(worker_trial.pod(cr, kind, hash_) for kind in kinds)
-    objects = (worker_trial.config_map(cr, wanted, hash_), *pods)
-    existing = {pod.metadata.name: pod for pod in world.pods if not pod.metadata.deletion_timestamp}
-    found = [existing.get(str(each["metadata"]["name"])) for each in pods]
-    trials = [_KindTrial(kind, pod, _verdict(kind, pod, wanted)) for kind, pod in zip(kinds, found, strict=True)]
+    tried = _Tried(wanted, hash_, _hash([*part_of_slurmd(wanted, is_one_version=world.is_one_version)]))
+    existing = [pod for pod in world.pods if not pod.metadata.deletion_timestamp]
+    trials = [_trial_of(cr, kind, existing, tried) for kind in kinds]
+    judged = replace(_result(trials, world, tried, memory, now), objects=tuple(_objects(cr, trials, tried)))
+    older = {each.files_hash for each in trials} - {hash_}
+    return replace(judged, kept=frozenset(names.worker_trial_config(cr, each) for each in older))
+
+
+def _hash(value: Sequence[object]) -> str:
+    return sha256(json.dumps(value).encode()).hexdigest()
+
+
+def _trial_of(cr: Controller, kind: WorkerKind, pods: Sequence[Pod], tried: _Tried) -> _KindTrial:
+    """The trial of these files, or of others that are the same for slurmd; what those are refused for may be gone."""
+    by_name = {pod.metadata.name: pod for pod in pods}
+    same = (pod.metadata.annotations for pod in pods if _part_hash(pod) == tried.part_hash)
+    for hash_ in (tried.hash, *sorted(each.get(worker_trial.FILES_HASH, "") for each in same)):
+        pod = by_name.get(worker_trial.pod_name(cr, kind, hash_))
+        verdict = _verdict(kind, pod, tried.files)
+        is_of_others = verdict is not None and verdict.stage == REFUSED and hash_ != tried.hash
+        if pod is not None and not is_of_others:
+            return _KindTrial(kind, hash_, pod, verdict)
+    return _KindTrial(kind, tried.hash)
+
+
+def _part_hash(pod: Pod) -> str | None:
+    return pod.metadata.annotations.get(worker_trial.PART_HASH)
+
+
+def _objects(cr: Controller, trials: Sequence[_KindTrial], tried: _Tried) -> Iterator[Object]:
+    """What a trial needs; no files if all pods have older ones."""
+    if any(each.files_hash == tried.hash for each in trials):
+        yield worker_trial.config_map(cr, tried.files, tried.hash)
+    yield from (worker_trial.pod(cr, each.kind, each.files_hash, tried.part_hash) for each in trials)
+
+
+def _result(
+    trials: Sequence[_KindTrial], world: WorkersWorld, tried: _Tried, before: TrialMemory | None, now: float
+) -> WorkerTrial:
     refused = [each for each in trials if each.verdict is not None and each.verdict.stage == REFUSED]
     if refused:
         reason = refused[0].verdict.reason if refused[0].verdict else ""
-        return WorkerTrial(TrialStage.REFUSED, reason, _nodesets(refused), objects)
-    memory = _memory_of(hash_, memory, now)
+        return WorkerTrial(TrialStage.REFUSED, reason, _nodesets(refused))
+    memory = _memory_of(trials, tried, before, world.time, now)
     running = [each for each in trials if _is_running(each, memory, now)]
     if running:
-        return WorkerTrial(TrialStage.RUNNING, "", _nodesets(running), objects)
+        return WorkerTrial(TrialStage.RUNNING, "", _nodesets(running), memory=memory)
     untried = {**dict(_untried(trials, memory)), **dict(_beyond_limit(world.kinds[MAX_KINDS:]))}
     if not untried:
-        return WorkerTrial(TrialStage.ACCEPTED, objects=objects)
-    return WorkerTrial(TrialStage.UNTRIED, "; ".join(dict.fromkeys(untried.values())), tuple(untried), objects)
+        return WorkerTrial(TrialStage.ACCEPTED)
+    why = "; ".join(dict.fromkeys(untried.values()))
+    return WorkerTrial(TrialStage.UNTRIED, why, tuple(untried), memory=memory)
 
 
 def _nodesets(trials: Iterable[_KindTrial]) -> tuple[str, ...]:
     return tuple(name for each in trials for name in each.kind.nodesets)
 
 
-def _memory_of(hash_: str, before: TrialMemory | None, now: float) -> TrialMemory:
-    """What is remembered of the trial of this configuration; a trial of another one does not count."""
-    return before if before is not None and before.hash == hash_ else TrialMemory(hash_, now)
+def _memory_of(
+    trials: Sequence[_KindTrial], tried: _Tried, before: TrialMemory | None, time: float | None, now: float
+) -> TrialMemory:
+    """What is remembered of this trial; one of something else for slurmd, or by other workers, does not count."""
+    key = _hash(sorted(worker_trial.kind_hash(each.kind, tried.part_hash) for each in trials))
+    if before is not None and before.hash == key:
+        return before
+    return TrialMemory(key, now - _age(trials, time))
+
+
+def _age(trials: Sequence[_KindTrial], time: float | None) -> float:
+    """How long the pods of an operator before this one have been waited for; 0 while one is still to be made."""
+    open_ = [each.pod for each in trials if each.verdict is None]
+    made = [parse_seconds(pod.metadata.creation_timestamp) if pod is not None else None for pod in open_]
+    known = [each for each in made if each is not None]
+    # Clocks may differ.
+    return max(0.0, time - min(known)) if time is not None and known and len(known) == len(made) else 0.0
 
 
 def _is_running(trial: _KindTrial, memory: TrialMemory, now: float) -> bool:
@@ -169,18 +237,12 @@ def _verdict(kind: WorkerKind, pod: Pod | None, wanted: Mapping[str, str]) -> Tr
     ended = next((state.terminated for state in states if state.terminated is not None), None)
     if ended is not None and (ended.message or ended.exit_code == 0):
         line = worker_trial.read(ended.message)
-        missing = _missing_folder(kind, line.reason, wanted) if line.stage == REFUSED else ""
+        missing = lacking(kind, line.reason, wanted) if line.stage == REFUSED else ""
         return TrialLine(UNCLEAR, f"the trial pod does not have {missing}: {line.reason}") if missing else line
     if pod.status.phase in ("Failed", "Succeeded"):
         why = pod.status.message or pod.status.reason or (ended.reason if ended is not None else "")
         return TrialLine(UNCLEAR, printable(f"the trial pod failed: {why or 'no reason given'}", MAX_WHY_CHARACTERS))
     return None
-
-
-def _missing_folder(kind: WorkerKind, reason: str, wanted: Mapping[str, str]) -> str:
-    """The folder that workers have and the trial pod does not, if the refusal may be about it."""
-    plugins = conf.parse(wanted.get(FILE, ""), includes=wanted).get("PluginDir") or ""
-    return next((path for path in kind.left_out if path in reason or path in plugins), "")
 
 
 def _untried(trials: Iterable[_KindTrial], memory: TrialMemory) -> Iterator[tuple[str, str]]:
@@ -203,11 +265,6 @@ def _why_no_verdict(pod: Pod | None, memory: TrialMemory) -> str:
     return printable(f"no verdict {limit}" + (f": {texts[0]}" if texts else ""), MAX_WHY_CHARACTERS)
 
 
-def remembered(trial: WorkerTrial, hash_: str, before: TrialMemory | None, now: float) -> TrialMemory | None:
-    """What the next reconcile has to know of a running trial."""
-    return _memory_of(hash_, before, now) if trial.stage is TrialStage.RUNNING else None
-
-
 def plan_trial(trial: WorkerTrial, world: WorkersWorld) -> Plan:
     """Create what a running trial lacks, the files first; delete what no trial needs any more."""
     existing: dict[tuple[str, str], ObjectMeta] = {("Pod", pod.metadata.name): pod.metadata for pod in world.pods}
@@ -215,7 +272,7 @@ def plan_trial(trial: WorkerTrial, world: WorkersWorld) -> Plan:
     wanted = {(str(each["kind"]), str(each["metadata"]["name"])): each for each in trial.objects}
     leaving: tuple[Action, ...] = tuple(
         Delete("v1", key[0], existing[key], "its trial is over")
-        for key in sorted(existing.keys() - wanted.keys())
+        for key in sorted(existing.keys() - wanted.keys() - {("ConfigMap", name) for name in trial.kept})
         if not existing[key].deletion_timestamp
     )
     missing = [each for key, each in wanted.items() if key not in existing] if trial.stage is TrialStage.RUNNING else []

@@ -144,7 +144,8 @@ class ClusterReader:
         # A worker that the rules refuse gets no trial pod either.
         made = (each for each in refs.nodesets_of(cr) if not each.metadata.deletion_timestamp)
         allowed = [each for each in made if not errors(rules.check(each, None, refs, standing=True))]
-        return replace(found, kinds=worker_trial.kinds(cr, allowed, refs, files))
+        kinds = worker_trial.kinds(cr, allowed, refs, files)
+        return replace(found, kinds=kinds, time=self.clock.now().timestamp())
 
     def _daemon_pods(self, cr: Controller) -> Iterator[tuple[str, Sequence[Pod], str]]:
         for component, kind, why in ((labels.RESTAPI, RestApi, AT_START), (labels.LOGIN, LoginSet, SENT)):
