@@ -98,8 +98,8 @@ class SlurmModel:
 
     def __init__(self, clock: Clock, key: bytes, release: str = "26.05", cluster_name: str = "hpc_slurm") -> None:
         self.clock, self.key, self.release, self.cluster_name = clock, key, release, cluster_name
-        # Without accounting, slurmctld keeps the reason of a drain that was lifted.
-        self.has_accounting = True
+        # By Slurm's source there are settings in which the reason of a lifted drain stays until the next job.
+        self.forgets_reasons = True
         self.nodes: dict[str, NodeRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         self.reservations: dict[str, dict[str, Any]] = {}
@@ -414,8 +414,9 @@ class SlurmModel:
             node.flags.discard("DRAIN")
             if state == "RESUME" and node.base == "DOWN":
                 node.base = "IDLE"
-            # It forgets the reason only where no job runs, and without accounting not even there: until the next job.
-            if node.base != "DOWN" and self.has_accounting and not self.jobs_on(node.name):
+            # 24.11 forgets the reason at once only where no job runs.
+            forgotten = self.forgets_reasons and not (self.release == "24.11" and self.jobs_on(node.name))
+            if node.base != "DOWN" and forgotten:
                 node.reason = ""
             self._ping_soon(node)
         elif state in ("DOWN", "IDLE"):
@@ -430,6 +431,8 @@ class SlurmModel:
         node = self.nodes.get(name)
         if node is not None and self.alive(name):
             node.flags.discard("NOT_RESPONDING")
+            if self.forgets_reasons and "DRAIN" not in node.flags and node.base != "DOWN":
+                node.reason = ""
             self._miss_jobs(name)
             self.touch("nodes")
             self.schedule()

@@ -26,6 +26,7 @@ async def with_ghost(world: World, workers: int = 1) -> None:
 
 async def test_a_drain_that_slurm_set_itself_after_the_request_is_not_lifted(old_slurm: World) -> None:
     world = old_slurm
+    world.slurm.forgets_reasons = False
     await small(world, 1)
     job = world.slurm.submit(7200.0)
     await world.run_for(40.0)
@@ -42,7 +43,7 @@ async def test_a_drain_that_slurm_set_itself_after_the_request_is_not_lifted(old
 
 async def test_a_drain_that_slurm_set_itself_after_an_uncordon_is_not_lifted(old_slurm: World) -> None:
     world = old_slurm
-    world.slurm.has_accounting = False
+    world.slurm.forgets_reasons = False
     await small(world, 1)
     await world.patch("Pod", "compute-0", {"metadata": {"annotations": {"slinky.slurm.net/pod-cordon": "true"}}})
     await world.run_for(10.0)
