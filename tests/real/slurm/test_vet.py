@@ -17,7 +17,7 @@ from itertools import pairwise
 import pytest
 from tests.real.slurm import rootfs
 from tests.real.slurm.bad_configurations import EXTRA, FILES, ONLY_THE_LINTER
-from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wait_for
+from tests.real.slurm.cluster import NODES, SLURM_CONF, Cluster, require_namespaces, wait_for
 
 from slurm_operator.build import verdicts
 from slurm_operator.build.sidecar import program
@@ -280,8 +280,19 @@ def read_at(sidecar: Sidecar) -> int:
     return int(found[-1])
 
 
+def with_all_nodes(cluster: Cluster) -> None:
+    """Bring back what a slurmctld forgot that could not keep its state: a dynamic slurmd registers when it starts."""
+    cluster.shell("squeue -h -o %A | xargs -r scancel")
+    for index, name in enumerate(NODES):
+        if name not in cluster.run("sinfo", "-h", "-N", "-o", "%N").split():
+            cluster.kill_node(name)
+            cluster.start_node(name, 17000 + index)
+        cluster.wait_idle(name)
+
+
 def test_while_jobs_wait_two_reconfigures_are_apart(sidecar: Sidecar) -> None:
     cluster = sidecar.cluster
+    with_all_nodes(cluster)
     cluster.shell("for each in 1 2; do sbatch -N 3 --exclusive -o /dev/null --wrap 'sleep 120'; done")
     waiting, queue = ("squeue", "-h", "-t", "PD", "-o", "%r"), lambda: cluster.run("squeue")
     wait_for(lambda: {"Resources", "Priority"} & set(cluster.run(*waiting).split()), 60, "a job that waits", queue)
