@@ -47,11 +47,11 @@ def shown(out: io.StringIO, *steps: tuple[float, Reason]) -> str:
 
 
 def test_elsewhere_each_new_reason_is_a_line_and_a_long_one_is_said_again_now_and_then() -> None:
-    text = shown(io.StringIO(), (1.0, STARTING), (3.0, BUSY), (40.0, BUSY))
+    text = shown(io.StringIO(), (1.0, STARTING), (3.0, BUSY), (18.0, BUSY))
     assert text.splitlines() == [
         "[  2.0 s] waiting until the job runs: pod compute-1 is starting",
         "[  5.0 s] waiting until the job runs: job 4 of bob holds compute-0; scancel 4",
-        "[ 35.0 s] still waiting until the job runs: job 4 of bob holds compute-0; scancel 4",
+        "[ 15.0 s] still waiting until the job runs: job 4 of bob holds compute-0; scancel 4",
     ]
 
 
@@ -65,7 +65,7 @@ def test_progress_alone_is_no_news() -> None:
 
 
 def test_while_nobody_knows_the_reason_only_a_long_wait_is_told() -> None:
-    text = shown(io.StringIO(), (20.0, UNKNOWN))
+    text = shown(io.StringIO(), (15.0, UNKNOWN))
     assert text.splitlines() == ["[  6.0 s] waiting until the job runs: the reason is not known yet"]
 
 

@@ -26,7 +26,7 @@ SILENT_SECONDS = 2.0
 REASON_POLL_SECONDS = 3.0
 # Between two lines with different reasons, and with the same reason, if a line cannot be redrawn.
 NEW_REASON_SECONDS = 3.0
-SAME_REASON_SECONDS = 30.0
+SAME_REASON_SECONDS = 10.0
 # After this long, a reason on a terminal gets a line that stays.
 LASTING_REASON_SECONDS = 6.0
 POLL_SECONDS = 0.25

@@ -427,7 +427,7 @@ def down(home: Home, progress: Report) -> bool:
     stopping.take_nodes_down(home)
     progress(Progress("stop the operator, the controllers, the node agent and the API server"))
     ran = supervisor.stop(home)
-    progress(Progress("stop the pods"))
+    progress(Progress(f"stop the pods: containers that do not end by themselves have {stopping.GRACE_SECONDS:.0f} s"))
     pods = stopping.stop_pods(home)
     return ran or pods > 0
 
