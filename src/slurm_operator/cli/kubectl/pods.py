@@ -76,7 +76,7 @@ async def _running(where: Where, *components: Component) -> tuple[str, str]:
                 if pod.content().get("status", {}).get("phase") == "Running":
                     return pod.metadata.name, component.daemon
     missing = " and ".join(f"no {component.daemon} pod" for component in components)
-    raise click.ClickException(f"{missing} runs in namespace {namespace}; kubectl slurm doctor says why")
+    raise click.ClickException(f"{missing} runs in namespace {namespace}; kubectl slurm -n {namespace} doctor says why")
 
 
 def kubectl(where: Where, arguments: list[str]) -> None:
