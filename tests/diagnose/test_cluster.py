@@ -21,7 +21,7 @@ from tests.diagnose.said import said
 from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.cli.kubectl.view import overview, partition_rows
 from slurm_operator.diagnose.cause import Cause, Fine, Unseen
-from slurm_operator.diagnose.cluster import examine, passing
+from slurm_operator.diagnose.cluster import examine, merged, passing
 from slurm_operator.diagnose.facts import Silence
 
 
@@ -76,6 +76,34 @@ def test_doctor_names_one_cause_once() -> None:
     assert [cause.code for cause in examine(facts)] == ["KubernetesNodeCordoned"]
 
 
+def test_doctor_names_a_cordoned_machine_once_however_many_workers_it_has() -> None:
+    nodes = "\n".join(f"NodeName=compute-{n} State=IDLE+DRAIN Reason={OURS}" for n in (0, 1))
+    (found,) = examine(cluster(CORDONED, slurm=said(nodes, "", PARTITIONS)))
+    assert found.command == "kubectl uncordon machine-a"
+    assert found.sentence == (
+        "compute-0 is drained because its Kubernetes node machine-a is cordoned (also seen at node compute-1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("places", "end"),
+    [
+        pytest.param(["node compute-0"], "", id="the same place"),
+        pytest.param(["NodeSet compute-0"], "", id="a place that the sentence names"),
+        pytest.param(["node compute-00"], " (also seen at node compute-00)", id="a name that begins like another"),
+        pytest.param(["job 3", "job 4"], " (also seen at job 4)", id="a job that the sentence names"),
+        pytest.param(["node a", "node a"], " (also seen at node a)", id="one place with two sentences"),
+        pytest.param(
+            [f"node c-{n}" for n in range(5)], " (also seen at node c-0, node c-1, node c-2 and 2 more)", id="many"
+        ),
+    ],
+)
+def test_doctor_says_where_else_it_saw_a_cause(places: list[str], end: str) -> None:
+    first = Cause("A", "compute-0 keeps job 3", "ls", root="r", seen_at="node compute-0")
+    others = [replace(first, sentence=f"sentence {n}", seen_at=place) for n, place in enumerate(places)]
+    assert merged([first, *others]).sentence == f"{first.sentence}{end}"
+
+
 def test_doctor_names_a_silent_slurmctld_once_whoever_needs_it() -> None:
     lost = condition("Ready", "Unknown", "SlurmUnreachable", "nobody answers")
     nodesets = [resource("NodeSet", name, {"replicas": 2}, lost) for name in ("compute", "gpu")]
@@ -89,7 +117,7 @@ def test_doctor_tells_once_of_jobs_that_never_start() -> None:
     jobs = "\n".join([*(f"JobId={number} {never}" for number in (8, 9)), waits])
     (found,) = examine(cluster(slurm=said(NODES, jobs, PARTITIONS.replace("State", "MaxTime=60 State"))))
     assert found.code == "PartitionTimeLimit"
-    assert found.sentence.endswith("allows at most 01:00:00 (MaxTime) (and 1 more like it)")
+    assert found.sentence.endswith("allows at most 01:00:00 (MaxTime) (also seen at job 9)")
     assert not found.root.startswith("job 8")
 
 
@@ -114,7 +142,7 @@ def test_doctor_names_an_absent_operator_once() -> None:
 def test_doctor_names_a_drain_of_many_nodes_once() -> None:
     nodes = "\n".join(f"NodeName=compute-{n} State=IDLE+DRAIN Reason=new switch" for n in (0, 1))
     (found,) = examine(cluster(slurm=said(nodes, "", PARTITIONS)))
-    assert found.sentence == "somebody drained compute-0: new switch (and 1 more like it)"
+    assert found.sentence == "somebody drained compute-0: new switch (also seen at node compute-1)"
 
 
 @pytest.mark.parametrize("target", ["node/nobody", "pod/nobody", "job/99", "partition/none", "nodeset/none"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -104,6 +105,12 @@ def test_no_requeue_is_advised_for_a_nodeset_that_is_being_deleted(target: str) 
     assert not found.wrong
 
 
+def moved(how: str) -> str:
+    """Repeated: slurmctld refuses such a move at random."""
+    again = f"until scontrol update jobid=33 {how}; do sleep 1; done"
+    return f"timeout 20 sh -c {shlex.quote(again)}"
+
+
 WAITS = "JobId=33 UserId=bob(1) JobState=PENDING Reason=PartitionDown Partition=compute"
 OTHER = "PartitionName=all State=UP Nodes=compute-[0-1],local-2"
 
@@ -111,9 +118,9 @@ OTHER = "PartitionName=all State=UP Nodes=compute-[0-1],local-2"
 @pytest.mark.parametrize(
     ("job", "more", "command"),
     [
-        pytest.param(WAITS, OTHER, "scontrol update jobid=33 partition=all", id="another partition takes it"),
-        pytest.param(f"{WAITS} ReqNodeList=compute-1", OTHER, "partition=all reqnodelist=", id="without its node"),
-        pytest.param(WAITS, OTHER.replace("all", "a;b"), "partition='a;b'", id="one whose name a shell would read"),
+        pytest.param(WAITS, OTHER, moved("partition=all"), id="another partition takes it"),
+        pytest.param(f"{WAITS} ReqNodeList=compute-1", OTHER, moved("partition=all reqnodelist="), id="no node"),
+        pytest.param(WAITS, OTHER.replace("all", "a;b"), moved("partition='a;b'"), id="a name that a shell would read"),
         pytest.param(WAITS, "", "scancel 33", id="there is no other partition"),
         pytest.param(WAITS, OTHER.replace("UP", "DOWN"), "scancel 33", id="the other partition is down"),
     ],
@@ -128,6 +135,23 @@ def test_a_job_that_waits_in_a_partition_that_goes_is_wrong(job: str, more: str,
         assert "(scancel 33)" in found.sentence
         assert found.command.endswith(command)
     assert [cause.code for cause in examine(facts)] == ["JobsNeverRun"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "named", "cancels"),
+    [
+        (2, "job 33 of bob, job 34 of bob, which", "cancel each (scancel 33 34)"),
+        (12, "job 35 of bob and 9 more, which", "(scancel 33 34 35 36 37 38 39 40 41 42 and 2 more)"),
+    ],
+)
+def test_all_jobs_that_never_run_are_cancelled_together(jobs: int, named: str, cancels: str) -> None:
+    waits = "\n".join(WAITS.replace("33", str(33 + number)) for number in range(jobs))
+    facts = facts_of(waits, deletionTimestamp="2026-11-17T11:59:00Z")
+    facts = replace(facts, slurm={"slurm": said(NODES, waits, f"{PARTITION}\n{OTHER}")})
+    found = answer(facts)
+    assert named in found.sentence
+    assert found.sentence.endswith(cancels)
+    assert examine(facts) == [found]
 
 
 @pytest.mark.parametrize("partition", ["all", "compute,all"])

@@ -172,7 +172,8 @@ def test_a_deleted_nodeset_says_which_jobs_can_never_run_and_what_helps(cluster:
     said = str(kept_by_slurm(cluster.world(cluster.nodeset(), (), slurm, deleting=True)))
     assert said == (
         "jobs are in partition w: 4, 35; 1 job waits in partition w and can never run there: 33; move each to another "
-        "partition (scontrol update jobid=33 partition=...) or cancel it (scancel 33)"
+        "partition (scontrol update jobid=33 partition=..., again while Slurm says that a resource is temporarily "
+        "unavailable) or cancel it (scancel 33)"
     )
 
 

@@ -6,7 +6,7 @@ Made by the walks of this package, shown by `kubectl slurm`.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kube_runtime.text import printable
 
@@ -27,6 +27,8 @@ class Cause:
     waits: bool = False
     # What is at fault: several sentences may be about the same thing, which `doctor` names once.
     root: str = ""
+    # Where `doctor` came upon it, such as "node compute-1"; it does not make another cause.
+    seen_at: str = field(default="", compare=False)
 
     @property
     def wrong(self) -> bool:

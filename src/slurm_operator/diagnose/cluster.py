@@ -5,10 +5,12 @@ In: facts. Out: causes. Called by `kubectl slurm doctor` and, for its summary, b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+from kube_runtime.text import first_few
 from slurm_operator.diagnose import drift, ghosts, leftovers, refusals
 from slurm_operator.diagnose import job as jobs
 from slurm_operator.diagnose import node as nodes
@@ -27,6 +29,8 @@ IN_PROGRESS = frozenset(
 )
 # Each of them is looked at with all nodes; a long queue has the same few reasons.
 MAX_JOBS = 200
+# Of the places where a cause was seen, so many are named.
+MAX_PLACES = 3
 # What others depend on comes first.
 ORDER = ("Controller", "Accounting", "RestApi", "NodeSet", "LoginSet", "Token")
 
@@ -46,37 +50,55 @@ def _once(facts: Facts) -> list[Cause]:
     found: dict[tuple[str, str], list[Cause]] = {}
     for cause in _all(facts):
         found.setdefault((cause.code, cause.root or cause.sentence), []).append(cause)
-    return [_merged(each) for each in found.values()]
+    return [merged(each) for each in found.values()]
 
 
-def _merged(same: list[Cause]) -> Cause:
-    more = len({cause.sentence for cause in same}) - 1
-    others = (
-        f"{more} more need{'s' if more == 1 else ''} it" if same[0].code.endswith("Missing") else f"{more} more like it"
-    )
-    return replace(same[0], sentence=f"{same[0].sentence} (and {others})") if more else same[0]
+def merged(same: list[Cause]) -> Cause:
+    """The first of them, and where else it was seen, as far as its sentence does not say so."""
+    first = same[0]
+    others = {cause.sentence: cause.seen_at for cause in same if cause.sentence != first.sentence}
+    if first.code.endswith("Missing"):
+        count = len(others)
+        more = f"and {count} more need{'s' if count == 1 else ''} it" if others else ""
+    else:
+        places = [place for place in dict.fromkeys(others.values()) if not _is_named(first, place)]
+        more = f"also seen at {first_few(places, MAX_PLACES)}" if places else ""
+    return replace(first, sentence=f"{first.sentence} ({more})") if more else first
+
+
+def _is_named(cause: Cause, place: str) -> bool:
+    """Whether a place is the one of the cause, or stands in its sentence."""
+    _, _, name = place.rpartition(" ")
+    # As a whole word: compute-1 is not compute-12.
+    word = rf"(?<![\w.-]){re.escape(place if place.startswith('job ') else name)}(?![\w-])"
+    return place in ("", cause.seen_at) or re.search(word, cause.sentence) is not None
 
 
 def _all(facts: Facts) -> Iterator[Cause]:
+    of_resources: list[Cause] = []
     for kind in ORDER:
         for resource in facts.every(kind):
             answer = resources.why(facts, kind, name_of(resource))
             if isinstance(answer, Cause):
-                yield answer
+                of_resources.append(replace(answer, seen_at=f"{kind} {name_of(resource)}"))
+    yield from of_resources
     for slurm in facts.slurm.values():
         if isinstance(slurm, Slurm):
             of_nodes = list(_nodes(facts, slurm))
             yield from of_nodes
-            # A job that waits for a node is not reported again if that node is reported anyway.
+            # A job that waits for a node is not reported again if that node is reported anyway, nor a job that a
+            # resource waits for.
             reported = {each.command for each in of_nodes}
-            yield from (each for each in _jobs(facts, slurm) if each.command not in reported)
+            roots = {(each.code, each.root) for each in (*of_resources, *of_nodes) if each.root}
+            jobs_left = (each for each in _jobs(facts, slurm) if each.command not in reported)
+            yield from (each for each in jobs_left if (each.code, each.root) not in roots)
     yield from refusals.examine(facts)
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
         incomplete = answer if isinstance(answer, Cause) else partitions.without_nodeset(facts, partition)
         if incomplete is not None:
-            yield incomplete
+            yield replace(incomplete, seen_at=f"Partition {name_of(partition)}")
     yield from _drift(facts)
 
 
@@ -94,7 +116,8 @@ def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
             mine = first in answer.sentence
             cause = replace(answer, root=f"jobs in {some[0].partition}") if mine and not answer.root else answer
             for job in some:
-                yield replace(cause, sentence=cause.sentence.replace(first, title(job), 1))
+                own = cause.sentence.replace(first, title(job), 1)
+                yield replace(cause, sentence=own, seen_at=title(job))
 
 
 def _drift(facts: Facts) -> Iterator[Cause]:
@@ -115,4 +138,4 @@ def _nodes(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
     for name in sorted(slurm.nodes.keys() - alone):
         answer = nodes.why(facts, name)
         if isinstance(answer, Cause):
-            yield answer
+            yield replace(answer, seen_at=f"node {name}")

@@ -299,6 +299,7 @@ def _drained(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
             f"{node.name} is drained because its Kubernetes node {name_of(machine)} is cordoned",
             f"kubectl uncordon {name_of(machine)}",
             (f"the drain's reason: {node.reason}",),
+            root=f"Kubernetes node {name_of(machine)}",
         )
     if pod is not None and _cordoned(pod):
         return Cause(

@@ -7,7 +7,8 @@ by `diagnose/resource.py`, `diagnose/node.py` and `diagnose/waiting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Sequence
 
 from kube_runtime.text import first_few
 from slurm_operator.api.plural import counted
@@ -30,6 +31,12 @@ from slurm_operator.plan.registration import read_pod_info
 from slurm_operator.slurm import policy
 
 MAX_NAMED = 3
+# So many jobs are named in a command that cancels them.
+MAX_CANCELLED = 10
+# slurmctld refuses most moves of a job whose user has no association, at random, with an errno that an earlier call
+# left behind ("Resource temporarily unavailable"): `_update_job` of 24.11 and 26.05. The same command succeeds soon.
+MOVE_SECONDS = 20
+MOVES_AGAIN = "the command repeats what Slurm refuses at first"
 
 
 def why(facts: Facts, resource: Object) -> Cause | None:
@@ -97,14 +104,15 @@ def _stuck(facts: Facts, nodeset: Object, slurm: Slurm) -> Cause | None:
     if not mine:
         return None
     jobs = sorted(mine.values(), key=lambda job: int(job.id))
-    them = "it" if len(jobs) == 1 else "each"
+    them, which = ("it", "its") if len(jobs) == 1 else ("each", "their")
+    move, how = _move(facts, slurm, jobs[0])
     named = first_few([f"job {job.id} of {job.user}" for job in jobs], MAX_NAMED)
     return Cause(
         "JobsNeverRun",
         f"NodeSet {name_of(nodeset)} is being deleted, and waits for {named}, which can never run: "
-        f"{'its' if len(jobs) == 1 else 'their'} partition, or a node that {'it' if len(jobs) == 1 else 'they'} "
-        f"must have, goes with the NodeSet. Move {them} elsewhere, or cancel {them} (scancel {jobs[0].id})",
-        _move(facts, slurm, jobs[0]),
+        f"{which} partition, or a node that {'it' if len(jobs) == 1 else 'they'} must have, goes with the NodeSet. "
+        f"Move {them} elsewhere{how}, or cancel {them} ({cancelled([job.id for job in jobs])})",
+        move,
         root=f"partition {set_name(nodeset)}",
     )
 
@@ -119,19 +127,26 @@ def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     """The answer to why such a job does not start; None when it may."""
     if not never_runs(facts, job):
         return None
+    move, how = _move(facts, slurm, job)
     text = (
         f"its partition {job.partition} goes, because its NodeSet is being deleted, so the job can never run "
-        f"there. Move it to another partition, or cancel it (scancel {job.id})"
+        f"there. Move it to another partition{how}, or cancel it ({cancelled([job.id])})"
     )
-    return Cause("JobsNeverRun", text, _move(facts, slurm, job), root=f"partition {job.partition}")
+    return Cause("JobsNeverRun", text, move, root=f"partition {job.partition}")
 
 
-def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
-    """The command that moves a job to a partition that takes jobs; if there is none, the command that cancels it."""
+def cancelled(ids: Sequence[str]) -> str:
+    """The command that cancels jobs; of very many it names the first ones."""
+    more = f" and {len(ids) - MAX_CANCELLED} more" if len(ids) > MAX_CANCELLED else ""
+    return f"scancel {' '.join(ids[:MAX_CANCELLED])}{more}"
+
+
+def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> tuple[str, str]:
+    """The command that moves a job to where jobs are taken, and a remark; if there is no such place, one to cancel."""
     shell = f"kubectl slurm -n {facts.namespace} shell --"
     elsewhere = " reqnodelist=" if job.required else ""
     if not never_runs(facts, job):
-        return f"{shell} scontrol update jobid={job.id}{elsewhere}"
+        return f"{shell} scontrol update jobid={job.id}{elsewhere}", ""
     owners = ((name, found, owner_of(facts, name)) for name, found in sorted(slurm.partitions.items()))
     usable = [
         name
@@ -139,8 +154,9 @@ def _move(facts: Facts, slurm: Slurm, job: SlurmJob) -> str:
         if found.state == "UP" and found.nodes and not (owner is not None and owner.is_leaving)
     ]
     if not usable:
-        return f"{shell} scancel {job.id}"
-    return f"{shell} scontrol update jobid={job.id} partition={quoted(usable[0])}{elsewhere}"
+        return f"{shell} scancel {job.id}", ""
+    move = f"until scontrol update jobid={job.id} partition={quoted(usable[0])}{elsewhere}; do sleep 1; done"
+    return f"{shell} timeout {MOVE_SECONDS} sh -c {shlex.quote(move)}", f" ({MOVES_AGAIN})"
 
 
 def _is_leaving(slurm: Slurm, host: str) -> bool:

@@ -467,7 +467,8 @@ def _holders(partition: str, jobs: Iterable[Job]) -> str:
         named = counted(len(stuck), "job waits", "jobs wait")
         parts.append(
             f"{named} in partition {partition} and can never run there: {first_few(stuck)}; move each to another "
-            f"partition (scontrol update jobid={stuck[0]} partition=...) or cancel it (scancel {stuck[0]})"
+            f"partition (scontrol update jobid={stuck[0]} partition=..., again while Slurm says that a resource is "
+            f"temporarily unavailable) or cancel it (scancel {stuck[0]})"
         )
     return "; ".join(parts)
 

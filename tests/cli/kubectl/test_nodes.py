@@ -122,6 +122,51 @@ def test_drain_says_that_another_drain_will_stay(run: Any) -> None:
     assert "it was drained before: user root drained it: bad fan" in done.stderr
 
 
+def down(*more: str, reason: str = "psu", by: str = "root") -> SlurmNode:
+    return SlurmNode("debug-0", frozenset({"DOWN", *more}), reason=reason, reason_by=by)
+
+
+@pytest.mark.parametrize("arguments", [["drain", "debug-0"], ["drain", "debug-0", "--wait"]])
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (down(), "set down by root: psu"),
+        (down("NOT_RESPONDING", reason="Not responding", by=""), "set down: Not responding"),
+        (down(reason="", by=""), "no reason was given"),
+    ],
+    ids=["a person", "its slurmd is silent", "nobody knows"],
+)
+def test_drain_of_a_worker_that_is_down_is_kept_for_later(
+    run: Any, node: SlurmNode, said: str, arguments: list[str]
+) -> None:
+    changes = Changes(node)
+    done = run(changes, *arguments)
+    assert (done.exit_code, done.stderr, changes.asked, changes.cordons) == (0, "", 1, [True])
+    assert done.stdout == (
+        f"Slurm confirms that debug-0 takes no new jobs\ndebug-0 is DOWN ({said}); it will be drained when it is back; "
+        "kubectl slurm -n slurm undrain debug-0 undoes that\n"
+    )
+
+
+def test_a_worker_that_is_down_and_drained_is_drained(run: Any) -> None:
+    done = run(Changes(down("DRAIN", reason=OURS, by="")), "drain", "debug-0", "--wait")
+    assert (done.exit_code, "DOWN" in done.output) == (0, False)
+
+
+def test_undrain_says_at_once_that_a_worker_stays_down(run: Any) -> None:
+    changes = Changes(down())
+    done = run(changes, "undrain", "debug-0")
+    assert (done.exit_code, done.stdout, changes.asked, changes.cordons) == (1, "", 1, [False])
+    assert done.stderr == (
+        f"Error: debug-0 is no longer cordoned, and stays DOWN: debug-0 was set down by root: psu; {RESUME}\n"
+    )
+
+
+def test_undrain_waits_for_a_worker_whose_slurmd_may_come_back(run: Any) -> None:
+    done = run(Changes(down("NOT_RESPONDING", reason="Not responding"), IDLE), "undrain", "debug-0")
+    assert (done.exit_code, done.stdout) == (0, "Slurm confirms that debug-0 accepts jobs\n")
+
+
 def test_drain_that_slurm_does_not_confirm_fails(run: Any) -> None:
     done = run(Changes(IDLE), "drain", "debug-0")
     assert (done.exit_code, done.stdout) == (1, "")

@@ -50,9 +50,11 @@ def test_what_is_being_deleted_is_not_ready() -> None:
 
 def test_of_several_causes_the_first_is_told_and_the_others_are_counted() -> None:
     one, other = Cause("A", "the key is missing", "kubectl get secrets"), Cause("B", "it is slow", "top")
-    assert first_of([one, other]).text == "the key is missing (and 1 more: kubectl slurm doctor); kubectl get secrets"
-    assert first_of([one]).text == "the key is missing; kubectl get secrets"
-    assert first_of([]) == UNKNOWN
+    assert first_of([one, other], "slurm").text == (
+        "the key is missing (and 1 more: kubectl slurm -n slurm doctor); kubectl get secrets"
+    )
+    assert first_of([one], "slurm").text == "the key is missing; kubectl get secrets"
+    assert first_of([], "slurm") == UNKNOWN
 
 
 @pytest.mark.parametrize("target", ["compute", "job/5", "nodeset/"])

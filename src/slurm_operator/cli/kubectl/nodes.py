@@ -47,7 +47,12 @@ async def _drain(where: Where, node: str, wait: bool, seconds: float) -> None:
         watch = await _Watch.of(changes, pod)
         before = foreign_drain(watch.facts, watch.host)
         await changes.cordon(pod, True)
-        await watch.until(NO_NEW_JOBS, lambda facts: has_state(facts, watch.host, "DRAIN"), seconds)
+        # The operator does not drain what is down; it does once it is back.
+        await watch.until(NO_NEW_JOBS, lambda facts: has_state(facts, watch.host, "DRAIN", "DOWN"), seconds)
+        down = drained_later(watch.facts, watch.host)
+        if down is not None:
+            click.echo(down)
+            return
         if before is not None:
             click.echo(f"it was drained before: {before.text}; undrain will not lift that", err=True)
         if wait:
@@ -59,7 +64,7 @@ async def _undrain(where: Where, node: str, seconds: float) -> None:
         pod = await _worker(changes, node)
         watch = await _Watch.of(changes, pod)
         await changes.cordon(pod, False)
-        watch.gives_up = lasting_drain
+        watch.gives_up = obstacle
         await watch.until("accepts jobs", lambda facts: accepts_jobs(facts, watch.host), seconds)
 
 
@@ -71,7 +76,7 @@ class _Watch:
     host: str
     facts: Facts
     # Why there is no point in waiting any longer; asked of everything that was read.
-    gives_up: Callable[[Facts, str], Reason | None] = lambda _facts, _host: None
+    gives_up: Callable[[Facts, str], str | None] = lambda _facts, _host: None
 
     @classmethod
     async def of(cls, changes: Changes, pod: RawObject) -> _Watch:
@@ -95,9 +100,9 @@ class _Watch:
             return reason_on(self.facts, self.host, goal)
 
         await until(f"{self.host} {goal}", is_over, why, seconds)
-        obstacle = self.gives_up(self.facts, self.host)
-        if obstacle is not None:
-            raise click.ClickException(f"{self.host} stays drained: {obstacle.text}")
+        in_the_way = self.gives_up(self.facts, self.host)
+        if in_the_way is not None:
+            raise click.ClickException(f"{self.host} {in_the_way}")
         if not is_so(self.facts):
             text = f"after {seconds:g} s still not true that {self.host} {goal}: {(await why()).text}"
             raise click.ClickException(text)
@@ -138,6 +143,38 @@ def foreign_drain(facts: Facts, host: str) -> Reason | None:
         who = f"user {node.reason_by}" if node.reason_by else "somebody"
         sentence = f"{who} drained it: {node.reason or 'no reason was given'}"
     return Reason(sentence, f"kubectl slurm -n {facts.namespace} shell -- scontrol update nodename={host} state=resume")
+
+
+def obstacle(facts: Facts, host: str) -> str | None:
+    """What keeps a worker from jobs however long one waits; its own cordon is lifted."""
+    drain = lasting_drain(facts, host)
+    if drain is not None:
+        return f"stays drained: {drain.text}"
+    down = lasting_down(facts, host)
+    return f"is no longer cordoned, and stays DOWN: {down.text}" if down is not None else None
+
+
+def lasting_down(facts: Facts, host: str) -> Reason | None:
+    """Who set a worker down, and the command that resumes it; None if its slurmd may bring it back by itself."""
+    from slurm_operator.cli.waiting import reason_of
+    from slurm_operator.diagnose import node as nodes
+    from slurm_operator.diagnose.cause import Cause
+
+    found = nodes.why(facts, host) if has_state(facts, host, "DOWN") else None
+    return reason_of(found) if isinstance(found, Cause) and found.code in ("SetDown", "Restarted") else None
+
+
+def drained_later(facts: Facts, host: str) -> str | None:
+    """What a drain of a worker comes to that is down: it takes no jobs anyway; None for any other."""
+    node = node_of(facts, host)
+    if node is None or "DOWN" not in node.states or "DRAIN" in node.states:
+        return None
+    by = f" by {node.reason_by}" if node.reason_by else ""
+    reason = f"set down{by}: {node.reason}" if node.reason else "no reason was given"
+    return (
+        f"{host} is DOWN ({reason}); it will be drained when it is back; "
+        f"kubectl slurm -n {facts.namespace} undrain {host} undoes that"
+    )
 
 
 def lasting_drain(facts: Facts, host: str) -> Reason | None:

@@ -46,6 +46,8 @@ def logs(where: Where, target: str, follow: bool, tail: int) -> None:
     if component is None or not name:
         known = [short for short, kind in KINDS.items() if kind in COMPONENTS]
         raise click.BadParameter(f"write KIND/NAME, with a kind of {', '.join(known)}")
+    # Of pods that nobody has, kubectl says only that there are none, and succeeds.
+    answered(_exists(where, KINDS[kind], name))
     chosen = labels.selector_text(component, name)
     more = ["--follow"] if follow else []
     kubectl(where, ["logs", "-l", chosen, "--all-containers", "--prefix", f"--tail={tail}", *more])
@@ -64,6 +66,24 @@ def token(where: Where, user: str, lifetime: int) -> None:
     kubectl(where, ["exec", pod, "-c", container, "--", "scontrol", "token", claims, f"lifespan={lifetime}"])
 
 
+async def _exists(where: Where, kind: str, name: str) -> None:
+    """An error if there is no such resource."""
+    from kube_runtime.client.errors import Forbidden
+    from slurm_operator.api.problem import did_you_mean
+    from slurm_operator.reconcile.resources import OURS
+
+    async with connected(where) as (client, namespace):
+        try:
+            listing = await client.list(OURS[kind].raw(), namespace)
+        except Forbidden:
+            # Whoever may read pods and their logs may not read our resources.
+            return
+    names = [each.metadata.name for each in listing.items]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"; kubectl slurm -n {namespace} status shows what there is"
+        raise click.ClickException(f"there is no {kind} {name!r} in namespace {namespace}{hint}")
+
+
 async def _running(where: Where, *components: Component) -> tuple[str, str]:
     """A pod that runs of the first of these daemons that has one, and its container."""
     from kube_runtime.client.objects import PODS
@@ -76,7 +96,7 @@ async def _running(where: Where, *components: Component) -> tuple[str, str]:
                 if pod.content().get("status", {}).get("phase") == "Running":
                     return pod.metadata.name, component.daemon
     missing = " and ".join(f"no {component.daemon} pod" for component in components)
-    raise click.ClickException(f"{missing} runs in namespace {namespace}; kubectl slurm doctor says why")
+    raise click.ClickException(f"{missing} runs in namespace {namespace}; kubectl slurm -n {namespace} doctor says why")
 
 
 def kubectl(where: Where, arguments: list[str]) -> None:

@@ -34,20 +34,23 @@ async def wait(where: Where, target: str, seconds: float) -> None:
     if target and (not slash or not name or kind not in WAITED_FOR):
         raise click.BadParameter(f"{target!r} is not KIND/NAME with a kind of {', '.join(WAITED_FOR)}")
     left: list[Diagnosis] = []
+    place = [where.namespace]
 
     async def is_so() -> bool:
-        left[:] = in_the_way(await facts_of(where), target)
+        facts = await facts_of(where)
+        place[:] = [facts.namespace]
+        left[:] = in_the_way(facts, target)
         return not left
 
     async def why() -> Reason:
-        return first_of(left)
+        return first_of(left, place[0])
 
     what = f"{target} is ready" if target else "everything is ready"
     waited = await until(what, is_so, why, seconds)
     if waited.is_so:
         click.echo(f"{what} ({waited.seconds:.1f} s)")
         return
-    click.echo(f"not ready after {seconds:g} s: {first_of(left).text}", err=True)
+    click.echo(f"not ready after {seconds:g} s: {first_of(left, place[0]).text}", err=True)
     sys.exit(1)
 
 
@@ -64,12 +67,12 @@ def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
     return [] if isinstance(answer, Fine) else [answer]
 
 
-def first_of(left: Sequence[Diagnosis]) -> Reason:
+def first_of(left: Sequence[Diagnosis], namespace: str) -> Reason:
     """The first cause, and how many more there are."""
     from slurm_operator.cli.waiting import UNKNOWN, Reason, reason_of
 
     if not left:
         return UNKNOWN
     first = reason_of(left[0])
-    more = f" (and {len(left) - 1} more: kubectl slurm doctor)" if len(left) > 1 else ""
+    more = f" (and {len(left) - 1} more: kubectl slurm -n {namespace} doctor)" if len(left) > 1 else ""
     return Reason(f"{first.sentence}{more}", first.command)
