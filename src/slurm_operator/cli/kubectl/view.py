@@ -300,16 +300,18 @@ def _others(facts: Facts) -> str:
 def _wrong(causes: Sequence[Cause]) -> str:
     if not causes:
         return click.style("nothing is wrong", fg="green") + "\n"
-    return _listed(click.style(counted(len(causes), "problem"), fg="red"), causes)
+    return _listed(click.style(counted(len(causes), "problem"), fg="red"), causes, "")
 
 
 def _in_progress(under_way: Sequence[Cause]) -> str:
-    return _listed(click.style(f"{len(under_way)} in progress", fg="yellow"), under_way) if under_way else ""
+    """The same mark as `doctor` has for it."""
+    mark = click.style("..", fg="yellow")
+    return _listed(f"{len(under_way)} in progress", under_way, f"{mark} ") if under_way else ""
 
 
-def _listed(head: str, causes: Sequence[Cause]) -> str:
+def _listed(head: str, causes: Sequence[Cause], mark: str) -> str:
     lines = [head]
     for cause in causes:
         command = click.style(printable(cause.command, MAX_CELL_CHARACTERS), bold=True)
-        lines += [f"  {printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]
+        lines += [f"  {mark}{printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]
     return "\n".join(lines) + "\n"
