@@ -51,7 +51,9 @@ def test_a_rotation_is_told_once_and_is_not_wrong() -> None:
     assert examine(facts) == []
     (cause,) = passing(facts)
     assert cause.code == "KeyRotation"
-    assert "1 of 2 workers is free, compute-0 is not; it waits for job 57 of alice on compute-0, until " in cause.sentence
+    assert (
+        "1 of 2 workers is free, compute-0 is not; it waits for job 57 of alice on compute-0, until " in cause.sentence
+    )
     assert "more like it" not in cause.sentence
     assert "Requeuing job 57 would shorten it" in cause.sentence
     assert cause.sentence.endswith("force-key-rotation=abc")
