@@ -125,10 +125,8 @@ def test_the_rest_of_a_rotation_is_told_too() -> None:
 
 def test_a_slurmctld_that_is_restarted_for_it_is_being_started() -> None:
     unready = condition("Ready", "False", "ContainersNotReady")
-    restarted = pod(
-        *("slurm-controller-0", labels.CONTROLLER, "slurm"),
-        **{"phase": "Pending", "conditions": [unready], "containerStatuses": [RESTARTS]},
-    )
+    restarted = pod("slurm-controller-0", labels.CONTROLLER, "slurm")
+    restarted["status"] = {"phase": "Pending", "conditions": [unready], "containerStatuses": [RESTARTS]}
     restarted["metadata"]["creationTimestamp"] = "2026-11-17T11:59:50Z"
     facts = rotating(*with_keys(), restarted, slurm=Silence("exec pods/exec: 400 instead of a websocket"))
     assert examine(facts) == []
