@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
@@ -66,6 +67,24 @@ def test_lines_tell_each_change_once(capsys: pytest.CaptureFixture[str]) -> None
         f"NodeSet slurm/compute is not ready any more: {WAITING.message}",
         "NodeSet slurm/compute is ready",
     ]
+
+
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [("2026-11-17T11:00:00Z", ""), ("2026-11-17T12:00:00Z", "is ready"), ("", "is ready")],
+    ids=["before the start", "after it", "unknown"],
+)
+def test_what_was_ready_before_the_start_is_not_said_to_be(
+    capsys: pytest.CaptureFixture[str], since: str, said: str
+) -> None:
+    """Its status is of the run before: the operator has not looked at it yet."""
+    started = datetime(2026, 11, 17, 12, tzinfo=UTC).timestamp() + 0.5
+    # The operator alone was started again later: that says nothing about what it wrote before.
+    parts = (part("apiserver", since=started), part("operator", since=started + 600))
+    Lines(clock=lambda: 0.0)(health(structs.replace(READY, since=since), parts=parts))
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(told) == bool(said)
 
 
 def test_what_is_left_over_is_named_once_and_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,6 +133,21 @@ def test_pods_that_leave_are_told_apart() -> None:
     assert "2/2 (+1 leaving)" in overview(cluster({**leaving, "status": status}), [])
 
 
+@pytest.mark.parametrize(
+    ("state", "column"),
+    [("IDLE+DRAIN", 2), ("DOWN+DRAIN", 3), ("MIXED+DRAIN", 2), ("IDLE+NOT_RESPONDING", 3), ("MIXED", 1), ("IDLE", 0)],
+)
+def test_each_node_is_in_one_column(state: str, column: int) -> None:
+    counts = {"slurmIdle": 2, "slurmDrain": 1, "slurmDown": 1}
+    compute = resource("NodeSet", "compute", {"replicas": 2})
+    facts = cluster({**compute, "status": {**compute["status"], **counts}}, slurm=with_node(state))
+    (row,) = [line.split() for line in click.unstyle(overview(facts, [])).splitlines() if line.startswith("compute ")][
+        :1
+    ]
+    # The other node is allocated.
+    assert [int(cell) for cell in row[-4:]] == [int(each == column) + int(each == 1) for each in range(4)]
+
+
 def test_doctor_names_an_absent_operator_once() -> None:
     changed = {**resource("NodeSet", "compute"), "status": {"observedGeneration": 0}}
     never = {**resource("NodeSet", "gpu"), "status": {}}

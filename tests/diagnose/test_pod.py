@@ -106,6 +106,27 @@ def test_a_probe_that_fails_is_no_fault_of_a_container_that_was_just_started(now
     assert "Startup probe failed: connection refused" in answer.sentence
 
 
+@pytest.mark.parametrize(
+    ("message", "unready_since", "code"),
+    [
+        ("Readiness probe failed: context deadline exceeded", "00:00:21", "NotAnswering"),
+        ("Readiness probe failed: exit 1", "00:00:21", "ProbeFails"),
+        ("", "00:00:21", "ProbeFails"),
+        ("", "00:00:00", "Starting"),
+        ("Startup probe failed: timeout", "00:00:01", "Starting"),
+    ],
+    ids=["it hangs", "it fails", "no event", "never ready", "never ready, and its probe times out"],
+)
+def test_a_container_that_was_ready_before_is_not_starting(message: str, unready_since: str, code: str) -> None:
+    status = {"name": "slurmctld", "ready": False, "state": {"running": {"startedAt": "2026-11-16T00:00:00Z"}}}
+    unready = {**condition("Ready", "False"), "lastTransitionTime": f"2026-11-16T{unready_since}Z"}
+    hung = pod("slurm-controller-0", labels.CONTROLLER, "slurm", conditions=[unready], containerStatuses=[status])
+    events = [event("Pod", "slurm-controller-0", "Unhealthy", message)] if message else []
+    answer = explained(replace(cluster(hung, *events), now="2026-11-16T00:00:25Z"), "controller/slurm")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.waits) == (code, code == "Starting")
+
+
 def test_a_probe_that_fails_again_and_again_is_a_fault_also_of_a_container_that_was_just_started() -> None:
     running = {"running": {"startedAt": "2026-11-16T00:00:00Z"}}
     killed = {"terminated": {"exitCode": 0, "reason": "Completed"}}

@@ -11,6 +11,7 @@ from tests.diagnose.broken import Object, cluster, condition, resource
 from tests.diagnose.said import said
 
 from slurm_operator.cli.kubectl.explain import explained
+from slurm_operator.cli.kubectl.wait import in_the_way
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.cluster import examine, passing
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode
@@ -48,6 +49,22 @@ def test_a_scale_in_names_the_job_its_end_and_what_would_shorten_it() -> None:
     )
     assert found.command == "kubectl slurm -n slurm shell -- scontrol requeue 7"
     assert not found.wrong
+
+
+def test_a_scale_in_is_listed_once_and_waited_for() -> None:
+    facts = facts_of()
+    assert examine(facts) == []
+    assert [each.code for each in passing(facts)] == ["ScalingIn"]
+    assert [each.sentence for each in in_the_way(facts, "")] == [passing(facts)[0].sentence]
+
+
+def test_workers_that_an_update_takes_out_are_listed_once_for_their_nodeset() -> None:
+    drain = "State=IDLE+DRAIN Reason=slurm-operator: Pod of NodeSet (compute) is pending termination for update"
+    facts = facts_of("", "\n".join(f"NodeName=compute-{number} {drain}" for number in (0, 1)))
+    both = resource("NodeSet", "compute", {"replicas": 2}, condition("Ready", "False", "WorkersNotReady", "2 wait"))
+    (found,) = passing(replace(cluster(both, slurm=facts.slurm["slurm"]), now=facts.now))
+    assert found.code == "GoingAway"
+    assert found.sentence.endswith("(and 1 more like it)")
 
 
 def test_the_worker_itself_says_the_same() -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 NAME = "slurm-operator"
 DEFAULT_CLUSTER = "demo"
+# In the environment of `local kubectl`: the command that starts its cluster, for what is run by it.
+LOCAL_UP = "SLURM_OPERATOR_LOCAL_UP"
 _COMMAND = re.compile(rf"(?<![\w/.-]){NAME} local\b(?: ([a-z]+))?")
 # Commands on one cluster, which take --name and --data.
 _OF_CLUSTER = frozenset({"up", "down", "reset", "status", "logs", "kubeconfig", "kubectl", "shell", "images"})

@@ -252,7 +252,10 @@ def kubeconfig(path: bool, name: str, data: Path | None) -> None:
 @with_plain_errors
 def kubectl(arguments: tuple[str, ...], name: str, data: Path | None) -> None:
     """Run kubectl against the cluster; one is fetched if this machine has none."""
+    from slurm_operator.cli.invocation import LOCAL_UP
+
     program, environment = _kubectl(_home(name, data))
+    environment[LOCAL_UP] = _typed(name, data).local("up")
     os.execve(program, ["kubectl", *arguments], environment)  # noqa: S606
 
 

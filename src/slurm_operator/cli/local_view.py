@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kube_runtime.times import parse_time
 from slurm_operator.api.plural import counted
 from slurm_operator.cli.invocation import Typed
 
@@ -63,10 +64,18 @@ def _part(record: PartRecord, is_supervised: bool) -> str:
     return f"pid {record.pid}, {time.time() - record.since:.0f} s{again}"
 
 
+def _is_of_before(each: State, health: Health) -> bool:
+    """Whether it was ready before the cluster was started: nobody may have looked at it since."""
+    started = min((part.since for part in health.parts if part.since), default=0.0)
+    changed = parse_time(each.since)
+    # Kubernetes writes whole seconds.
+    return changed is not None and changed.timestamp() + 1 <= started
+
+
 class Lines:
     """A line for each object that became ready or not, and each trouble once.
 
-    After a restart, objects still have the status of before: ready is what has been ready for a while.
+    After a restart, objects still have the status of before: ready is what has become ready since, for a while.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, typed: Typed | None = None) -> None:
@@ -90,7 +99,7 @@ class Lines:
 
     def _is_steady(self, each: State, health: Health) -> bool:
         """Whether an object is ready, and was for a while; at the end of the wait nothing is left to change that."""
-        if not each.ready:
+        if not each.ready or _is_of_before(each, health):
             self._ready_since.pop(each.title, None)
             return False
         since = self._ready_since.setdefault(each.title, self._clock())

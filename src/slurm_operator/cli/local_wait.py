@@ -32,6 +32,8 @@ from slurm_operator.local.readiness import Key, State
 # What every start looks like for a while: no news while it lasts no longer than this.
 OF_A_START = frozenset({"ClaimNotBound", "ControllerUnreachable", "NameNotResolved", "ProbeFails"})
 EARLY_SECONDS = 40.0
+# Nothing was seen yet, or nothing that could be waited for.
+AT_FIRST = Reason("the API server and the node agent are starting")
 
 
 def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, seconds: float) -> None:
@@ -46,7 +48,7 @@ def until_ready(home: Home, applied: Collection[Key] | None, typed: Typed, secon
 
     async def why() -> Reason:
         is_early = time.monotonic() - began < EARLY_SECONDS
-        return typed_reason(await _why(home, looks.now, is_early), typed) if looks.now is not None else UNKNOWN
+        return typed_reason(await _why(home, looks.now, is_early), typed) if looks.now is not None else AT_FIRST
 
     what = "everything is ready" if applied is None else "what was applied is ready"
     waited = asyncio.run(until(what, is_so, why, seconds))
@@ -94,7 +96,7 @@ async def _why(home: Home, now: Health, is_early: bool) -> Reason:
     if stopped is not None:
         return Reason(f"{stopped.name} is not running ({stopped.last_exit or 'it is starting'})")
     if not now.waited_for:
-        return Reason("the API server and the node agent are starting")
+        return AT_FIRST
     first = await _first_cause(home, now.waited_for, is_early)
     share = f"{len(now.waited_for)} of {counted(sum(not each.left_out for each in now.objects), 'object')} not ready"
     return Reason(first.sentence, first.command, progress=share)

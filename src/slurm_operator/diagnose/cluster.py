@@ -25,8 +25,12 @@ IN_PROGRESS = frozenset(
     {
         *("Trying", "WaitingForSlurmctld", "KeyRotation", "ScalingIn", "Deleting", "JustChanged", "Starting"),
         *("NotCreatedYet", "RolloutNotSeen", "RollingOut", "WaitingForPods", "WorkersNotReady"),
+        *("GoingAway", "PodIsEnding", "NotScheduledYet", "AskedToRegister", "PodGone"),
+        *("WaitingForSlurm", "WaitingForJobs"),
     }
 )
+# Those that tell of a NodeSet what its leaving workers would tell one by one.
+OF_LEAVING_WORKERS = frozenset({"ScalingIn", "Deleting"})
 # Each of them is looked at with all nodes; a long queue has the same few reasons.
 MAX_JOBS = 200
 # Of the places where a cause was seen, so many are named.
@@ -42,7 +46,9 @@ def examine(facts: Facts) -> list[Cause]:
 
 def passing(facts: Facts) -> list[Cause]:
     """What is under way: not wrong, and worth a line."""
-    return [cause for cause in _once(facts) if cause.waits and cause.code in IN_PROGRESS]
+    found = [cause for cause in _once(facts) if cause.waits and cause.code in IN_PROGRESS]
+    told = {cause.root for cause in found if cause.code in OF_LEAVING_WORKERS}
+    return [cause for cause in found if cause.code != "GoingAway" or cause.root not in told]
 
 
 def _once(facts: Facts) -> list[Cause]:

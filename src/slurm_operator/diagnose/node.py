@@ -6,6 +6,7 @@ In: facts and the name of a Slurm node, or of its pod. Out: an answer.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from slurm_operator.api.kinds import BY_NAME
@@ -13,7 +14,7 @@ from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.api.problem import did_you_mean
 from slurm_operator.build import labels
-from slurm_operator.diagnose import database, leftovers, room, scale_in
+from slurm_operator.diagnose import database, leftovers, room, rotation, scale_in
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import (
@@ -125,8 +126,10 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
     for pod in facts.pods_of(labels.CONTROLLER, cluster):
         broken = pods.why(facts, name_of(pod)) or pods.exiting(facts, pod)
         if broken is not None:
-            return broken.under(f"slurmctld of {cluster!r} does not answer: {slurm.why}")
-    below = database.behind(facts, cluster, slurm.why)
+            turning = _rotation(facts, cluster)
+            caused = broken.under(turning.sentence) if turning is not None and broken.waits else broken
+            return caused.under(f"slurmctld of {cluster!r} does not answer: {slurm.why}")
+    below = being_started(facts, cluster) or database.behind(facts, cluster, slurm.why)
     if below is not None:
         return below
     return Cause(
@@ -135,6 +138,23 @@ def silent(facts: Facts, cluster: str, slurm: Silence) -> Cause:
         f"kubectl slurm -n {facts.namespace} logs controller/{cluster}",
         root=f"slurmctld of {cluster}",
     )
+
+
+def being_started(facts: Facts, cluster: str) -> Cause | None:
+    """Why slurmctld cannot be asked, when its container does not run: this explains whatever others report of it."""
+    found = (pods.being_started(facts, pod) for pod in facts.pods_of(labels.CONTROLLER, cluster))
+    starting = next(filter(None, found), None)
+    if starting is None:
+        return None
+    turning = _rotation(facts, cluster)
+    text = f"{starting.sentence}; {turning.sentence}" if turning is not None else starting.sentence
+    return replace(starting, sentence=text, root=f"slurmctld of {cluster}")
+
+
+def _rotation(facts: Facts, cluster: str) -> Cause | None:
+    """The rotation of its key, which may be why slurmctld is being restarted."""
+    controller = facts.get("Controller", cluster)
+    return rotation.why(facts, controller) if controller is not None else None
 
 
 def _unknown(facts: Facts, host: str, pod: Object | None) -> Diagnosis:
@@ -325,21 +345,27 @@ def _asked_to_register(facts: Facts, node: SlurmNode, resume: str) -> Cause:
 
 def _going_away(facts: Facts, node: SlurmNode, pod: Object | None) -> Cause:
     """The operator takes it out once its jobs have ended: which, until when, and what would shorten that."""
+    if rotation.is_reason(node.reason):
+        return rotation.of_node(facts, _cluster(facts, node.name, pod)[0], node.name)
     text = f"{node.name} is drained by the operator: {node.reason.removeprefix(policy.REASON_PREFIX).strip()}"
     jobs = _jobs(facts, node)
+    owner = str(label_of(pod).get(labels.INSTANCE, "")) if pod is not None else ""
+    root = leaving(owner) if owner else ""
     if not jobs:
-        owner = str(label_of(pod).get(labels.INSTANCE, "")) if pod is not None else ""
         look = f"describe nodeset {owner}" if owner else f"get pods --field-selector=metadata.name={quoted(node.name)}"
-        return Cause(
-            "GoingAway", f"{text}; it runs no job, and goes next", f"kubectl -n {facts.namespace} {look}", waits=True
-        )
+        sentence, command = f"{text}; it runs no job, and goes next", f"kubectl -n {facts.namespace} {look}"
+        return Cause("GoingAway", sentence, command, waits=True, root=root)
     last = jobs[-1]
     until = f"until {clock(facts, last.end)} at the latest" if last.end else "without a time limit"
     others = f" and {counted(len(jobs) - 1, 'more job')}" if len(jobs) > 1 else ""
     how, command = scale_in.shortened(facts, _slurm(facts, node), (node.name,), last)
-    return Cause(
-        "GoingAway", f"{text}; it waits for job {last.id} of {last.user}, {until}{others}. {how}", command, waits=True
-    )
+    sentence = f"{text}; it waits for job {last.id} of {last.user}, {until}{others}. {how}"
+    return Cause("GoingAway", sentence, command, waits=True, root=root)
+
+
+def leaving(nodeset: str) -> str:
+    """The root of what is told about workers of a NodeSet that leave."""
+    return f"leaving workers of {nodeset}"
 
 
 def _cordoned(pod: Object) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kube_runtime.times import parse_time
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
@@ -33,6 +34,8 @@ OUT_OF_MEMORY = "OOMKilled"
 # A container that is younger than this may still be starting; a pod may end this much later than it should.
 START_SECONDS = 60.0
 LATE_SECONDS = 60.0
+# A kubelet may write that a pod is unready this much later than its container was started.
+SETTLE_SECONDS = 3.0
 # From this many on, it is no coincidence.
 MANY_RESTARTS = 2
 # SIGKILL and SIGTERM: somebody else ended it, as the kubelet does where a probe fails.
@@ -310,6 +313,23 @@ def exiting(facts: Facts, pod: Object) -> Cause | None:
     return None
 
 
+def being_started(facts: Facts, pod: Object) -> Cause | None:
+    """Why the daemon of a pod cannot be asked: its container does not run yet, or not yet again."""
+    daemon = str(label_of(pod).get(labels.NAME, ""))
+    status: Mapping[str, Any] = next((each for each in _statuses(pod) if each.get("name") == daemon), {})
+    if "running" in (status.get("state") or {}) or (not status and is_ready(pod)):
+        return None
+    times = [str((pod.get("metadata") or {}).get("creationTimestamp", "")), exited_at(pod, daemon)]
+    age = age_seconds(facts, max(times))
+    reason = ((status.get("state") or {}).get("waiting") or {}).get("reason")
+    return Cause(
+        "Starting",
+        f"container {daemon} of pod {name_of(pod)} is being started" + (f" ({reason})" if reason else ""),
+        _kubectl(facts, f"describe pod {name_of(pod)}"),
+        waits=age is None or age < START_SECONDS,
+    )
+
+
 def exited_at(pod: Object, container: str) -> str:
     """When a container last exited; empty when nobody knows."""
     statuses = (each for each in status_of(pod).get("containerStatuses") or () if each.get("name") == container)
@@ -411,7 +431,8 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     runs = f"container {container} of pod {name_of(pod)} runs but is not ready"
     message = str(probes[-1].get("message", "")).strip().rstrip(":") if probes else ""
     again = any(int(each.get("restartCount") or 0) >= MANY_RESTARTS for each in _statuses(pod))
-    young = is_young(facts, pod) and not again
+    was_ready = _was_ready(pod, container)
+    young = is_young(facts, pod) and not again and not was_ready
     # A daemon that hangs logs nothing more, and what it logged before is not the cause.
     hangs = not young and NO_ANSWER.search(message) is not None
     if known is not None and not hangs:
@@ -419,7 +440,20 @@ def _unready(facts: Facts, pod: Object) -> Cause | None:
     if not probes or young:
         # Until a daemon listens its probe fails: that is no fault of a container that was started a moment ago.
         detail = f": {message}" if message else ""
+        if was_ready:
+            return Cause("ProbeFails", f"{runs}: it was ready before, and its probe no longer succeeds", command)
         return Cause("Starting", f"{runs}, and its probe has not succeeded yet{detail}", command, waits=young)
     if hangs:
         return Cause("NotAnswering", f"{runs}: it hangs, or has too little CPU, and its probe times out", command)
     return Cause("ProbeFails", f"{runs}: {message}", command)
+
+
+def _was_ready(pod: Object, container: str) -> bool:
+    """Whether a container was ready since it was started: a pod that never was has been unready for longer than it."""
+    status: Mapping[str, Any] = next((each for each in _statuses(pod) if each.get("name") == container), {})
+    started = parse_time(str(((status.get("state") or {}).get("running") or {}).get("startedAt") or ""))
+    ready = condition_of(pod, "Ready") or {}
+    changed = parse_time(str(ready.get("lastTransitionTime") or "")) if ready.get("status") == "False" else None
+    if started is None or changed is None:
+        return False
+    return (changed - started).total_seconds() > SETTLE_SECONDS

@@ -15,7 +15,7 @@ from typing import Any
 from slurm_operator.api.kinds import BY_NAME
 from slurm_operator.api.meta import GROUP
 from slurm_operator.build import labels
-from slurm_operator.diagnose import database, operator, references, refusals, scale_in
+from slurm_operator.diagnose import database, operator, references, refusals, rotation, scale_in
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import pod as pods
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen
@@ -23,6 +23,7 @@ from slurm_operator.diagnose.facts import (
     Facts,
     Object,
     Silence,
+    Slurm,
     age_seconds,
     condition_of,
     controller_of,
@@ -75,12 +76,14 @@ def why(facts: Facts, kind: str, name: str) -> Diagnosis:
         database.why,
         _pods,
         _directory,
+        _rotation,
         _configuration,
         _unanswered,
         _rest_api,
         _workers,
         refusals.of_resource,
         _unready,
+        _progressing,
     ):
         cause = look(facts, kind, resource)
         if cause is not None:
@@ -255,6 +258,9 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
             )
     for each in CONFIG:
         condition = condition_of(resource, each) or {}
+        if condition.get("reason") == rotation.CODE and rotation.is_drained_for(resource):
+            # It waits for the rotation, which is told elsewhere; a slurmctld that hangs meanwhile is the news.
+            continue
         if condition.get("reason") in UNDER_TRIAL and condition.get("status") != "True":
             return _under_trial(facts, resource, condition)
         if condition.get("status") == "False":
@@ -264,6 +270,12 @@ def _configuration(facts: Facts, kind: str, resource: Object) -> Cause | None:
                 f"kubectl slurm -n {facts.namespace} config diff {name_of(resource)}",
             )
     return None
+
+
+def _rotation(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """A rotation of the key keeps every worker drained; the other kinds of the cluster wait for it as well."""
+    is_asked = kind == "Controller" and isinstance(facts.slurm_of(name_of(resource)), Slurm)
+    return rotation.why(facts, resource) if is_asked else None
 
 
 def _unanswered(facts: Facts, kind: str, resource: Object) -> Cause | None:
@@ -308,7 +320,13 @@ def _workers(facts: Facts, kind: str, resource: Object) -> Cause | None:
         if isinstance(answer, Cause) and answer.code != "PodIsEnding":
             causes.append(answer.under(f"NodeSet {name_of(resource)} has worker {host_of(pod)}"))
     wrong = [cause for cause in causes if cause.wrong]
-    return next(iter([*wrong, *filter(None, [scale_in.why(facts, resource)]), *causes]), None)
+    return next(iter([*wrong, *filter(None, [_scale_in(facts, resource)]), *causes]), None)
+
+
+def _scale_in(facts: Facts, nodeset: Object) -> Cause | None:
+    """What it waits for; each of its workers that leave says the same, so they share a root."""
+    found = scale_in.why(facts, nodeset)
+    return replace(found, root=found.root or nodes.leaving(name_of(nodeset))) if found is not None else None
 
 
 def _leaving(facts: Facts, kind: str, resource: Object) -> Cause | None:
@@ -316,7 +334,7 @@ def _leaving(facts: Facts, kind: str, resource: Object) -> Cause | None:
     deleting = (resource.get("metadata") or {}).get("deletionTimestamp")
     if not deleting:
         return None
-    found = scale_in.why(facts, resource) if kind == "NodeSet" else None
+    found = _scale_in(facts, resource) if kind == "NodeSet" else None
     ready = condition_of(resource, "Ready") or {}
     held = ", ".join((resource.get("metadata") or {}).get("finalizers") or ())
     return found or Cause(
@@ -369,7 +387,8 @@ def _rest_api_for(controller: str) -> str:
 
 def _reachable(facts: Facts, resource: Object, slurm: Silence) -> Cause:
     condition = condition_of(resource, "SlurmReachable") or {}
-    below = database.behind(facts, controller_of(resource), slurm.why)
+    owner = controller_of(resource)
+    below = nodes.being_started(facts, owner) or database.behind(facts, owner, slurm.why)
     if below is not None:
         return below
     return Cause(
@@ -392,6 +411,16 @@ def _unready(facts: Facts, kind: str, resource: Object) -> Cause | None:
         # No cause is known, and it became unready only a moment ago.
         waits=age is not None and age < pods.START_SECONDS,
     )
+
+
+def _progressing(facts: Facts, kind: str, resource: Object) -> Cause | None:
+    """A resource that is ready, and on which the operator still works."""
+    condition = condition_of(resource, "Progressing") or {}
+    # The rotation of a key is told once, by its Controller.
+    if condition.get("status") != "True" or condition.get("reason") == rotation.CODE:
+        return None
+    text = f"{kind} {name_of(resource)} is ready, and something is under way: {condition.get('message', '')}"
+    return Cause(str(condition.get("reason")), text, _describe(facts, kind, name_of(resource)), waits=True)
 
 
 def _is_ready(resource: Object) -> bool:

@@ -43,6 +43,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: bool
     message: str = ""
+    # When its condition Ready last changed, as Kubernetes writes times; empty where it has none.
+    since: str = ""
     # Why it is not waited for; empty if it is.
     left_out: str = ""
 
@@ -159,12 +161,17 @@ def state(item: Json) -> State | None:
         name=str(metadata.get("name") or ""),
         ready=ready,
         message=message,
+        since=str((_ready_condition(item) or {}).get("lastTransitionTime") or ""),
     )
 
 
+def _ready_condition(item: Json) -> Json | None:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == "Ready"), None)
+
+
 def _conditions(item: Json) -> tuple[bool, str]:
-    metadata, status = item.get("metadata") or {}, item.get("status") or {}
-    found = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
+    metadata, found = item.get("metadata") or {}, _ready_condition(item)
     if found is None:
         return False, "nothing is known of it yet"
     if int(found.get("observedGeneration") or metadata.get("generation") or 0) < int(metadata.get("generation") or 0):

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from tests.local.threaded_server import Served
 
 from slurm_operator.api.crd import definitions
+from slurm_operator.cli.invocation import LOCAL_UP
 from slurm_operator.cli.kubectl import command
 from slurm_operator.cli.kubectl.main import main
 
@@ -81,6 +82,13 @@ def test_a_server_that_cannot_be_asked_is_one_sentence(ask: Ask, kubeconfig: str
     assert result.exit_code == 1
     assert re.search(said, result.output), result.output
     assert result.output.count("\n") == 1
+
+
+def test_a_local_cluster_that_is_stopped_can_be_started(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOCAL_UP, "slurm-operator local up --name=mine")
+    said = ask(KUBECONFIG, "status").output
+    assert "start the cluster, if it is not running, with slurm-operator local up --name=mine" in said
+    assert "cluster-info" not in said
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from kube_runtime.client.client import Client
+from kube_runtime.client.errors import NotFound
+from kube_runtime.client.objects import ObjectMeta, RawObject, Resource
 from kube_runtime.client.remote import CommandResult
 from slurm_operator.build import labels
-from slurm_operator.cli.kubectl.gather import Asked, ask
+from slurm_operator.cli.kubectl.gather import Asked, ask, seen_again
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm
 from slurm_operator.diagnose.scontrol import command
 
@@ -100,6 +102,27 @@ async def test_what_is_not_the_list_is_silence_with_its_reason(ran: CommandResul
     assert isinstance(found, Silence)
     assert why in found.why
     assert found.why.isprintable()
+
+
+class Rereads:
+    """Knows a pod as it is now, or does not know it any more."""
+
+    def __init__(self, pod: dict[str, Any] | None) -> None:
+        self.pod = pod
+
+    async def get(self, _: Resource[RawObject], name: str, namespace: str) -> RawObject:
+        assert (namespace, name) == ("ns", "slurm-controller-0")
+        if self.pod is None:
+            raise NotFound("it is gone")
+        return RawObject(ObjectMeta(name=name), json.dumps(self.pod).encode())
+
+
+async def test_the_pod_of_a_slurmctld_that_did_not_answer_is_read_again() -> None:
+    now: Any = Rereads({**POD, "status": {"phase": "Pending"}})
+    found = await seen_again(now, FACTS, "slurm")
+    assert found["slurm-controller-0"]["status"] == {"phase": "Pending"}
+    gone: Any = Rereads(None)
+    assert await seen_again(gone, FACTS, "slurm") == {}
 
 
 STAND_IN = """#!/bin/sh

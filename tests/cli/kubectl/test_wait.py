@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from slurm_operator.cli.kubectl.main import main
 from slurm_operator.cli.kubectl.nodes import NO_JOBS, is_drained, reason_on
-from slurm_operator.cli.kubectl.wait import first_of, in_the_way
+from slurm_operator.cli.kubectl.wait import first_of, in_the_way, not_waited_for
 from slurm_operator.cli.waiting import UNKNOWN, Reason
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmNode
@@ -46,6 +46,16 @@ def test_what_is_being_deleted_is_not_ready() -> None:
     leaving["metadata"] |= {"deletionTimestamp": "2030-01-01T12:00:00Z", "finalizers": ["x"]}
     found = in_the_way(Facts("slurm", {"Token": {**known.objects["Token"], "b": leaving}}), "")
     assert [each.sentence for each in found] == ["Token b is being deleted: its key is missing"]
+
+
+def test_what_goes_on_while_all_is_ready_is_told_and_not_waited_for() -> None:
+    controller = token("slurm", "True") | {"kind": "Controller", "spec": {"external": True}}
+    held = {"type": "Progressing", "status": "True", "reason": "WaitingForJobs", "message": "debug is kept"}
+    controller["status"]["conditions"].append(held)
+    known = Facts("slurm", {"Controller": {"slurm": controller}})
+    assert in_the_way(known, "") == []
+    (left,) = not_waited_for(known)
+    assert left.sentence == "Controller slurm is ready, and something is under way: debug is kept"
 
 
 def test_of_several_causes_the_first_is_told_and_the_others_are_counted() -> None:

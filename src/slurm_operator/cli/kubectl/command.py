@@ -7,6 +7,7 @@ modules of this folder that hold commands; `main.py` puts these together.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from slurm_operator.cli.invocation import LOCAL_UP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,9 +65,7 @@ def answered(work: Coroutine[Any, Any, R]) -> R:
     try:
         return asyncio.run(work)
     except Unreachable as error:
-        raise click.ClickException(
-            f"{error}; kubectl cluster-info says whether the API server can be reached"
-        ) from error
+        raise click.ClickException(f"{error}; {_how_to_reach()}") from error
     except Unauthorized as error:
         raise click.ClickException(f"{error}; log in again: the credentials of the kubeconfig are refused") from error
     except NotFound as error:
@@ -73,6 +74,13 @@ def answered(work: Coroutine[Any, Any, R]) -> R:
         raise click.ClickException(NO_KINDS if unknown else str(error)) from error
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _how_to_reach() -> str:
+    up = os.environ.get(LOCAL_UP)
+    if up:
+        return f"start the cluster, if it is not running, with {up}"
+    return "kubectl cluster-info says whether the API server can be reached"
 
 
 def command(

@@ -25,16 +25,18 @@ EXPLAINED = ("node", "pod", "job", "partition", *KINDS)
 @command()
 @OUTPUT
 async def status(where: Where, output: str) -> None:
-    """Show clusters, NodeSets, partitions, jobs and problems on one screen."""
+    """Show clusters, NodeSets, partitions, jobs, problems and what is in progress on one screen."""
     from slurm_operator.cli.kubectl import view
-    from slurm_operator.diagnose.cluster import examine
+    from slurm_operator.diagnose.cluster import examine, passing
 
     facts, causes = await judged(where, examine)
+    under_way = passing(facts)
     if output == "text":
-        click.echo(view.overview(facts, causes), nl=False)
+        click.echo(view.overview(facts, causes, under_way), nl=False)
     else:
-        wrong = [view.answer_data(cause) for cause in causes]
-        click.echo(view.data({**view.summary(facts), "wrong": wrong}, output), nl=False)
+        lists = {"wrong": causes, "inProgress": under_way}
+        answers = {name: [view.answer_data(cause) for cause in some] for name, some in lists.items()}
+        click.echo(view.data({**view.summary(facts), **answers}, output), nl=False)
     sys.exit(1 if causes else 0)
 
 

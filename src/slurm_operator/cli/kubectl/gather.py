@@ -108,6 +108,8 @@ async def gather(client: Client, namespace: str, asked: Asked | None = None) -> 
         waits.of("the login pods", parts.without_sssd()),
     )
     slurm = dict(zip(names, answers, strict=True))
+    for name in (each for each, answer in slurm.items() if isinstance(answer, Silence)):
+        objects.setdefault("Pod", {}).update(await waits.of("the API server", seen_again(client, seen, name)))
     silent = frozenset(name for name, problem in databases.items() if problem)
     logs = await waits.of("the logs of containers", _logs(client, seen, slurm, silent))
     return Facts(namespace, objects, slurm, logs, now, secrets, databases, without_sssd)
@@ -157,6 +159,17 @@ async def ask(client: Client, facts: Facts, controller: str) -> Slurm | Silence:
         return Silence(f"scontrol did not answer within {SLURM_SECONDS:g} s")
     except (KubeError, SlurmError, SlurmRefused) as error:
         return Silence(printable(str(error)))
+
+
+async def seen_again(client: Client, facts: Facts, controller: str) -> dict[str, Object]:
+    """The pods of a slurmctld that did not answer, as they are now: it may have been restarted since they were read."""
+    found: dict[str, Object] = {}
+    for pod in facts.pods_of(labels.CONTROLLER, controller):
+        try:
+            found[name_of(pod)] = (await client.get(PODS.raw(), name_of(pod), facts.namespace)).content()
+        except KubeError:
+            continue
+    return found
 
 
 class SlurmRefused(Exception):

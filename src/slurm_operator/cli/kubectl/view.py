@@ -15,6 +15,7 @@ import click
 import yaml
 
 from kube_runtime.text import printable
+from slurm_operator.api.plural import counted
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine
 from slurm_operator.diagnose.facts import (
     Facts,
@@ -22,10 +23,12 @@ from slurm_operator.diagnose.facts import (
     Slurm,
     SlurmPartition,
     condition_of,
+    controller_of,
     name_of,
     spec_of,
     status_of,
 )
+from slurm_operator.diagnose.node import hosts_of
 from slurm_operator.diagnose.partition_owner import Owner, owner_of, owners
 
 MAX_CELL_CHARACTERS = 2048
@@ -33,6 +36,12 @@ _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
 _ACTING = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 UNKNOWN = "?"
 OF_SLURM = ("slurmIdle", "slurmAllocated", "slurmDrain", "slurmDown")
+COLUMNS = {
+    **dict.fromkeys(("invalid_reg", "down", "fail", "not_responding"), "slurmDown"),
+    "drain": "slurmDrain",
+    **dict.fromkeys(("mixed", "allocated", "completing"), "slurmAllocated"),
+    "idle": "slurmIdle",
+}
 BAD = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
 
 
@@ -126,7 +135,7 @@ def summary(facts: Facts) -> dict[str, Any]:
             for each in facts.every("Controller")
         ],
         "nodeSets": [
-            {"name": name_of(each), "ready": _status(each), **_counts(each)} for each in facts.every("NodeSet")
+            {"name": name_of(each), "ready": _status(each), **_counts(facts, each)} for each in facts.every("NodeSet")
         ],
         "partitions": [dict(row) for row in partition_rows(facts)],
     }
@@ -152,13 +161,22 @@ def _main_state(states: frozenset[str]) -> str:
     return "+".join(sorted(states)).lower()
 
 
-def _counts(nodeset: Object) -> dict[str, Any]:
+def _counts(facts: Facts, nodeset: Object) -> dict[str, Any]:
     status = status_of(nodeset)
     found = {name: status.get(name) or 0 for name in ("replicas", "readyReplicas", *OF_SLURM)}
     if (condition_of(nodeset, "SlurmReachable") or {}).get("status") in ("False", "Unknown"):
         # Its counts of Slurm's nodes are from the last time that Slurm answered.
         found |= dict.fromkeys(OF_SLURM)
+    slurm = facts.slurm_of(controller_of(nodeset))
+    if isinstance(slurm, Slurm):
+        found |= _columns(slurm, hosts_of(facts, nodeset))
     return {"desired": spec_of(nodeset).get("replicas"), **found}
+
+
+def _columns(slurm: Slurm, hosts: Iterable[str]) -> dict[str, int]:
+    """How many nodes are in each column: each in one, though Slurm calls a drained node idle too."""
+    states = Counter(COLUMNS.get(_main_state(slurm.nodes[host].states)) for host in hosts if host in slurm.nodes)
+    return {column: states[column] for column in OF_SLURM}
 
 
 def partition_rows(facts: Facts) -> list[Mapping[str, Any]]:
@@ -206,9 +224,10 @@ def _object(owner: Owner) -> str:
     return f"{owner.kind.lower()}/{owner.name}"
 
 
-def overview(facts: Facts, causes: Sequence[Cause]) -> str:
-    """One screen: clusters, node sets, partitions, jobs, what is wrong."""
-    parts = [_clusters(facts), _nodesets(facts), _partitions(facts), _others(facts), _wrong(causes)]
+def overview(facts: Facts, causes: Sequence[Cause], under_way: Sequence[Cause] = ()) -> str:
+    """One screen: clusters, node sets, partitions, jobs, what is wrong, and what is in progress."""
+    last = _wrong(causes) + _in_progress(under_way)
+    parts = [_clusters(facts), _nodesets(facts), _partitions(facts), _others(facts), last]
     return "\n".join(part for part in parts if part)
 
 
@@ -240,7 +259,7 @@ def _nodesets(facts: Facts) -> str:
             *(known(counts[key]) for key in OF_SLURM),
         ]
         for each in facts.every("NodeSet")
-        for counts in [_counts(each)]
+        for counts in [_counts(facts, each)]
     ]
     return table(["NODESET", "READY", "PODS", "IDLE", "ALLOCATED", "DRAIN", "DOWN"], rows) if rows else ""
 
@@ -281,8 +300,18 @@ def _others(facts: Facts) -> str:
 def _wrong(causes: Sequence[Cause]) -> str:
     if not causes:
         return click.style("nothing is wrong", fg="green") + "\n"
-    lines = [click.style(f"{len(causes)} problems" if len(causes) > 1 else "1 problem", fg="red")]
+    return _listed(click.style(counted(len(causes), "problem"), fg="red"), causes, "")
+
+
+def _in_progress(under_way: Sequence[Cause]) -> str:
+    """The same mark as `doctor` has for it."""
+    mark = click.style("..", fg="yellow")
+    return _listed(f"{len(under_way)} in progress", under_way, f"{mark} ") if under_way else ""
+
+
+def _listed(head: str, causes: Sequence[Cause], mark: str) -> str:
+    lines = [head]
     for cause in causes:
         command = click.style(printable(cause.command, MAX_CELL_CHARACTERS), bold=True)
-        lines += [f"  {printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]
+        lines += [f"  {mark}{printable(cause.sentence, MAX_CELL_CHARACTERS)}", f"    {command}"]
     return "\n".join(lines) + "\n"

@@ -11,35 +11,42 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_runtime.text import printable
 from slurm_operator.cli.kubectl.command import KINDS, Where, command, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_operator.cli.waiting import Reason
-    from slurm_operator.diagnose.cause import Diagnosis
+    from slurm_operator.diagnose.cause import Cause, Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 WAITED_FOR = ("partition", *KINDS)
+MAX_SENTENCE_CHARACTERS = 2048
+# What is under way while everything is ready: it is told, and not waited for.
+NOT_WAITED_FOR = frozenset({"AskedToRegister", "PodGone", "WaitingForJobs", "WaitingForSlurm"})
 
 
 @command()
 @click.argument("target", metavar="[KIND/NAME]", required=False, default="")
 @click.option("--timeout", "seconds", default=600.0, show_default=True, help="Seconds to wait.")
 async def wait(where: Where, target: str, seconds: float) -> None:
-    """Wait until a resource, or everything in the namespace, is ready, and say why it is not yet."""
+    """Wait until a resource, or everything in the namespace, is ready, and say why it is not yet.
+
+    What is under way counts as not ready: a start, an update, a scale-in, a deletion, the rotation of a key.
+    """
     from slurm_operator.cli.waiting import until
 
     kind, slash, name = target.partition("/")
     if target and (not slash or not name or kind not in WAITED_FOR):
         raise click.BadParameter(f"{target!r} is not KIND/NAME with a kind of {', '.join(WAITED_FOR)}")
     left: list[Diagnosis] = []
-    place = [where.namespace]
+    place, goes_on = [where.namespace], list[Cause]()
 
     async def is_so() -> bool:
         facts = await facts_of(where)
         place[:] = [facts.namespace]
-        left[:] = in_the_way(facts, target)
+        left[:], goes_on[:] = in_the_way(facts, target), [] if target else not_waited_for(facts)
         return not left
 
     async def why() -> Reason:
@@ -49,6 +56,8 @@ async def wait(where: Where, target: str, seconds: float) -> None:
     waited = await until(what, is_so, why, seconds)
     if waited.is_so:
         click.echo(f"{what} ({waited.seconds:.1f} s)")
+        for cause in goes_on:
+            click.echo(f"not waited for: {printable(cause.sentence, MAX_SENTENCE_CHARACTERS)}")
         return
     click.echo(f"not ready after {seconds:g} s: {first_of(left, place[0]).text}", err=True)
     sys.exit(1)
@@ -61,10 +70,17 @@ def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
     from slurm_operator.diagnose.cluster import examine, passing
 
     if not target:
-        # What is being deleted is not ready, and has to be applied again once it is gone.
-        return [*examine(facts), *(cause for cause in passing(facts) if cause.code == "Deleting")]
+        # What is under way ends by itself, but nothing is ready before that.
+        return [*examine(facts), *(cause for cause in passing(facts) if cause.code not in NOT_WAITED_FOR)]
     answer = explained(facts, target)
     return [] if isinstance(answer, Fine) else [answer]
+
+
+def not_waited_for(facts: Facts) -> list[Cause]:
+    """What is under way although everything is ready."""
+    from slurm_operator.diagnose.cluster import passing
+
+    return [cause for cause in passing(facts) if cause.code in NOT_WAITED_FOR]
 
 
 def first_of(left: Sequence[Diagnosis], namespace: str) -> Reason:
