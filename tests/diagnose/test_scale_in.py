@@ -64,7 +64,7 @@ def test_workers_that_an_update_takes_out_are_listed_once_for_their_nodeset() ->
     both = resource("NodeSet", "compute", {"replicas": 2}, condition("Ready", "False", "WorkersNotReady", "2 wait"))
     (found,) = passing(replace(cluster(both, slurm=facts.slurm["slurm"]), now=facts.now))
     assert found.code == "GoingAway"
-    assert found.sentence.endswith("(and 1 more like it)")
+    assert found.sentence.endswith("(also seen at node compute-1)")
 
 
 def test_the_worker_itself_says_the_same() -> None:

@@ -41,7 +41,8 @@ async def wait(where: Where, target: str, seconds: float) -> None:
     if target and (not slash or not name or kind not in WAITED_FOR):
         raise click.BadParameter(f"{target!r} is not KIND/NAME with a kind of {', '.join(WAITED_FOR)}")
     left: list[Diagnosis] = []
-    place, goes_on = [where.namespace], list[Cause]()
+    place: list[str] = [where.namespace]
+    goes_on: list[Cause] = []
 
     async def is_so() -> bool:
         facts = await facts_of(where)
