@@ -16,6 +16,7 @@ from slurm_operator.build import labels
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
+from slurm_operator.diagnose import short_of_memory
 from slurm_operator.diagnose.cause import Cause
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
 from slurm_operator.diagnose.partition_owner import owner_of
@@ -80,7 +81,8 @@ def _partitions(facts: Facts, job: SlurmJob) -> Cause | None:
 def _shape(wanted: int, room: Room, job: SlurmJob) -> str:
     if job.exclusive:
         return counted(wanted, "whole node")
-    return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}"
+    memory = f" and {room.memory_mib} MiB of memory" if room.memory_mib else ""
+    return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}{memory}"
 
 
 def without_pod(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -198,7 +200,8 @@ def _out(need: _Need) -> Cause | None:
     for name in room.out if room.able < wanted else ():
         answer = nodes.why(facts, name)
         if isinstance(answer, Cause):
-            share = f"{room.able} {'takes' if room.able == 1 else 'take'} jobs, and {len(room.out)} fit but take none"
+            takes = counted(room.able, "takes jobs", "take jobs")
+            share = f"{takes}, and {counted(len(room.out), 'fits but takes none', 'fit but take none')}"
             return answer.under(f"it needs {_shape(wanted, room, job)}: {share}")
     return None
 
@@ -228,10 +231,18 @@ def _busy(need: _Need) -> Cause | None:
         return None
     free = counted(len(room.free), "is", "are") if room.free else ""
     has = f"{free} free, {missing} more needed" if free else f"none is free, and {missing} needed"
-    users = "; ".join(_users(facts, slurm, room.busy, missing))
+    short = short_of_memory.nodes_short(job, slurm, room)
+    whole = short_of_memory.why_all(job, wanted) if short and job.whole_memory_mib else ""
+    parts = [f"it needs {_shape(wanted, room, job)}{whole}", has]
+    parts += [short_of_memory.left(short)] if short else []
+    parts += _users(facts, slurm, room.busy, missing)
     command = _more(facts, slurm, job, missing) or in_shell(facts, job, "squeue -t R -S e -p {Partition}")
-    text = f"it needs {_shape(wanted, room, job)}; {has}" + (f"; {users}" if users else "")
-    return plain(facts, job, text, command=command, waits=True)
+    free_nodes = [slurm.nodes[name] for name in room.free]
+    less = short_of_memory.less(short, free_nodes, missing, room.cpus) if whole else 0
+    if less:
+        parts.append(f"with {less} MiB of memory on each node it would fit now")
+        command = in_shell(facts, job, f"scontrol update jobid={{id}} minmemorynode={less}")
+    return plain(facts, job, "; ".join(parts), command=command, waits=True)
 
 
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
