@@ -45,6 +45,11 @@ class Room:
     unfit: tuple[str, ...] = ()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Every node that it may use."""
+        return self.free + self.busy + self.reserved + self.out + self.unfit
+
+    @property
     def all(self) -> int:
         """How many nodes its partitions have."""
         return self.able + len(self.out) + len(self.unfit)

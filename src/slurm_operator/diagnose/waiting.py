@@ -127,6 +127,9 @@ def _bounds(facts: Facts, job: SlurmJob, known: list[SlurmPartition], asks: str)
 
 
 def _ahead(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    never = short_of_nodes.why_never(facts, job, slurm)
+    if never is not None:
+        return never
     before = _jobs_ahead(job, slurm)
     return plain(facts, job, _named(job, before), command=why_job(facts, before[0])) if before else None
 
