@@ -35,6 +35,7 @@ from slurm_operator.diagnose.staying import Kept
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
+RUNNING = "squeue -t R -S e -p {Partition}"
 ELSEWHERE = "scontrol update jobid={id} reqnodelist="
 # How many of the nodes that a job requires are examined.
 MAX_ASKED_FOR = 100
@@ -294,22 +295,17 @@ def _busy(need: _Need) -> Cause | None:
         return None
     free = counted(len(room.free), "is", "are") if room.free else ""
     has = f"{free} free, {missing} more needed" if free else f"none is free, and {missing} needed"
-    short = short_of_memory.nodes_short(job, slurm, room)
-    whole = short_of_memory.why_all(job, wanted) if short and job.whole_memory_mib else ""
-    parts = [f"it needs {_shape(wanted, room, job)}{whole}", has]
-    parts += [short_of_memory.left(short)] if short else []
+    memory = short_of_memory.shortage(job, slurm, room, wanted)
+    parts = [f"it needs {_shape(wanted, room, job)}{memory.whole}", has, memory.left]
     parts += _users(facts, slurm, room.busy, missing)
     coming = need.kept.coming
     parts += [counted(coming, "worker has not registered yet", "workers have not registered yet")] if coming else []
-    command = staying.more(facts, need.kept, missing - coming) or in_shell(
-        facts, job, "squeue -t R -S e -p {Partition}"
-    )
-    free_nodes = [slurm.nodes[name] for name in room.free]
-    less = short_of_memory.less(short, free_nodes, missing, room.cpus) if whole else 0
-    if less:
-        parts.append(f"with {less} MiB of memory on each node it would fit now")
-        command = in_shell(facts, job, f"scontrol update jobid={{id}} minmemorynode={less}")
-    return plain(facts, job, "; ".join(parts), command=command, waits=True)
+    parts += [f"with {memory.less} MiB of memory on each node it would fit now"] if memory.less else []
+    if memory.less:
+        command = in_shell(facts, job, f"scontrol update jobid={{id}} minmemorynode={memory.less}")
+    else:
+        command = staying.more(facts, need.kept, missing - coming) or in_shell(facts, job, RUNNING)
+    return plain(facts, job, "; ".join(filter(None, parts)), command=command, waits=True)
 
 
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
