@@ -85,6 +85,8 @@ def job(row: Mapping[str, str]) -> Record:
         "cpus": _number(int(row.get("NumCPUs", "1"))),
         "memory_per_node": _number(int(row.get("MinMemoryNode", "0"))),
         "memory_per_cpu": _number(int(row.get("MinMemoryCPU", "0"))),
+        "memory_per_tres": row.get("MemPerTres", ""),
+        "tres_req_str": row.get("ReqTRES", ""),
         "cpus_per_task": _number(int(row.get("CpusPerTask", "1"))),
         "tasks_per_node": _number(int(row.get("TasksPerNode", "0"))),
         "minimum_cpus_per_node": _number(int(row.get("MinCPUsNode", "1"))),

@@ -74,6 +74,10 @@ def answer(row: Row) -> Diagnosis:
     return explained(replace(cluster(slurm=slurm_of(row)), now=NOW), row.target)
 
 
+WHOLE = "Reason=Resources ReqTRES=cpu=1,mem=8000M,node=1,billing=1"
+# Each job got a node's memory whole, and CPUs are left.
+FULL = NODES.replace("CPUAlloc=0", "CPUAlloc=1 AllocMem=8000").replace("CPUAlloc=4", "CPUAlloc=1 AllocMem=8000")
+LEFT_0 = "compute-0 has 0 of 8000 MiB free, compute-1 has 0 of 8000 MiB free"
 TWO = "Reason=Resources NumNodes=2 NumCPUs=8"
 ROWS: dict[str, Row] = {
     "one node is free and two are needed": Row(
@@ -88,6 +92,19 @@ ROWS: dict[str, Row] = {
     "a start on another day": Row(
         f"{TWO} StartTime=2026-11-18T09:30:00Z", "Resources", "start it at 2026-11-18 09:30 UTC", "replicas"
     ),
+    "a start in a year, which is Slurm's word for no idea": Row(
+        f"{TWO} StartTime=2027-11-17T12:00:00Z", "Resources", "; Slurm knows no time for its start", "replicas"
+    ),
+    "a start in a year, by a plan of some time ago": Row(
+        f"{TWO} StartTime=2027-11-17T03:00:00Z", "Resources", "; Slurm knows no time for its start", "replicas"
+    ),
+    "a start a year after that of a job without an end": Row(
+        f"{TWO} StartTime=2027-02-01T08:00:30Z",
+        "Resources",
+        "without a time limit; Slurm knows no time for its start",
+        "replicas",
+        others=RUNS.replace("EndTime=2026-11-17T14:05:00Z", "StartTime=2026-02-01T08:00:00Z"),
+    ),
     "an exclusive job beside a small one": Row(
         "Reason=Resources NumNodes=2 NumCPUs=2 Exclusive=1", "Resources", "1 is free, 1 more needed", "replicas"
     ),
@@ -101,9 +118,60 @@ ROWS: dict[str, Row] = {
     "memory that is in use": Row(
         "Reason=Resources NumNodes=1 MinMemoryNode=6000",
         "Resources",
-        "none is free, and 1 needed",
+        "it needs 1 node of 1 CPU and 6000 MiB of memory; none is free, and 1 needed; compute-0 has 4000 of 8000 MiB "
+        "free; compute-1 runs job 7",
         "replicas",
         nodes=NODES.replace("CPUAlloc=0 CPUTot=4", "CPUAlloc=1 AllocMem=4000 CPUTot=4").replace("IDLE", "MIXED"),
+    ),
+    "all memory of a node, of which another job has all": Row(
+        WHOLE,
+        "Resources",
+        "it needs 1 node of 1 CPU and all of its memory (8000 MiB), since neither the job (--mem) nor the "
+        "configuration (DefMemPerCPU, DefMemPerNode) sets less; none is free, and 1 needed; "
+        f"{LEFT_0}; compute-1 runs job 7 of alice {TO_14_05}",
+        '"replicas":3',
+        nodes=FULL,
+    ),
+    "all memory of a node, for a task of an array": Row(
+        f"JobId=9 {WHOLE} ArrayJobId=9 ArrayTasks=0-4",
+        "Resources",
+        LEFT_0,
+        '"replicas":3',
+        nodes=FULL,
+        target="job/9_3",
+    ),
+    "all memory of two nodes": Row(
+        f"{WHOLE.replace('8000M', '16000M')} NumNodes=2 NumCPUs=2",
+        "Resources",
+        "2 nodes of 1 CPU and all memory of each (8000 MiB)",
+        '"replicas":4',
+        nodes=FULL,
+    ),
+    "all memory of a node, of which another job has a part": Row(
+        WHOLE,
+        "Resources",
+        "compute-0 has 7000 of 8000 MiB free, compute-1 has 0 of 8000 MiB free; compute-1 runs job 7 of alice "
+        f"{TO_14_05}; with 2000 MiB of memory on each node it would fit now",
+        "scontrol update jobid=9 minmemorynode=2000",
+        nodes=FULL.replace("AllocMem=8000", "AllocMem=1000", 1),
+    ),
+    "all memory of a node where Slurm does not count memory": Row(
+        WHOLE, "Resources", "1 node has room for that", "sdiag"
+    ),
+    "all memory of nodes that differ": Row(
+        # Slurm counts the average of the partition's nodes, and gives what the node has.
+        WHOLE.replace("8000M", "16000M"),
+        "Resources",
+        "none is free",
+        "replicas",
+        nodes=FULL,
+    ),
+    "memory for each GPU": Row(
+        "Reason=Resources ReqTRES=cpu=1,mem=5.86G,node=1,billing=1 MemPerTres=gres:gpu:3000 TresPerNode=gres/gpu:2",
+        "Resources",
+        "1 node of 1 CPU and 6000 MiB of memory; none is free, and 1 needed; compute-0 has 4000 of 8000 MiB free",
+        "replicas",
+        nodes=NODES.replace("Features=a,b", "AllocMem=4000 Gres=gpu:h100:4(S:0)"),
     ),
     "more memory than any node has": Row(
         "Reason=Resources NumNodes=1 MinMemoryNode=9000", "NodesTooSmall", "9000 MiB", "sinfo", ok=False
@@ -499,6 +567,26 @@ def test_of_several_reservations_the_first_to_begin_is_in_the_way() -> None:
     cause = explained(facts, "job/9")
     assert isinstance(cause, Cause)
     assert "in reservation soon from" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "said_of_it"),
+    [
+        pytest.param("", "1 takes jobs, and 1 fits but takes none", id="one"),
+        pytest.param(
+            "NodeName=compute-2 CPUTot=4 State=IDLE Partitions=compute\n"
+            "NodeName=compute-3 CPUTot=4 State=DOWN Partitions=compute\n",
+            "2 take jobs, and 2 fit but take none",
+            id="several",
+        ),
+    ],
+)
+def test_numbers_and_verbs_agree(more: str, said_of_it: str) -> None:
+    nodes = NODES.replace("State=ALLOCATED", "By=root Reason=bad dimm State=IDLE+DRAIN") + more
+    asks = "Reason=Resources NumNodes=3" if more else "Reason=Resources NumNodes=2"
+    found = answer(Row(asks, "", "", "", nodes=nodes, partition=PARTITION.replace("0-1", "0-3")))
+    assert isinstance(found, Cause)
+    assert any(said_of_it in step for step in found.trail), found.trail
 
 
 DRAINED = NODES.replace("IDLE", "IDLE+DRAIN").replace("ALLOCATED", "ALLOCATED+DRAIN")

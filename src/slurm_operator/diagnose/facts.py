@@ -66,6 +66,8 @@ class SlurmJob:
     # On each node; for a job that asks for memory per CPU, `memory_per_cpu_mib` counts.
     memory_mib: int = 0
     memory_per_cpu_mib: int = 0
+    # Of a job that says neither: Slurm gives it all memory of each node, which on average is so much.
+    whole_memory_mib: int = 0
     # What must fit on one node: neither a task nor the tasks that belong on the same node are split.
     cpus_per_task: int = 1
     tasks_per_node: int = 0

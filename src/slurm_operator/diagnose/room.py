@@ -45,6 +45,11 @@ class Room:
     unfit: tuple[str, ...] = ()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Every node that it may use."""
+        return self.free + self.busy + self.reserved + self.out + self.unfit
+
+    @property
     def all(self) -> int:
         """How many nodes its partitions have."""
         return self.able + len(self.out) + len(self.unfit)
@@ -134,6 +139,19 @@ def memory_each(job: SlurmJob, cpus: int) -> int:
     return job.memory_mib or job.memory_per_cpu_mib * cpus
 
 
+def memory_free(node: SlurmNode) -> int:
+    """MiB that no job has."""
+    return max(node.memory_mib - node.memory_used_mib, 0)
+
+
+def is_short_of_memory(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
+    """Whether too little memory is left; a job that does not say how much it needs gets a node's memory whole."""
+    # Where Slurm does not count memory, none is in use.
+    if job.whole_memory_mib:
+        return node.memory_used_mib > 0
+    return node.memory_mib > 0 and memory_free(node) < memory_each(job, cpus)
+
+
 def reservation_of(job: SlurmJob, slurm: Slurm, name: str) -> str:
     """The reservation that keeps the job from a node; a future one counts if Slurm's reason is ReqNodeNotAvail."""
     node, own = slurm.nodes[name], job.wants.get("Reservation")
@@ -173,11 +191,15 @@ def _covers(there: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
 
 
 def _is_free(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
+    return not is_short_of_memory(job, node, cpus) and is_free_but_for_memory(job, node, cpus)
+
+
+def is_free_but_for_memory(job: SlurmJob, node: SlurmNode, cpus: int) -> bool:
+    """Whether a node has left all that the job needs beside memory."""
     if job.exclusive and node.cpus_used:
         return False
     left = {name: number - node.gres_used.get(name, 0) for name, number in node.gres.items()}
-    roomy = node.memory_mib - node.memory_used_mib >= memory_each(job, cpus) or not node.memory_mib
-    return node.cpus - node.cpus_used >= cpus and roomy and _covers(left, job.gres)
+    return node.cpus - node.cpus_used >= cpus and _covers(left, job.gres)
 
 
 def nodes_needed(job: SlurmJob, room: Room) -> int:

@@ -30,6 +30,9 @@ NONE = "(none)"
 # Slurm 26.05 does not say it of a job in any other field.
 EXCLUSIVE = "--exclusive"
 YEAR_SECONDS = 365 * 24 * 3600
+# As Slurm writes memory: `mem=24105M`, `mem=1.50G`.
+_REQUESTED = re.compile(r"(?:^|,)mem=(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII)
+_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _GRES_DETAIL = re.compile(r"\([^)]*\)")
 # A job has a base state and flags; scontrol and squeue show the first of these flags in the place of the state.
 SHOWN_FLAGS = ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED")
@@ -71,6 +74,8 @@ class _Job(lenient.Item, frozen=True):
     cpus: shapes.Number = shapes.NOT_SET
     memory_per_node: shapes.Number = shapes.NOT_SET
     memory_per_cpu: shapes.Number = shapes.NOT_SET
+    memory_per_tres: str = ""
+    tres_req_str: str = ""
     cpus_per_task: shapes.Number = shapes.NOT_SET
     tasks_per_node: shapes.Number = shapes.NOT_SET
     minimum_cpus_per_node: shapes.Number = shapes.NOT_SET
@@ -218,8 +223,9 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         priority=job.priority.seconds(),
         node_count=job.node_count.seconds() or 1,
         cpus=job.cpus.seconds() or 1,
-        memory_mib=job.memory_per_node.seconds(),
+        memory_mib=_memory(job),
         memory_per_cpu_mib=job.memory_per_cpu.seconds(),
+        whole_memory_mib=0 if _memory(job) or job.memory_per_cpu.seconds() else _requested_memory(job),
         cpus_per_task=job.cpus_per_task.seconds() or 1,
         tasks_per_node=job.tasks_per_node.seconds(),
         min_cpus_per_node=job.minimum_cpus_per_node.seconds(),
@@ -236,6 +242,19 @@ def _job(raw: wire.Bytes) -> SlurmJob:
         can_requeue=job.batch_flag and job.requeue,
         failed_node=printable(job.failed_node),
     )
+
+
+def _memory(job: _Job) -> int:
+    # Memory for each GPU stands in no other number.
+    return job.memory_per_node.seconds() or (_requested_memory(job) if job.memory_per_tres else 0)
+
+
+def _requested_memory(job: _Job) -> int:
+    """MiB on each node by the request as Slurm counts it, `cpu=1,mem=1.50G,node=1`, which is of all nodes together."""
+    found = _REQUESTED.search(job.tres_req_str)
+    if found is None:
+        return 0
+    return int(float(found[1]) * _MIB[found[2]]) // (job.node_count.seconds() or 1)
 
 
 def _end(job: _Job) -> int:

@@ -7,18 +7,18 @@ In: facts, a job that is pending, and its cluster. Out: a cause, or None where t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from kube_runtime.text import first_few
 from kube_runtime.times import parse_seconds
 from slurm_operator.api.plural import counted
-from slurm_operator.build import labels
+from slurm_operator.diagnose import leftovers, short_of_memory, staying
 from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import partition as partitions
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause
-from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, host_of, label_of, name_of, spec_of
-from slurm_operator.diagnose.partition_owner import owner_of
+from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, clock, name_of, spec_of
 from slurm_operator.diagnose.reasons import OFFERS
 from slurm_operator.diagnose.room import (
     Room,
@@ -29,10 +29,14 @@ from slurm_operator.diagnose.room import (
     reservation_of,
     room_for,
 )
+from slurm_operator.diagnose.scale_in import is_deleted
 from slurm_operator.diagnose.scontrol import NONE
+from slurm_operator.diagnose.staying import Kept
 from slurm_operator.diagnose.wording import code_of, in_shell, plain, title
 
 MAX_NAMED = 3
+RUNNING = "squeue -t R -S e -p {Partition}"
+ELSEWHERE = "scontrol update jobid={id} reqnodelist="
 # How many of the nodes that a job requires are examined.
 MAX_ASKED_FOR = 100
 
@@ -41,10 +45,10 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     """What is missing."""
     room = room_for(job, slurm)
     wanted = nodes_needed(job, room)
-    need = _Need(facts, job, slurm, room, wanted)
+    need = _Need(facts, job, slurm, room, staying.kept_for(facts, job, slurm, room), wanted)
     # If no node is large enough, more of them would not help; if a partition has too few nodes, it does not matter what
     # else is wrong with them.
-    upper = _all_too_small(need) or (_too_few(need) if room.all else None) or _partitions(facts, job)
+    upper = _all_too_small(need) or _never(need) or (_too_few(need) if room.all else None) or _partitions(facts, job)
     if upper is not None:
         return upper
     for look in (_lost, _too_few, _too_small, _out, _reserved, _busy):
@@ -67,6 +71,7 @@ class _Need:
     job: SlurmJob
     slurm: Slurm
     room: Room
+    kept: Kept
     wanted: int
 
 
@@ -80,7 +85,8 @@ def _partitions(facts: Facts, job: SlurmJob) -> Cause | None:
 def _shape(wanted: int, room: Room, job: SlurmJob) -> str:
     if job.exclusive:
         return counted(wanted, "whole node")
-    return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}"
+    memory = f" and {room.memory_mib} MiB of memory" if room.memory_mib else ""
+    return f"{counted(wanted, 'node')} of {counted(room.cpus, 'CPU')}{memory}"
 
 
 def without_pod(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
@@ -88,10 +94,48 @@ def without_pod(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
     for name in islice(job.required, MAX_ASKED_FOR):
         if name not in slurm.nodes:
             text = f"{title(job)} can run on no node but {name} (sbatch -w), of which Slurm has no record any more"
-            return Cause("PodGone", text, in_shell(facts, job, "scontrol update jobid={id} reqnodelist="))
+            return Cause("PodGone", text, in_shell(facts, job, ELSEWHERE))
         answer = nodes.why(facts, name)
         if isinstance(answer, Cause) and answer.code == "PodGone":
-            return answer.under(f"it must run on {name}")
+            return _own(facts, job, slurm, name, answer).under(f"it must run on {name}")
+    return None
+
+
+def _own(facts: Facts, job: SlurmJob, slurm: Slurm, name: str, answer: Cause) -> Cause:
+    """The same for this job: the record may be kept for another one, whose end does not help this one."""
+    first = leftovers.requiring(slurm, name)
+    if first is None or first.id == job.id:
+        return answer
+    text = (
+        f"node {name} no longer has a pod, and {title(job)} can run on no other node (sbatch -w). Let the job run on "
+        f"other nodes, or cancel the job (scancel {job.id})"
+    )
+    return replace(answer, sentence=text, command=in_shell(facts, job, ELSEWHERE), waits=False)
+
+
+def why_never(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    """What keeps it from ever running, whatever other jobs do."""
+    room = room_for(job, slurm)
+    need = _Need(facts, job, slurm, room, staying.kept_for(facts, job, slurm, room), nodes_needed(job, room))
+    cause = _never(need) or (_too_few(need) if room.all else None)
+    return cause if cause is not None and cause.wrong else None
+
+
+def _never(need: _Need) -> Cause | None:
+    """A node that it asked for by name, and that leaves for good."""
+    facts, job, slurm = need.facts, need.job, need.slurm
+    for name in islice(job.required, MAX_ASKED_FOR):
+        owner = staying.nodeset_of(facts, name)
+        if owner is None or name not in slurm.nodes or not staying.goes(facts, slurm.nodes[name]):
+            continue
+        deleted = is_deleted(owner)
+        becomes = "is being deleted" if deleted else f"becomes smaller (replicas {spec_of(owner).get('replicas')})"
+        scale = "" if deleted else "scale the NodeSet out again, "
+        text = (
+            f"{title(job)} must run on {name} (sbatch -w), which leaves because NodeSet {name_of(owner)} {becomes}: it "
+            f"can never run. Let the job run on other nodes, {scale}or cancel it (scancel {job.id})"
+        )
+        return Cause("JobsNeverRun", text, in_shell(facts, job, ELSEWHERE))
     return None
 
 
@@ -109,33 +153,53 @@ def _lost(need: _Need) -> Cause | None:
 
 
 def _too_few(need: _Need) -> Cause | None:
-    facts, job, slurm, room, wanted = need.facts, need.job, need.slurm, need.room, need.wanted
-    there = room.all
-    if there >= wanted or job.required:
+    """Fewer nodes than it asks for, now and when all workers are there that the NodeSets ask for."""
+    facts, job, kept, wanted = need.facts, need.job, need.kept, need.wanted
+    there = kept.there if kept.sets else need.room.all
+    enough = kept.number >= wanted if kept.sets else there >= wanted
+    if (there >= wanted and enough) or _is_fixed(job):
         return None
-    absent = _absent(need)
-    if absent is not None:
-        return absent
+    if enough:
+        return _absent(need)
     return Cause(
         "PartitionTooSmall",
-        f"{title(job)} asks for {counted(wanted, 'node')}, and partition {job.partition} has {there}",
-        _more(facts, slurm, job, wanted - there)
+        f"{title(job)} asks for {counted(wanted, 'node')}, and partition {job.partition} {_size(need, there)}",
+        staying.more(facts, kept, wanted - kept.number)
         or in_shell(facts, job, f"scontrol update jobid={{id}} numnodes={there}"),
     )
 
 
-def _absent(need: _Need) -> Cause | None:
-    """Why workers are missing, if the NodeSets would have enough of them without growing."""
-    owners = [owner for name in partitions_of(need.job) if (owner := owner_of(need.facts, name))]
-    names = {each for owner in owners for each in partitions.nodesets_of(owner)}
-    sets = [each for each in need.facts.every("NodeSet") if names & {name_of(each), partitions.ALL}]
-    asked = [spec_of(each).get("replicas") for each in sets]
-    if sum(each for each in asked if isinstance(each, int)) < need.wanted:
-        return None
-    answers = [resources.why(need.facts, "NodeSet", name_of(each)) for each in sets]
+def _is_fixed(job: SlurmJob) -> bool:
+    """Whether it may run on the nodes that it names, and on no other."""
+    return bool(job.required) and job.node_count <= len(job.required)
+
+
+def _size(need: _Need, there: int) -> str:
+    """How many nodes its partition has, or will have where that differs from what Slurm shows."""
+    kept = need.kept
+    if not kept.sets or (kept.number == there and not kept.going):
+        return f"has {there}"
+    sets = ", ".join(f"NodeSet {name_of(each)} has replicas {spec_of(each)['replicas']}" for each in kept.sets)
+    gone = f", and {first_few(sorted(kept.going), MAX_NAMED)} {'goes' if len(kept.going) == 1 else 'go'}"
+    return f"will have {kept.number}: {sets}{gone if kept.going else ''}"
+
+
+def _absent(need: _Need) -> Cause:
+    """Why workers are missing, where the NodeSets would have enough of them without growing."""
+    facts, sets = need.facts, need.kept.sets
+    answers = [resources.why(facts, "NodeSet", name_of(each)) for each in sets]
     wrong = [each for each in answers if isinstance(each, Cause) and each.wrong]
-    has = f"it needs {counted(need.wanted, 'node')}, and only {need.room.all} of the desired workers have registered"
-    return wrong[0].under(has) if wrong else None
+    verb = "has" if need.kept.there == 1 else "have"
+    has = (
+        f"it needs {counted(need.wanted, 'node')}, and only {need.kept.there} of the desired workers {verb} registered"
+    )
+    if wrong:
+        return wrong[0].under(has)
+    return plain(facts, need.job, has, command=_why_nodeset(need), waits=True)
+
+
+def _why_nodeset(need: _Need) -> str:
+    return f"kubectl slurm -n {need.facts.namespace} why nodeset/{name_of(need.kept.sets[0])}"
 
 
 def _all_too_small(need: _Need) -> Cause | None:
@@ -195,10 +259,13 @@ def _offered(need: _Need) -> str:
 def _out(need: _Need) -> Cause | None:
     """Enough would fit, but too many of them take no jobs."""
     facts, job, room, wanted = need.facts, need.job, need.room, need.wanted
-    for name in room.out if room.able < wanted else ():
+    # What ends the trouble of a node that goes does not give this job a node.
+    out = [name for name in room.out if name not in need.kept.going] or room.out
+    for name in out if room.able < wanted else ():
         answer = nodes.why(facts, name)
         if isinstance(answer, Cause):
-            share = f"{room.able} {'takes' if room.able == 1 else 'take'} jobs, and {len(room.out)} fit but take none"
+            takes = counted(room.able, "takes jobs", "take jobs")
+            share = f"{takes}, and {counted(len(out), 'fits but takes none', 'fit but take none')}"
             return answer.under(f"it needs {_shape(wanted, room, job)}: {share}")
     return None
 
@@ -228,10 +295,17 @@ def _busy(need: _Need) -> Cause | None:
         return None
     free = counted(len(room.free), "is", "are") if room.free else ""
     has = f"{free} free, {missing} more needed" if free else f"none is free, and {missing} needed"
-    users = "; ".join(_users(facts, slurm, room.busy, missing))
-    command = _more(facts, slurm, job, missing) or in_shell(facts, job, "squeue -t R -S e -p {Partition}")
-    text = f"it needs {_shape(wanted, room, job)}; {has}" + (f"; {users}" if users else "")
-    return plain(facts, job, text, command=command, waits=True)
+    memory = short_of_memory.shortage(job, slurm, room, wanted)
+    parts = [f"it needs {_shape(wanted, room, job)}{memory.whole}", has, memory.left]
+    parts += _users(facts, slurm, room.busy, missing)
+    coming = need.kept.coming
+    parts += [counted(coming, "worker has not registered yet", "workers have not registered yet")] if coming else []
+    parts += [f"with {memory.less} MiB of memory on each node it would fit now"] if memory.less else []
+    if memory.less:
+        command = in_shell(facts, job, f"scontrol update jobid={{id}} minmemorynode={memory.less}")
+    else:
+        command = staying.more(facts, need.kept, missing - coming) or in_shell(facts, job, RUNNING)
+    return plain(facts, job, "; ".join(filter(None, parts)), command=command, waits=True)
 
 
 def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> list[str]:
@@ -246,17 +320,3 @@ def _users(facts: Facts, slurm: Slurm, busy: Sequence[str], missing: int) -> lis
 
 def _until(facts: Facts, job: SlurmJob) -> str:
     return f"until {clock(facts, job.end)} at the latest" if job.end else "without a time limit"
-
-
-def _more(facts: Facts, slurm: Slurm, job: SlurmJob, number: int) -> str:
-    """The command that adds this many nodes, if a NodeSet with replicas provides the partition's nodes."""
-    found = [each for name in partitions_of(job) if (each := slurm.partitions.get(name))]
-    for pod in facts.every("Pod"):
-        owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
-        replicas = spec_of(owner).get("replicas") if owner is not None else None
-        if owner is None or not isinstance(replicas, int) or spec_of(owner).get("scalingMode") == "DaemonSet":
-            continue
-        if any(host_of(pod) in each.nodes for each in found):
-            patch = f'{{"spec":{{"replicas":{replicas + number}}}}}'
-            return f"kubectl -n {facts.namespace} patch nodeset {name_of(owner)} --type=merge -p '{patch}'"
-    return ""

@@ -19,7 +19,7 @@ from slurm_operator.diagnose.cause import Cause, Fine
 from slurm_operator.diagnose.dependency import dependency
 from slurm_operator.diagnose.facts import Facts, Slurm, SlurmJob, SlurmPartition, clock
 from slurm_operator.diagnose.room import jobs_on, nodes_needed, nodes_of, partitions_of, room_for
-from slurm_operator.diagnose.scontrol import NONE
+from slurm_operator.diagnose.scontrol import NONE, YEAR_SECONDS
 from slurm_operator.diagnose.wording import SAFE, code_of, in_shell, plain, title, why_job
 from slurm_operator.plan.partition_fields import shown_time
 
@@ -28,6 +28,9 @@ SHOW_PARTITION = "scontrol show partition {Partition}"
 LAUNCH_FAULTS = re.compile(r"(?i)prolog error|job env setup error|batch job complete failure|launch failed")
 # Reasons with which the start time that Slurm reports is a forecast.
 FORESEEN = frozenset({"Resources", "Priority", "ReqNodeNotAvail", "Licenses", "Reservation"})
+# No plan reaches so far; and how much a start in it is later than the end that it follows.
+UNFORESEEN_SECONDS = 300 * 24 * 3600
+PLAN_SECONDS = 600
 # Jobs that Slurm would start if it could.
 READY_TO_RUN = frozenset({"Resources", "Priority", "None", "ReqNodeNotAvail"})
 
@@ -44,14 +47,24 @@ def why(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | Fine:
     if code in ("None", "") and (cause is None or cause.waits):
         return Fine(f"{title(job)} was just submitted; Slurm has not tried to start it yet")
     cause = cause or limits.why(facts, job, slurm) or plain(facts, job)
-    return _with_start(facts, job, cause).under(step)
+    return _with_start(facts, job, slurm, cause).under(step)
 
 
-def _with_start(facts: Facts, job: SlurmJob, cause: Cause) -> Cause:
+def _with_start(facts: Facts, job: SlurmJob, slurm: Slurm, cause: Cause) -> Cause:
     now = parse_seconds(facts.now)
     if not cause.waits or code_of(job) not in FORESEEN or now is None or job.start <= now:
         return cause
-    return replace(cause, sentence=f"{cause.sentence}; Slurm expects to start it at {clock(facts, job.start)}")
+    known = not _is_placeholder(job, slurm, now)
+    start = f"expects to start it at {clock(facts, job.start)}" if known else "knows no time for its start"
+    return replace(cause, sentence=f"{cause.sentence}; Slurm {start}")
+
+
+def _is_placeholder(job: SlurmJob, slurm: Slurm, now: float) -> bool:
+    """Whether Slurm put a start into its plan without knowing one: it takes a job without an end to last a year."""
+    if job.start - now > UNFORESEEN_SECONDS:
+        return True
+    endless = (each for each in jobs_on(slurm, slurm.nodes) if not each.end and each.start)
+    return any(abs(job.start - each.start - YEAR_SECONDS) < PLAN_SECONDS for each in endless)
 
 
 # Partitions
@@ -114,6 +127,9 @@ def _bounds(facts: Facts, job: SlurmJob, known: list[SlurmPartition], asks: str)
 
 
 def _ahead(facts: Facts, job: SlurmJob, slurm: Slurm) -> Cause | None:
+    never = short_of_nodes.why_never(facts, job, slurm)
+    if never is not None:
+        return never
     before = _jobs_ahead(job, slurm)
     return plain(facts, job, _named(job, before), command=why_job(facts, before[0])) if before else None
 
