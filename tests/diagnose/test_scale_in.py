@@ -190,6 +190,17 @@ def test_a_job_that_must_have_a_node_of_a_deleted_nodeset_is_stuck() -> None:
     assert found.command.endswith("scontrol update jobid=34 reqnodelist=")
 
 
+def test_a_job_that_loses_its_partition_and_its_node_is_one_cause() -> None:
+    """Without the node alone it would still wait in a partition that goes."""
+    job = f"{WAITS} ReqNodeList=compute-4"
+    facts = facts_of(job, deletionTimestamp="2026-11-17T11:59:00Z", uid="uid-1")
+    left = "NodeName=compute-4 State=DOWN+DRAIN Reason=slurm-operator: Pod is terminating Partitions=compute"
+    facts = replace(facts, slurm={"slurm": said(f"{NODES}{left}", job, f"{PARTITION}\n{OTHER}")})
+    (found,) = examine(facts)
+    assert found.command.endswith(moved("partition=all reqnodelist="))
+    assert answer(facts, "node/compute-4").command == found.command
+
+
 def test_doctor_tells_of_it_once_and_finds_nothing_wrong() -> None:
     facts = facts_of()
     assert examine(facts) == []

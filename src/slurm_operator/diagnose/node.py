@@ -233,6 +233,10 @@ def _passing(facts: Facts, node: SlurmNode) -> Cause | None:
 
 def _left_over(facts: Facts, node: SlurmNode) -> Cause:
     job = leftovers.requiring(_slurm(facts, node), node.name)
+    # Where its partition goes too, another node alone would not help the job.
+    never = scale_in.why_never(facts, job, _slurm(facts, node)) if job is not None else None
+    if job is not None and never is not None:
+        return never.under(f"node {node.name} no longer has a pod, and job {job.id} of {job.user} must have it")
     if job is not None:
         owner = facts.get("NodeSet", read_pod_info(node.comment).get("nodeSetName", ""))
         again = f"scale NodeSet {name_of(owner)} up again, " if owner and not scale_in.is_deleted(owner) else ""
