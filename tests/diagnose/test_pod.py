@@ -127,6 +127,16 @@ def test_a_container_that_was_ready_before_is_not_starting(message: str, unready
     assert (answer.code, answer.waits) == (code, code == "Starting")
 
 
+def test_a_container_whose_startup_probe_has_not_succeeded_was_never_ready() -> None:
+    running = {"running": {"startedAt": "2026-11-16T00:00:00Z"}}
+    status = {"name": "slurmctld", "ready": False, "started": False, "state": running}
+    unready = {**condition("Ready", "False"), "lastTransitionTime": "2026-11-16T00:00:10Z"}
+    late = pod("slurm-controller-0", labels.CONTROLLER, "slurm", conditions=[unready], containerStatuses=[status])
+    answer = explained(replace(cluster(late), now="2026-11-16T00:00:25Z"), "controller/slurm")
+    assert isinstance(answer, Cause)
+    assert (answer.code, answer.waits) == ("Starting", True)
+
+
 def test_a_probe_that_fails_again_and_again_is_a_fault_also_of_a_container_that_was_just_started() -> None:
     running = {"running": {"startedAt": "2026-11-16T00:00:00Z"}}
     killed = {"terminated": {"exitCode": 0, "reason": "Completed"}}

@@ -454,6 +454,7 @@ def _was_ready(pod: Object, container: str) -> bool:
     started = parse_time(str(((status.get("state") or {}).get("running") or {}).get("startedAt") or ""))
     ready = condition_of(pod, "Ready") or {}
     changed = parse_time(str(ready.get("lastTransitionTime") or "")) if ready.get("status") == "False" else None
-    if started is None or changed is None:
+    if started is None or changed is None or status.get("started") is False:
+        # Its startup probe has not succeeded yet, however late the kubelet wrote the rest.
         return False
     return (changed - started).total_seconds() > SETTLE_SECONDS

@@ -48,13 +48,14 @@ def test_what_is_being_deleted_is_not_ready() -> None:
     assert [each.sentence for each in found] == ["Token b is being deleted: its key is missing"]
 
 
-def test_what_goes_on_while_all_is_ready_is_told_and_not_waited_for() -> None:
+@pytest.mark.parametrize("target", ["", "controller/slurm"])
+def test_what_goes_on_while_all_is_ready_is_told_and_not_waited_for(target: str) -> None:
     controller = token("slurm", "True") | {"kind": "Controller", "spec": {"external": True}}
     held = {"type": "Progressing", "status": "True", "reason": "WaitingForJobs", "message": "debug is kept"}
     controller["status"]["conditions"].append(held)
     known = Facts("slurm", {"Controller": {"slurm": controller}})
-    assert in_the_way(known, "") == []
-    (left,) = not_waited_for(known)
+    assert in_the_way(known, target) == []
+    (left,) = not_waited_for(known, target)
     assert left.sentence == "Controller slurm is ready, and something is under way: debug is kept"
 
 

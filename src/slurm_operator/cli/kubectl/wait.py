@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_operator.cli.waiting import Reason
-    from slurm_operator.diagnose.cause import Cause, Diagnosis
+    from slurm_operator.diagnose.cause import Diagnosis
     from slurm_operator.diagnose.facts import Facts
 
 WAITED_FOR = ("partition", *KINDS)
 MAX_SENTENCE_CHARACTERS = 2048
 # What is under way while everything is ready: it is told, and not waited for.
-NOT_WAITED_FOR = frozenset({"AskedToRegister", "PodGone", "WaitingForJobs", "WaitingForSlurm"})
+NOT_WAITED_FOR = frozenset({"PodGone", "WaitingForJobs", "WaitingForSlurm"})
 
 
 @command()
@@ -42,12 +42,12 @@ async def wait(where: Where, target: str, seconds: float) -> None:
         raise click.BadParameter(f"{target!r} is not KIND/NAME with a kind of {', '.join(WAITED_FOR)}")
     left: list[Diagnosis] = []
     place: list[str] = [where.namespace]
-    goes_on: list[Cause] = []
+    goes_on: list[Diagnosis] = []
 
     async def is_so() -> bool:
         facts = await facts_of(where)
         place[:] = [facts.namespace]
-        left[:], goes_on[:] = in_the_way(facts, target), [] if target else not_waited_for(facts)
+        left[:], goes_on[:] = in_the_way(facts, target), not_waited_for(facts, target)
         return not left
 
     async def why() -> Reason:
@@ -72,16 +72,23 @@ def in_the_way(facts: Facts, target: str) -> list[Diagnosis]:
 
     if not target:
         # What is under way ends by itself, but nothing is ready before that.
-        return [*examine(facts), *(cause for cause in passing(facts) if cause.code not in NOT_WAITED_FOR)]
+        return [*examine(facts), *(cause for cause in passing(facts) if not _goes_on(cause))]
     answer = explained(facts, target)
-    return [] if isinstance(answer, Fine) else [answer]
+    return [] if isinstance(answer, Fine) or _goes_on(answer) else [answer]
 
 
-def not_waited_for(facts: Facts) -> list[Cause]:
-    """What is under way although everything is ready."""
+def not_waited_for(facts: Facts, target: str) -> list[Diagnosis]:
+    """What is under way although the target, or everything, is ready."""
+    from slurm_operator.cli.kubectl.explain import explained
     from slurm_operator.diagnose.cluster import passing
 
-    return [cause for cause in passing(facts) if cause.code in NOT_WAITED_FOR]
+    return [each for each in ([explained(facts, target)] if target else passing(facts)) if _goes_on(each)]
+
+
+def _goes_on(answer: Diagnosis) -> bool:
+    from slurm_operator.diagnose.cause import Cause
+
+    return isinstance(answer, Cause) and answer.waits and answer.code in NOT_WAITED_FOR
 
 
 def first_of(left: Sequence[Diagnosis], namespace: str) -> Reason:
