@@ -269,7 +269,22 @@ def test_what_cannot_be_built_hides_no_line_of_extra_conf(write: Write) -> None:
 
 def test_a_file_of_a_config_map_that_is_not_given_may_be_in_it(write: Write) -> None:
     changed = CONTROLLER + "  configFileRefs: [{name: nosuch}]\n  extraConf: JobSubmitPlugins=lua\n"
-    assert {code for _, code, _ in found(write, changed, KEYS)} == {"ReferenceNotFound", "Refused"}
+    assert [code for _, code, _ in found(write, changed, KEYS)] == ["ReferenceNotFound"]
+
+
+def test_each_config_map_that_is_not_given_is_one_error(write: Write) -> None:
+    changed = CONTROLLER + "  prologScriptRefs:\n  - name: a\n  - name: b\n  configFileRefs: [{name: c}]\n"
+    assert [each[:2] for each in found(write, changed, KEYS)] == [(n, "ReferenceNotFound") for n in (8, 9, 10)]
+
+
+@pytest.mark.parametrize("restapi", [True, False], ids=["live", "by the file"])
+def test_a_partition_of_extra_conf_that_slurmrestd_cannot_name_is_found(write: Write, restapi: bool) -> None:
+    changed = CONTROLLER + "  extraConf: |\n    MinJobAge=600\n    PartitionName=größe Nodes=ALL\n"
+    serving = NODESET.replace("NodeSet", "RestApi").replace("compute", "rest")
+    world = load([write("---\n".join([changed, KEYS, NODESET, *([serving] if restapi else [])]))], partial=True)
+    (only,) = check(world)
+    assert (only.line, only.severity) == (9, "error" if restapi else "warning")
+    assert "'größe' is not a partition name" in only.message
 
 
 def test_an_accounting_that_is_not_given_may_be_in_the_cluster(write: Write) -> None:

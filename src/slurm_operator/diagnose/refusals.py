@@ -28,8 +28,8 @@ OF_PARTITION = {
     "NodesNotTakenOut": "Slurm",
     "NodesNotAdded": "Slurm",
 }
-# How the Controller's message about some partitions begins.
-_PART = re.compile(r"(?:^|; )partitions? ([\w.-]+(?:, [\w.-]+)*): ", re.ASCII)
+# How the Controller's message about some partitions begins; a name may be refused for its very letters.
+_PART = re.compile(r"(?:^|; )partitions? ([^\s:;,]+(?:, [^\s:;,]+)*): ")
 
 
 def why(facts: Facts, owner: Owner) -> Cause | None:
