@@ -101,7 +101,8 @@ def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Findin
 
 
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
-    for problem in rules.check(loaded.resource, None, refs):
+    new = loaded.resource
+    for problem in rules.check(new, world.before.get((new.namespace, type(new).__name__, new.name)), refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
     yield from references.unresolved(loaded, refs, world)
 

@@ -64,9 +64,13 @@ class World:
     nodes: list[WorkerIdentity] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     documents: int = 0
+    manifests: list[Manifest] = field(default_factory=list)
     # Whether resources with wrong fields are kept, without those fields: for whoever looks for further mistakes.
     is_partial: bool = False
+    # By namespace, kind and name.
     broken: set[tuple[str, str, str]] = field(default_factory=set)
+    # What a cluster holds now of the same name: some fields may not change.
+    before: dict[tuple[str, str, str], Resource] = field(default_factory=dict)
 
     def refs(self, namespace: str) -> Refs:
         """What the builders may look at in a namespace."""
@@ -122,6 +126,7 @@ def load(paths: Iterable[str], stdin: BinaryIO | None = None, *, partial: bool =
             # In a folder, values of a chart, say, may lie beside the manifests.
             elif not in_folder or is_manifest(item.value):
                 world.documents += 1
+                world.manifests.append(item)
                 add(world, item)
     return world
 
