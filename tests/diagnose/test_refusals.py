@@ -74,6 +74,7 @@ def test_a_nodeset_whose_line_is_refused_says_so_itself() -> None:
         ("Applied", "LinterRefused"),
         ("Applied", "NeedsNewPartition"),
         ("Accepted", "NodesNotAdded"),
+        ("Accepted", "NoNodes"),
     ],
 )
 def test_the_reason_in_a_partitions_condition_is_the_cause(kind: str, reason: str) -> None:

@@ -133,11 +133,12 @@ async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
     What the operator would refuse is found by the rules of `slurm-operator check`; then the exit code is 1.
     """
     from slurm_operator.cli.kubectl import planning, view
-    from slurm_operator.cli.world import load
+    from slurm_operator.cli.world import is_manifest, load
 
     world = load(paths)
-    if not world.documents and not world.findings:
-        raise click.ClickException(f"nothing to plan: there is no manifest in {', '.join(paths)}")
+    if not any(is_manifest(each.value) for each in world.manifests):
+        unread = "".join(f"{each}\n" for each in world.findings)
+        raise click.ClickException(f"{unread}nothing to plan: there is no manifest in {', '.join(paths)}")
     found = planning.planned(await facts_of(where), world)
     effects = found.effects
     for finding in found.findings:

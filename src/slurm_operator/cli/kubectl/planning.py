@@ -24,7 +24,7 @@ from slurm_operator.diagnose.forecast import Effect, forecast, secrets_of
 # What else `check` looks at, with the parts that it reads.
 OTHERS = {"ConfigMap": ("data",), "PersistentVolumeClaim": ("spec",), "Node": ()}
 # With these the API server, or the operator, takes nothing of a resource; others concern its configuration alone.
-REFUSED_WHOLE = frozenset({"Refused", INVALID_FIELD, "Duplicate"})
+REFUSED_WHOLE = frozenset({"Refused", INVALID_FIELD, "Duplicate", "ReferenceNotFound"})
 KEPT_METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "deletionTimestamp")
 
 
