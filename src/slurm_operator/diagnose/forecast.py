@@ -66,7 +66,7 @@ def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]], given: Given = (
         if each.resource is None
     ]
     resources = [each.resource for each in decoded if each.resource is not None]
-    before = _refs(facts, wanted)
+    before = refs_of(facts, wanted)
     after = _with(_with_data(before, given), resources)
     found = [effect for each in resources for effect in _one(facts, each, before, after)]
     flags = [effect for each in resources for effect in _features(facts, each, after)]
@@ -82,7 +82,8 @@ def _features(facts: Facts, new: Resource, refs: Refs) -> Iterator[Effect]:
         yield Effect(f"{type(new).__name__} {new.name}", "flag", sentence)
 
 
-def _refs(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> Refs:
+def refs_of(facts: Facts, wanted: Sequence[Mapping[str, Any]] = ()) -> Refs:
+    """The namespace as the builders see it."""
     return Refs(
         controllers={each.name: each for each in _typed(facts, Controller)},
         accountings={each.name: each for each in _typed(facts, Accounting)},
