@@ -272,6 +272,29 @@ def test_a_file_of_a_config_map_that_is_not_given_may_be_in_it(write: Write) -> 
     assert [code for _, code, _ in found(write, changed, KEYS)] == ["ReferenceNotFound"]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "nodeset", "codes"),
+    [
+        ("-compute-0,+nohost-3", NODESET, [(7, "NodesNotAdded")]),
+        ("-compute-0,+compute-7", NODESET, []),
+        ("-compute-0", NODESET, []),
+        ("+n1", NODESET + "  scalingMode: DaemonSet\n", []),
+    ],
+    ids=["no such host", "a worker of a larger NodeSet", "taken away", "the name of a Kubernetes node"],
+)
+def test_a_host_that_no_nodeset_can_have_is_named(
+    write: Write, nodes: str, nodeset: str, codes: list[tuple[int, str]]
+) -> None:
+    got = found(write, PARTITION + f'  nodes: "{nodes}"\n', CONTROLLER, nodeset, KEYS)
+    assert [each[:2] for each in got] == codes
+    assert all("nohost-3" in each[2] for each in got)
+
+
+def test_a_partition_without_hosts_is_led_back_to_the_field_that_is_there(write: Write) -> None:
+    ghost = PARTITION.replace("nodeSets: [compute]", "nodes: r1n[1-8]")
+    assert one(write, ghost, CONTROLLER, NODESET, KEYS)[:2] == (6, "NoNodes")
+
+
 def test_each_config_map_that_is_not_given_is_one_error(write: Write) -> None:
     changed = CONTROLLER + "  prologScriptRefs:\n  - name: a\n  - name: b\n  configFileRefs: [{name: c}]\n"
     assert [each[:2] for each in found(write, changed, KEYS)] == [(n, "ReferenceNotFound") for n in (8, 9, 10)]

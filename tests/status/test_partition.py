@@ -110,7 +110,9 @@ def test_what_is_said_of_a_partition_that_is_left_out_is_true(outcome: Partition
             PartitionOutcome(ADDED, UP), "NodesNotAdded InSlurm InSync Up", id="hosts that only a live change adds"
         ),
         pytest.param(
-            PartitionOutcome(ADDED, UP, supports_live_partitions=True), "Accepted InSlurm InSync Up", id="they are there"
+            PartitionOutcome(ADDED, UP, supports_live_partitions=True),
+            "Accepted InSlurm InSync Up",
+            id="they are there",
         ),
         pytest.param(
             PartitionOutcome(ADDED, UP, supports_live_partitions=True, unknown_nodes=("n1",)),

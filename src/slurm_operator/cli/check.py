@@ -10,13 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kube_runtime.text import first_few
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules import reach
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller, ControllerSpec
 from slurm_operator.api.meta import ObjectMeta
+from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.problem import FieldProblem, Path, Severity, format_path
 from slurm_operator.api.validate import decode_part
+from slurm_operator.build import hostnames
 from slurm_operator.build.conf_origin import EXTRA_CONF, Origin, Origins
 from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE, extra_names
 from slurm_operator.build.errors import BuildError
@@ -169,6 +172,7 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     cr, refs, made = built
     yield from _refused_partitions(made, here)
     yield from _unmakeable_partitions(cr, refs, here)
+    yield from _unknown_hosts(made, refs.nodesets_of(cr), here)
     files = _files(cr, refs, made.text)
     origins = Origins(cr, refs, made, files)
     found = lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr))
@@ -201,6 +205,19 @@ def _refused_partitions(made: SlurmConf, here: Namespace) -> Iterator[Finding]:
         if acceptance.reason != ACCEPTED:
             manifest = here.resources[acceptance.kind, acceptance.resource].manifest
             yield findings.of_field(manifest, FieldProblem(acceptance.path, acceptance.message), acceptance.reason)
+
+
+def _unknown_hosts(made: SlurmConf, nodesets: tuple[NodeSet, ...], here: Namespace) -> Iterator[Finding]:
+    """Hosts that a Partition adds and no worker can have; one that is outside of Kubernetes may still register."""
+    if not all(map(hostnames.is_numbered, nodesets)):
+        # Their workers have the names of Kubernetes nodes, of which the files say nothing.
+        return
+    for each in made.partitions:
+        unknown = [host for host in each.live_nodes if not any(hostnames.may_have(one, host) for one in nodesets)]
+        if each.accepted and unknown:
+            message = f"no NodeSet has {first_few(unknown)}, nor does extraConf: the partition is without it"
+            problem = FieldProblem(("spec", "nodes"), message, "warning")
+            yield findings.of_field(here.resources[each.kind, each.resource].manifest, problem, "NodesNotAdded")
 
 
 def _unmakeable_partitions(cr: Controller, refs: Refs, here: Namespace) -> Iterator[Finding]:
