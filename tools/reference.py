@@ -242,7 +242,7 @@ def cli_page() -> str:
 def _cli_lines() -> Iterator[str]:
     yield "# Command line"
     yield from ("`render`, `check` and `crds` need no cluster; nothing but the files that you name is read.", "")
-    yield from ("Exit codes: 0 no findings, 1 there are findings, 2 wrong usage.", "")
+    yield from ("Exit codes: 0 no findings, 1 there are findings or nothing to check, 2 wrong usage.", "")
     top = click.Context(main, info_name="slurm-operator", terminal_width=100, **main.context_settings)
     yield from _help(top)
     for name, command in sorted(main.commands.items()):

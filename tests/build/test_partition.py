@@ -78,7 +78,7 @@ def test_the_line_of_a_partition(spec: dict[str, Any], line: str) -> None:
         ),
         pytest.param(partition("p" * 253), build.NO_NODES, "nodeSets", id="no nodes"),
         pytest.param(partition("p", nodeSets=["gone"]), build.NODESET_NOT_FOUND, 0, id="no such NodeSet"),
-        pytest.param(partition("p", nodes="elsewhere"), build.NO_NODES, "nodeSets", id="nodes that nobody declares"),
+        pytest.param(partition("p", nodes="elsewhere"), build.NO_NODES, "nodes", id="nodes that nobody declares"),
     ],
 )
 def test_a_partition_that_is_left_out(resource: Any, reason: str, path: object) -> None:

@@ -269,7 +269,45 @@ def test_what_cannot_be_built_hides_no_line_of_extra_conf(write: Write) -> None:
 
 def test_a_file_of_a_config_map_that_is_not_given_may_be_in_it(write: Write) -> None:
     changed = CONTROLLER + "  configFileRefs: [{name: nosuch}]\n  extraConf: JobSubmitPlugins=lua\n"
-    assert {code for _, code, _ in found(write, changed, KEYS)} == {"ReferenceNotFound", "Refused"}
+    assert [code for _, code, _ in found(write, changed, KEYS)] == ["ReferenceNotFound"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "nodeset", "codes"),
+    [
+        ("-compute-0,+nohost-3", NODESET, [(7, "NodesNotAdded")]),
+        ("-compute-0,+compute-7", NODESET, []),
+        ("-compute-0", NODESET, []),
+        ("+n1", NODESET + "  scalingMode: DaemonSet\n", []),
+    ],
+    ids=["no such host", "a worker of a larger NodeSet", "taken away", "the name of a Kubernetes node"],
+)
+def test_a_host_that_no_nodeset_can_have_is_named(
+    write: Write, nodes: str, nodeset: str, codes: list[tuple[int, str]]
+) -> None:
+    got = found(write, PARTITION + f'  nodes: "{nodes}"\n', CONTROLLER, nodeset, KEYS)
+    assert [each[:2] for each in got] == codes
+    assert all("nohost-3" in each[2] for each in got)
+
+
+def test_a_partition_without_hosts_is_led_back_to_the_field_that_is_there(write: Write) -> None:
+    ghost = PARTITION.replace("nodeSets: [compute]", "nodes: r1n[1-8]")
+    assert one(write, ghost, CONTROLLER, NODESET, KEYS)[:2] == (6, "NoNodes")
+
+
+def test_each_config_map_that_is_not_given_is_one_error(write: Write) -> None:
+    changed = CONTROLLER + "  prologScriptRefs:\n  - name: a\n  - name: b\n  configFileRefs: [{name: c}]\n"
+    assert [each[:2] for each in found(write, changed, KEYS)] == [(n, "ReferenceNotFound") for n in (8, 9, 10)]
+
+
+@pytest.mark.parametrize("restapi", [True, False], ids=["live", "by the file"])
+def test_a_partition_of_extra_conf_that_slurmrestd_cannot_name_is_found(write: Write, restapi: bool) -> None:
+    changed = CONTROLLER + "  extraConf: |\n    MinJobAge=600\n    PartitionName=größe Nodes=ALL\n"
+    serving = NODESET.replace("NodeSet", "RestApi").replace("compute", "rest")
+    world = load([write("---\n".join([changed, KEYS, NODESET, *([serving] if restapi else [])]))], partial=True)
+    (only,) = check(world)
+    assert (only.line, only.severity) == (9, "error" if restapi else "warning")
+    assert "'größe' is not a partition name" in only.message
 
 
 def test_an_accounting_that_is_not_given_may_be_in_the_cluster(write: Write) -> None:

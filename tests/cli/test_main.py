@@ -295,16 +295,35 @@ def test_a_list_in_a_config_map_of_a_controller_is_said_once(run: Run, write: Wr
     assert result.stdout == f"{path}:9: data: must be a mapping\n"
 
 
-@pytest.mark.parametrize("command", ["check", "render"])
 @pytest.mark.parametrize("text", ["", "---\n---\n", "# only a comment\n"], ids=["empty", "markers", "comment"])
-def test_nothing_is_nothing_wrong(run: Run, write: Write, command: str, text: str) -> None:
-    result = run(command, "-f", write(text))
+def test_nothing_is_rendered_to_nothing(run: Run, write: Write, text: str) -> None:
+    result = run("render", "-f", write(text))
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_check_says_that_a_file_is_empty(run: Run, write: Write) -> None:
-    path = write("")
-    assert run("check", "-f", path).stderr == f"nothing was checked: there is no document in {path}\n"
+@pytest.mark.parametrize("text", ["", "---\n---\n", "# only a comment\n"], ids=["empty", "markers", "comment"])
+def test_a_check_of_nothing_fails(run: Run, write: Write, text: str) -> None:
+    path = write(text)
+    result = run("check", "-f", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"nothing was checked: there is no manifest in {path}\n"
+    assert run("check", "-o", "json", "-f", path).exit_code == 1
+
+
+@pytest.mark.parametrize("text", ["\na: 1\n", '\n{"a": 1}', "\n{}\n"], ids=["YAML", "JSON", "nothing in it"])
+@pytest.mark.parametrize("command", ["check", "render"])
+def test_what_is_no_manifest_is_an_error_with_its_line(run: Run, write: Write, command: str, text: str) -> None:
+    path = write(text)
+    result = run(command, "-f", path)
+    assert result.exit_code == 1
+    assert f"{path}:2: this is no manifest: it has neither apiVersion nor kind\n" in result.output
+
+
+def test_values_of_a_chart_may_lie_beside_manifests_in_a_folder(run: Run, write: Write) -> None:
+    folder = str(Path(write("a: 1\n", "dir/values.yaml")).parent)
+    assert run("check", "-f", folder).exit_code == 1
+    write(CLUSTER, "dir/cluster.yaml")
+    assert run("check", "-f", folder).exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["check", "render"])

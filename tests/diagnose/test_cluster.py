@@ -66,8 +66,10 @@ def test_doctor_names_a_partition_that_works_without_one_of_its_nodesets() -> No
         "Accepted", "True", "NodeSetNotFound", "there is no NodeSet 'gone'; the partition is without it"
     )
     ready = condition("Ready", "True", "Up")
-    (cause,) = examine(cluster(resource("Partition", "debug", {"partitionName": "compute"}, accepted, ready)))
+    facts = cluster(resource("Partition", "debug", {"partitionName": "compute"}, accepted, ready))
+    (cause,) = examine(facts)
     assert cause.code == "NodeSetNotFound"
+    assert explained(facts, "partition/debug") == cause
     assert cause.command == "kubectl -n slurm edit partitions.slinky.slurm.net debug"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tests.diagnose.broken import NODES, cluster, condition, resource
 from tests.diagnose.said import said
 
+from slurm_operator.cli.kubectl.explain import explained
 from slurm_operator.diagnose.cluster import examine
 from slurm_operator.diagnose.drift import ChangedBack, adoption, changed_back, current
 from slurm_operator.diagnose.facts import Facts, Silence, Slurm
@@ -63,8 +64,9 @@ def reported(field: str, wanted: str, found: str) -> dict[str, Any]:
 
 def test_doctor_tells_of_drift_that_is_only_reported() -> None:
     lines = "PartitionName=hand State=UP Nodes=compute-0\n"
-    found = examine(facts(reported("MaxTime", "60", "30"), asked=said(NODES, "", lines)))
-    (told,) = (each for each in found if each.code == "Drifted")
+    namespace = facts(reported("MaxTime", "60", "30"), asked=said(NODES, "", lines))
+    (told,) = (each for each in examine(namespace) if each.code == "Drifted")
+    assert explained(namespace, "partition/hand") == told
     assert "MaxTime is 30, and Partition hand asks for 60" in told.sentence
     assert told.command == "kubectl slurm -n slurm drift"
 

@@ -74,6 +74,7 @@ def test_a_nodeset_whose_line_is_refused_says_so_itself() -> None:
         ("Applied", "LinterRefused"),
         ("Applied", "NeedsNewPartition"),
         ("Accepted", "NodesNotAdded"),
+        ("Accepted", "NoNodes"),
     ],
 )
 def test_the_reason_in_a_partitions_condition_is_the_cause(kind: str, reason: str) -> None:
@@ -120,3 +121,12 @@ def test_what_a_controller_says_of_partitions_is_read_partition_by_partition(
     message: str, found: dict[str, str]
 ) -> None:
     assert by_partition(degraded("RefusedBySlurm", message)) == found
+
+
+def test_a_partition_refused_for_its_letters_is_put_right_where_it_is_written() -> None:
+    message = "partition größe: 'größe' is not a partition name: letters, digits, '_', '.' and '-' only"
+    owner = degraded("RefusedBySlurm", message)
+    owner["spec"] = {"extraConf": "PartitionName=größe Nodes=ALL"}
+    (cause,) = (each for each in examine(cluster(owner)) if each.code == "RefusedBySlurm")
+    assert cause.command == "kubectl -n slurm edit controllers.slinky.slurm.net slurm"
+    assert "extraConf of Controller slurm" in cause.sentence

@@ -104,11 +104,13 @@ def test_a_job_that_requires_a_worker_that_leaves_can_never_run(reason: str) -> 
     assert found.command == "kubectl slurm -n slurm shell -- scontrol update jobid=14 reqnodelist="
 
 
-@pytest.mark.parametrize("why", ["update", "key rotation", "placement"])
-def test_a_worker_that_is_replaced_comes_back(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "code"), [("update", "GoingAway"), ("key rotation", "KeyRotation"), ("placement", "GoingAway")]
+)
+def test_a_worker_that_is_replaced_comes_back(why: str, code: str) -> None:
     nodes = (FIRST + SECOND + THIRD).replace("scale-in", why)
-    assert answer(facts_of(f"{WAITS} Reason=Resources ReqNodeList=compute-2", nodes, replicas=3)).code == "GoingAway"
-    assert answer(facts_of(f"{THREE} Reason=Resources", nodes, replicas=3)).code == "GoingAway"
+    assert answer(facts_of(f"{WAITS} Reason=Resources ReqNodeList=compute-2", nodes, replicas=3)).code == code
+    assert answer(facts_of(f"{THREE} Reason=Resources", nodes, replicas=3)).code == code
 
 
 def test_a_record_that_is_kept_for_another_job_has_a_command_for_this_one() -> None:

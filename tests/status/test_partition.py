@@ -110,6 +110,16 @@ def test_what_is_said_of_a_partition_that_is_left_out_is_true(outcome: Partition
             PartitionOutcome(ADDED, UP), "NodesNotAdded InSlurm InSync Up", id="hosts that only a live change adds"
         ),
         pytest.param(
+            PartitionOutcome(ADDED, UP, supports_live_partitions=True),
+            "Accepted InSlurm InSync Up",
+            id="they are there",
+        ),
+        pytest.param(
+            PartitionOutcome(ADDED, UP, supports_live_partitions=True, unknown_nodes=("n1",)),
+            "NodesNotAdded -NodesNotAdded InSync Up",
+            id="hosts that Slurm does not have",
+        ),
+        pytest.param(
             PartitionOutcome(EDITED, Unknown("no answer")),
             "Accepted ?SlurmUnreachable ?SlurmUnreachable",
             id="hosts to take out of a Slurm that nobody can ask",
@@ -119,6 +129,14 @@ def test_what_is_said_of_a_partition_that_is_left_out_is_true(outcome: Partition
 def test_conditions(outcome: PartitionOutcome, expected: str) -> None:
     sign = {"True": "", "False": "-", "Unknown": "?"}
     assert " ".join(sign[each.truth.value] + each.reason for each in status.drafts(outcome)) == expected
+
+
+def test_a_host_that_slurm_does_not_have_is_named_and_nothing_is_called_as_requested() -> None:
+    outcome = PartitionOutcome(ADDED, UP, supports_live_partitions=True, unknown_nodes=("n1",))
+    said = {each.type: each.message for each in status.drafts(outcome)}
+    assert said["Accepted"] == said["Applied"]
+    assert said["Applied"] == "n1 cannot be added: Slurm has no node of this name; it is added when it registers"
+    assert said["InSync"] == "nobody has changed it in Slurm"
 
 
 def test_drift_is_told_with_both_values() -> None:

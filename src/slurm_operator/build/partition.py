@@ -171,9 +171,8 @@ def _of_partition(cr: Partition, nodesets: Mapping[str, NodeSet], claimed: Claim
     nodes = _nodes(cr.spec, nodesets, claimed)
     if not nodes.configured:
         message = "no node is left for slurm.conf: name a NodeSet, or nodes that extraConf declares"
-        return Acceptance(
-            "Partition", cr.name, name, NO_NODES, message, path=("spec", "nodeSets"), live_nodes=nodes.live
-        )
+        written = "nodes" if cr.spec.nodes and not cr.spec.node_sets else "nodeSets"
+        return Acceptance("Partition", cr.name, name, NO_NODES, message, path=("spec", written), live_nodes=nodes.live)
     taken = _take(ledger, name, f"Partition {cr.name!r}")
     if taken:
         return Acceptance("Partition", cr.name, name, NAME_TAKEN, taken, path=("spec", "partitionName"))

@@ -10,27 +10,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kube_runtime.text import first_few
 from slurm_operator.admission import rules
 from slurm_operator.admission.rules import reach
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller, ControllerSpec
 from slurm_operator.api.meta import ObjectMeta
-from slurm_operator.api.problem import FieldProblem, Path, format_path
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.api.problem import FieldProblem, Path, Severity, format_path
 from slurm_operator.api.validate import decode_part
-from slurm_operator.build.conf_origin import Origin, Origins
+from slurm_operator.build import hostnames
+from slurm_operator.build.conf_origin import EXTRA_CONF, Origin, Origins
 from slurm_operator.build.controller import CGROUP_CONF, CGROUP_FILE, extra_names
 from slurm_operator.build.errors import BuildError
 from slurm_operator.build.images import TRUSTED
 from slurm_operator.build.partition import ACCEPTED
 from slurm_operator.build.refs import Refs
-from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf
+from slurm_operator.build.slurm_conf import FILE, SlurmConf, slurm_conf, takes_partitions_live
 from slurm_operator.cli import devices, findings, references
 from slurm_operator.cli.findings import INVALID_FIELD, Finding
 from slurm_operator.cli.manifests import Manifest
 from slurm_operator.cli.render import render
 from slurm_operator.cli.world import Loaded, Namespace, World
 from slurm_operator.plan.lint import lint_all, slurm_version, without_mounted
+from slurm_operator.slurm import conf
 from slurm_operator.slurm.conf import Finding as LintFinding
+from slurm_operator.slurm.requests import name_problem
 
 # Findings of the linter that depend on what else is in the cluster.
 ABOUT_OTHERS = frozenset({"NoNodes", "SecondDefault", "UnknownNode"})
@@ -53,7 +58,17 @@ def check(
     unbuildable = (finding for finding in render(world).findings if not _is_known_broken(finding, world))
     found |= set(_unmentioned(unbuildable, found))
     hidden = _Hidden(world)
-    return sorted(finding for finding in found if not hidden.has(finding))
+    return sorted(finding for finding in found if not hidden.has(finding) and not _is_said_worse(finding, found))
+
+
+def _is_said_worse(finding: Finding, found: set[Finding]) -> bool:
+    """Whether a warning is about a reference that an error calls missing: to the webhook it may still come."""
+    return finding.severity == "warning" and any(
+        each.code == "ReferenceNotFound"
+        and each.severity == "error"
+        and (each.file, each.line, each.path) == (finding.file, finding.line, finding.path)
+        for each in found
+    )
 
 
 class _Hidden:
@@ -89,7 +104,8 @@ def _unmentioned(new: Iterator[Finding], found: set[Finding]) -> Iterator[Findin
 
 
 def _resource(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
-    for problem in rules.check(loaded.resource, None, refs):
+    new = loaded.resource
+    for problem in rules.check(new, world.before.get((new.namespace, type(new).__name__, new.name)), refs):
         yield findings.of_field(loaded.manifest, problem, "Refused")
     yield from references.unresolved(loaded, refs, world)
 
@@ -123,11 +139,11 @@ def _strays(world: World, refs: Mapping[str, Refs], version: str | None) -> Iter
 
 def _lines_of_members(cr: Controller, refs: Refs, here: Namespace, version: str | None) -> Iterator[Finding]:
     try:
-        conf = slurm_conf(cr, _named_nodesets(refs))
+        built = slurm_conf(cr, _named_nodesets(refs))
     except BuildError:
         return
-    files = {FILE: conf.text}
-    origins = Origins(cr, refs, conf, files)
+    files = {FILE: built.text}
+    origins = Origins(cr, refs, built, files)
     for finding in lint_all(files, "", version):
         origin = origins.of(finding.file, finding.line, finding.column)
         # Whatever a line names may be in the cluster; only its form can be judged.
@@ -153,10 +169,12 @@ def _slurm_conf(cr: Controller, refs: Refs, here: Namespace, version: str | None
     built = _built(cr, refs, here)
     if built is None:
         return
-    cr, refs, conf = built
-    yield from _refused_partitions(conf, here)
-    files = _files(cr, refs, conf.text)
-    origins = Origins(cr, refs, conf, files)
+    cr, refs, made = built
+    yield from _refused_partitions(made, here)
+    yield from _unmakeable_partitions(cr, refs, here)
+    yield from _unknown_hosts(made, refs.nodesets_of(cr), here)
+    files = _files(cr, refs, made.text)
+    origins = Origins(cr, refs, made, files)
     found = lint_all(files, cr.spec.extra_conf or "", version or slurm_version(cr))
     for finding in (*without_mounted(found, cr, refs), *devices.unasked(cr, refs, files)):
         # A file may be in a ConfigMap that is not among these files; that ConfigMap has its own finding.
@@ -182,11 +200,36 @@ def _built(cr: Controller, refs: Refs, here: Namespace) -> tuple[Controller, Ref
         cr = part
 
 
-def _refused_partitions(conf: SlurmConf, here: Namespace) -> Iterator[Finding]:
-    for acceptance in conf.partitions:
+def _refused_partitions(made: SlurmConf, here: Namespace) -> Iterator[Finding]:
+    for acceptance in made.partitions:
         if acceptance.reason != ACCEPTED:
             manifest = here.resources[acceptance.kind, acceptance.resource].manifest
             yield findings.of_field(manifest, FieldProblem(acceptance.path, acceptance.message), acceptance.reason)
+
+
+def _unknown_hosts(made: SlurmConf, nodesets: tuple[NodeSet, ...], here: Namespace) -> Iterator[Finding]:
+    """Hosts that a Partition adds and no worker can have; one that is outside of Kubernetes may still register."""
+    if not all(map(hostnames.is_numbered, nodesets)):
+        # Their workers have the names of Kubernetes nodes, of which the files say nothing.
+        return
+    for each in made.partitions:
+        unknown = [host for host in each.live_nodes if not any(hostnames.may_have(one, host) for one in nodesets)]
+        if each.accepted and unknown:
+            message = f"no NodeSet has {first_few(unknown)}, nor does extraConf: the partition is without it"
+            problem = FieldProblem(("spec", "nodes"), message, "warning")
+            yield findings.of_field(here.resources[each.kind, each.resource].manifest, problem, "NodesNotAdded")
+
+
+def _unmakeable_partitions(cr: Controller, refs: Refs, here: Namespace) -> Iterator[Finding]:
+    """Partitions of extraConf whose names slurmrestd is never sent; where it makes partitions, nothing else does."""
+    manifest = here.resources["Controller", cr.name].manifest
+    severity: Severity = "error" if takes_partitions_live(cr, refs) else "warning"
+    for entry in conf.parse(cr.spec.extra_conf or "").all("PartitionName"):
+        problem = name_problem("partition", entry.value)
+        if problem:
+            text = f"{problem}; where slurmrestd makes partitions, as from Slurm 26.05 on, it is left out"
+            below = _offset(Origin("Controller", cr.name, EXTRA_CONF, entry.line), manifest)
+            yield findings.of_field(manifest, FieldProblem(EXTRA_CONF, text, severity), "InvalidSpec", below)
 
 
 def _files(cr: Controller, refs: Refs, text: str) -> dict[str, str]:

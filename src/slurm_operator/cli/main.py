@@ -93,7 +93,10 @@ def _print_slurm_confs(confs: dict[str, str]) -> None:
 def check(
     paths: tuple[str, ...], strict: bool, version: str | None, features: str, worker_images: str, output: str
 ) -> None:
-    """Check manifests: fields, rules, references and the slurm.conf that they become; no cluster is needed."""
+    """Check manifests: fields, rules, references and the slurm.conf that they become; no cluster is needed.
+
+    The exit code is 1 if there is an error, or no manifest to check.
+    """
     from slurm_operator.cli.check import check as checking
     from slurm_operator.cli.world import load
 
@@ -105,7 +108,8 @@ def check(
     else:
         _print_data([finding.as_json() for finding in found], output)
     failed = any(strict or finding.severity == "error" for finding in found)
-    sys.exit(1 if failed else 0)
+    # A wrong path or an empty pipe in a CI job must not look like manifests that are right.
+    sys.exit(1 if failed or not world.documents else 0)
 
 
 def _print_findings(found: list[Finding]) -> None:
@@ -118,7 +122,7 @@ def _summary(documents: int, found: list[Finding], paths: tuple[str, ...]) -> st
     from slurm_operator.cli.findings import errors
 
     if not documents and not found:
-        return f"nothing was checked: there is no document in {', '.join(paths)}"
+        return f"nothing was checked: there is no manifest in {', '.join(paths)}"
     wrong = errors(found)
     warnings = counted(len(found) - wrong, "warning")
     return f"{counted(documents, 'document')} checked: {counted(wrong, 'error')}, {warnings}"

@@ -2,7 +2,7 @@
 
 In: a resource, and the world of files that it was read from. Out: findings. What may be in the cluster is a warning; it
 is an error where the files hold others of its kind, so that a name is more likely wrong than missing. Called by
-`cli/check.py`; ConfigMaps of a Controller are a matter of its rules.
+`cli/check.py`. A ConfigMap of a Controller is an error, since nothing of its cluster can be built without.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ _SECRETS = (
     ("jwt_hs256_key_ref", "jwtHs256KeyRef"),
     ("sssd_conf_ref", "sssdConfRef"),
 )
+_CONFIG_MAPS = (
+    ("config_file_refs", "configFileRefs"),
+    ("prolog_script_refs", "prologScriptRefs"),
+    ("epilog_script_refs", "epilogScriptRefs"),
+    ("prolog_slurmctld_script_refs", "prologSlurmctldScriptRefs"),
+    ("epilog_slurmctld_script_refs", "epilogSlurmctldScriptRefs"),
+)
 
 
 def unresolved(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
@@ -40,6 +47,7 @@ def unresolved(loaded: Loaded, refs: Refs, world: World) -> Iterator[Finding]:
         if ref is not None and ref.name:
             yield from _resource(loaded, world, kind, ref.name, ("spec", field, "name"), known)
     if isinstance(loaded.resource, Controller):
+        yield from _config_maps(loaded, loaded.resource, refs)
         yield from _claim(loaded, loaded.resource, refs)
 
 
@@ -85,6 +93,16 @@ def _secret_refs(loaded: Loaded) -> Iterator[tuple[Path, SecretKeySelector]]:
     ssh = getattr(spec, "ssh", None)
     if ssh is not None and ssh.enabled and ssh.sssd_conf_ref is not None:
         yield ("spec", "ssh", "sssdConfRef"), ssh.sssd_conf_ref
+
+
+def _config_maps(loaded: Loaded, cr: Controller, refs: Refs) -> Iterator[Finding]:
+    for attribute, field in _CONFIG_MAPS if not cr.spec.external else ():
+        for index, ref in enumerate(getattr(cr.spec, attribute) or ()):
+            # Without a name, a rule complains.
+            if ref.name and ref.name not in refs.config_maps:
+                message = f"ConfigMap {ref.name!r} is not in this namespace"
+                problem = FieldProblem(("spec", field, index, "name"), message)
+                yield findings.of_field(loaded.manifest, problem, "ReferenceNotFound")
 
 
 def _claim(loaded: Loaded, cr: Controller, refs: Refs) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any, BinaryIO
 
 from kube_runtime.text import shown
@@ -63,9 +64,13 @@ class World:
     nodes: list[WorkerIdentity] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     documents: int = 0
+    manifests: list[Manifest] = field(default_factory=list)
     # Whether resources with wrong fields are kept, without those fields: for whoever looks for further mistakes.
     is_partial: bool = False
+    # By namespace, kind and name.
     broken: set[tuple[str, str, str]] = field(default_factory=set)
+    # What a cluster holds now of the same name: some fields may not change.
+    before: dict[tuple[str, str, str], Resource] = field(default_factory=dict)
 
     def refs(self, namespace: str) -> Refs:
         """What the builders may look at in a namespace."""
@@ -113,21 +118,32 @@ def _served(restapis: Iterable[Resource]) -> Iterator[str]:
 def load(paths: Iterable[str], stdin: BinaryIO | None = None, *, partial: bool = False) -> World:
     """Read files, folders or standard input; `partial` keeps what can be read of resources that have errors."""
     world = World(is_partial=partial)
-    for item in read(paths, stdin):
-        if isinstance(item, Problem):
-            world.findings.append(findings.of_problem(item))
-        else:
-            world.documents += 1
-            _add(world, item)
+    for path in paths:
+        in_folder = path != "-" and FilePath(path).is_dir()
+        for item in read([path], stdin):
+            if isinstance(item, Problem):
+                world.findings.append(findings.of_problem(item))
+            # In a folder, values of a chart, say, may lie beside the manifests.
+            elif not in_folder or is_manifest(item.value):
+                world.documents += 1
+                world.manifests.append(item)
+                add(world, item)
     return world
 
 
-def _add(world: World, manifest: Manifest) -> None:
+def is_manifest(value: Mapping[str, Any]) -> bool:
+    """Whether a document means to be an object of Kubernetes."""
+    return "kind" in value or "apiVersion" in value
+
+
+def add(world: World, manifest: Manifest) -> None:
+    """Take one more manifest into a world; of two with the same name, the first counts."""
     value = manifest.value
     kind = value.get("kind")
-    if kind is None and "apiVersion" not in value:
-        return  # values of a chart, say, that lie beside the manifests
-    if not isinstance(kind, str):
+    if not is_manifest(value):
+        place, message = manifest.places.root, "this is no manifest: it has neither apiVersion nor kind"
+        world.findings.append(findings.of_problem(Problem(manifest.source, place.line, place.column, message)))
+    elif not isinstance(kind, str):
         problem = FieldProblem(("kind",), "is required" if kind is None else f"must be a string, not {shown(kind)}")
         world.findings.append(findings.of_field(manifest, problem, "InvalidField"))
     elif str(value.get("apiVersion", "")).partition("/")[0] == GROUP or kind in BY_NAME:

@@ -102,10 +102,9 @@ def _all(facts: Facts) -> Iterator[Cause]:
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
-        incomplete = answer if isinstance(answer, Cause) else partitions.without_nodeset(facts, partition)
-        if incomplete is not None:
-            yield replace(incomplete, seen_at=f"Partition {name_of(partition)}")
-    yield from _drift(facts)
+        if isinstance(answer, Cause):
+            yield replace(answer, seen_at=f"Partition {name_of(partition)}")
+    yield from (cause for _, cause in drift.causes(facts))
 
 
 def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
@@ -124,15 +123,6 @@ def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
             for job in some:
                 own = cause.sentence.replace(first, title(job), 1)
                 yield replace(cause, sentence=own, seen_at=title(job))
-
-
-def _drift(facts: Facts) -> Iterator[Cause]:
-    """What somebody changed in Slurm, and the operator was told to report."""
-    for row in drift.current(facts):
-        # A partition that is not up is already reported as such.
-        is_reported = row.field == "State" and row.found != "UP"
-        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_reported:
-            yield drift.cause(facts, row)
 
 
 def _nodes(facts: Facts, slurm: Slurm) -> Iterator[Cause]:

@@ -64,6 +64,15 @@ def current(facts: Facts) -> list[Drifted]:
     return [*found, *compared, *_undeclared(facts)]
 
 
+def causes(facts: Facts) -> Iterator[tuple[Owner, Cause]]:
+    """What somebody changed in Slurm, and nothing changes back."""
+    for row in current(facts):
+        # A partition that is not up is already reported as such.
+        is_reported = row.field == "State" and row.found != "UP"
+        if row.state in (REPORTED, LEFT) and row.is_by_hand and not is_reported:
+            yield row.owner, cause(facts, row)
+
+
 def cause(facts: Facts, row: Drifted) -> Cause:
     """A difference as `doctor` reports it."""
     partition = row.owner.partition

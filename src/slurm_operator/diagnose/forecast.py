@@ -66,7 +66,7 @@ def forecast(facts: Facts, wanted: Sequence[Mapping[str, Any]], given: Given = (
         if each.resource is None
     ]
     resources = [each.resource for each in decoded if each.resource is not None]
-    before = _refs(facts, wanted)
+    before = refs_of(facts, wanted)
     after = _with(_with_data(before, given), resources)
     found = [effect for each in resources for effect in _one(facts, each, before, after)]
     flags = [effect for each in resources for effect in _features(facts, each, after)]
@@ -82,26 +82,28 @@ def _features(facts: Facts, new: Resource, refs: Refs) -> Iterator[Effect]:
         yield Effect(f"{type(new).__name__} {new.name}", "flag", sentence)
 
 
-def _refs(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> Refs:
+def refs_of(facts: Facts, wanted: Sequence[Mapping[str, Any]] = ()) -> Refs:
+    """The namespace as the builders see it."""
     return Refs(
         controllers={each.name: each for each in _typed(facts, Controller)},
         accountings={each.name: each for each in _typed(facts, Accounting)},
         nodesets=tuple(_typed(facts, NodeSet)),
         partitions=tuple(_typed(facts, Partition)),
         config_maps={name: item.get("data") or {} for name, item in facts.objects.get("ConfigMap", {}).items()},
-        secrets=_secrets(facts, wanted),
+        secrets=secrets_of(facts, wanted),
         claims={name: _modes(item) for name, item in facts.objects.get("PersistentVolumeClaim", {}).items()},
         kubernetes_nodes=len(facts.every("Node")),
     )
 
 
-def _secrets(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, bytes]]:
+def secrets_of(facts: Facts, wanted: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, bytes]]:
     """The Secrets of the namespace, by fingerprint; if they may not be read, every one that is named exists."""
     if facts.secrets is not None:
         return {name: {key: text.encode() for key, text in keys.items()} for name, keys in facts.secrets.items()}
     found: dict[str, dict[str, bytes]] = {}
     for resource in [*wanted, *(each for kind in BY_NAME for each in facts.every(kind))]:
-        for named in references(resource.get("spec") or {}):
+        spec = resource.get("spec")
+        for named in references(spec if isinstance(spec, Mapping) else {}):
             if named.kind == SECRET:
                 found.setdefault(named.name, {})[named.key] = b"unknown"
     return found

@@ -9,8 +9,8 @@ from __future__ import annotations
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.build.partition import NODESET_NOT_FOUND
+from slurm_operator.diagnose import drift, operator, refusals
 from slurm_operator.diagnose import node as nodes
-from slurm_operator.diagnose import operator, refusals
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmPartition, condition_of, name_of, spec_of
@@ -27,12 +27,22 @@ def why(facts: Facts, name: str) -> Diagnosis:
     """Why a partition runs no jobs, or is not as its resource says."""
     answer, owner = why_no_jobs(facts, name), owner_of(facts, name)
     refused = refusals.why(facts, owner) if owner is not None and not owner.is_leaving else None
-    if owner is None or refused is None:
+    if owner is None or owner.is_leaving:
         return answer
+    if refused is None:
+        return _flaw(facts, owner) or answer if isinstance(answer, Fine) else answer
     slurm = facts.slurm_of(owner.cluster)
     # One that Slurm does not have is missing because it is refused, whatever else is wrong.
     is_missing = isinstance(slurm, Slurm) and owner.partition not in slurm.partitions
     return refused if is_missing or not isinstance(answer, Cause) else answer
+
+
+def _flaw(facts: Facts, owner: Owner) -> Cause | None:
+    """What is wrong with a partition that takes jobs, as `doctor` has it."""
+    incomplete = without_nodeset(facts, owner.resource) if owner.kind == "Partition" else None
+    mine = (owner.cluster, owner.partition)
+    changed = (cause for each, cause in drift.causes(facts) if (each.cluster, each.partition) == mine)
+    return incomplete or next(changed, None)
 
 
 def why_no_jobs(facts: Facts, name: str) -> Diagnosis:

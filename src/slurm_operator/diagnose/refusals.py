@@ -28,8 +28,10 @@ OF_PARTITION = {
     "NodesNotTakenOut": "Slurm",
     "NodesNotAdded": "Slurm",
 }
-# How the Controller's message about some partitions begins.
-_PART = re.compile(r"(?:^|; )partitions? ([\w.-]+(?:, [\w.-]+)*): ", re.ASCII)
+# A partition that the operator itself leaves out: Ready has the same reason for one that only waits for its workers.
+LEFT_OUT = "NoNodes"
+# How the Controller's message about some partitions begins; a name may be refused for its very letters.
+_PART = re.compile(r"(?:^|; )partitions? ([^\s:;,]+(?:, [^\s:;,]+)*): ")
 
 
 def why(facts: Facts, owner: Owner) -> Cause | None:
@@ -87,6 +89,9 @@ def _refusal(facts: Facts, owner: Owner) -> tuple[str, str, str]:
 
 
 def _of_partition(resource: Object) -> tuple[str, str, str]:
+    accepted = condition_of(resource, "Accepted") or {}
+    if accepted.get("status") == "False" and accepted.get("reason") == LEFT_OUT:
+        return LEFT_OUT, "the operator", str(accepted.get("message", ""))
     for each in ("Accepted", "Applied", "Ready"):
         condition: Mapping[str, Any] = condition_of(resource, each) or {}
         reason = str(condition.get("reason"))

@@ -47,6 +47,8 @@ class PartitionOutcome:
     # What Slurm said to the last change, and what no live change can set.
     refused: str | None = None
     unsettable: tuple[str, ...] = ()
+    # Hosts that it adds and that Slurm does not have.
+    unknown_nodes: tuple[str, ...] = ()
     # Why the linter keeps it as it is.
     held: str | None = None
     # Which object it was, in which generation.
@@ -171,7 +173,17 @@ def _judged(world: OutcomeWorld, outcome: PartitionOutcome, name: str) -> Partit
         refused=world.memory.refused[name].why if name in world.memory.refused else None,
         unsettable=world.memory.unsettable.get(name, ()),
         held=world.held.get(name),
+        unknown_nodes=_unknown_nodes(world, acceptance),
     )
+
+
+def _unknown_nodes(world: OutcomeWorld, acceptance: Acceptance) -> tuple[str, ...]:
+    """The hosts that a live change leaves out, since Slurm knows no such node."""
+    nodes = world.nodes
+    if not acceptance.live_nodes or isinstance(nodes, Unknown) or not nodes.complete:
+        return ()
+    known = {node.name for node in nodes.items}
+    return tuple(host for host in acceptance.live_nodes if host not in known)
 
 
 def _differences(

@@ -339,9 +339,17 @@ def _node_reason(change: NodeChange) -> str | None:
     return None
 
 
+def name_problem(kind: str, name: str) -> str | None:
+    """What is wrong with a name that slurmrestd would be sent."""
+    if _NAME.fullmatch(name):
+        return None
+    return f"{name[:80]!r} is not a {kind} name: letters, digits, '_', '.' and '-' only"
+
+
 def _checked(kind: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise SlurmRejected(f"{name[:80]!r} is not a {kind} name: letters, digits, '_', '.' and '-' only")
+    problem = name_problem(kind, name)
+    if problem:
+        raise SlurmRejected(problem)
     return name
 
 

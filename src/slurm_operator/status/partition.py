@@ -73,9 +73,12 @@ def _accepted(outcome: PartitionOutcome) -> ConditionDraft:
 
 
 def _undone_nodes(outcome: PartitionOutcome) -> ConditionDraft | None:
-    """Hosts that only a live change could add or remove, if this Slurm cannot change partitions live."""
-    if outcome.supports_live_partitions or isinstance(outcome.found, Unknown):
+    """Hosts that Slurm does not know, or that only a live change could add or remove where it cannot."""
+    if isinstance(outcome.found, Unknown):
         return None
+    if outcome.supports_live_partitions:
+        missing = _missing_hosts(outcome)
+        return yes(ACCEPTED_TYPE, "NodesNotAdded", missing) if missing else None
     added, removed = outcome.acceptance.live_nodes, outcome.acceptance.removed_nodes
     if removed:
         named = first_few(removed, MAX_NAMED_HOSTS)
@@ -90,6 +93,14 @@ def _undone_nodes(outcome: PartitionOutcome) -> ConditionDraft | None:
         )
         return yes(ACCEPTED_TYPE, "NodesNotAdded", message)
     return None
+
+
+def _missing_hosts(outcome: PartitionOutcome) -> str:
+    """That hosts are not in Slurm; they may still register."""
+    if not outcome.unknown_nodes:
+        return ""
+    named = first_few(outcome.unknown_nodes, MAX_NAMED_HOSTS)
+    return f"{named} cannot be added: Slurm has no node of this name; it is added when it registers"
 
 
 def _why_missing(outcome: PartitionOutcome) -> str:
@@ -114,12 +125,16 @@ def _applied(outcome: PartitionOutcome) -> ConditionDraft:
     if outcome.drift:
         message = f"it took effect as requested, but has been changed in Slurm since: {_rows(outcome.drift)}"
         return yes(APPLIED, "ChangedSince", message)
+    if outcome.supports_live_partitions and outcome.unknown_nodes:
+        return no(APPLIED, "NodesNotAdded", _missing_hosts(outcome))
     return yes(APPLIED, "InSlurm", "Slurm reports it as requested")
 
 
 def _in_sync(outcome: PartitionOutcome) -> ConditionDraft:
     if not outcome.drift:
-        return yes(IN_SYNC, "InSync", "Slurm matches this resource")
+        lacking = outcome.supports_live_partitions and outcome.unknown_nodes
+        message = "nobody has changed it in Slurm" if lacking else "Slurm matches this resource"
+        return yes(IN_SYNC, "InSync", message)
     rows = _rows(outcome.drift)
     if outcome.policy == "Keep":
         return yes(IN_SYNC, "DriftKept", f"changed in Slurm and kept: {rows}")

@@ -82,6 +82,8 @@ async def diff(where: Where, arguments: tuple[str, ...], output: str) -> None:
             click.echo(click.style("!!", fg="red") + f"  {verdict}")
         elif not lines:
             click.echo(click.style("ok", fg="green") + f"  {verdict}")
+        elif not numbers:
+            click.echo(click.style("..", fg="yellow") + f"  {verdict}")
     sys.exit(1 if lines or refused else 0)
 
 

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 
 import click
 
-from slurm_operator.build.controller import NOTE
+from slurm_operator.build.controller import NOTE, config_map
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.slurm_conf import FILE, keeps_partitions, slurm_conf
 from slurm_operator.diagnose.facts import Facts, Object, condition_of, name_of, status_of
+from slurm_operator.diagnose.forecast import refs_of
 
+# Reasons of ConfigValid: refused before slurmctld got it, and refused by slurmctld.
+BEFORE_HAND_OVER = frozenset({"LinterRefused", "SlurmdRefused"})
+JUDGED = frozenset({"SlurmRefused", "RolledBack"})
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -40,10 +46,38 @@ def read(facts: Facts, name: str) -> Configuration:
         title,
         str((status_of(resource).get("config") or {}).get("hash", "")),
         in_force,
-        _files(facts, f"{title}-config-candidate") or in_force,
+        _wanted(facts, title, valid, in_force),
         str(valid.get("message", "the operator has not reported on it yet")),
         refused,
     )
+
+
+def _wanted(facts: Facts, name: str, valid: Object, in_force: Mapping[str, str]) -> Mapping[str, str]:
+    """What is asked for: the candidate if slurmctld has got it, else what the operator would make of the resources.
+
+    The linter and slurmd judge before anything is handed over, and an older candidate may still lie there.
+    """
+    candidate = _files(facts, f"{name}-config-candidate") or in_force
+    reason, is_open = valid.get("reason"), valid.get("status") != "True"
+    if is_open and (reason in BEFORE_HAND_OVER or (reason not in JUDGED and candidate == in_force)):
+        return _built(facts, name, in_force) or candidate
+    return candidate
+
+
+def _built(facts: Facts, name: str, in_force: Mapping[str, str]) -> dict[str, str]:
+    """The files as the operator's builders make them; none if they cannot be made."""
+    refs = refs_of(facts)
+    cr = refs.controllers.get(name)
+    if cr is None or cr.spec.external:
+        return {}
+    try:
+        conf = slurm_conf(cr, refs)
+        data = config_map(cr, refs, conf)["data"]
+    except BuildError:
+        return {}
+    # Whether slurmrestd changes partitions is its own to say: what is in force knows.
+    text = conf.text_for(live_partitions=keeps_partitions(in_force.get(FILE, "")))
+    return dict(sorted({**data, FILE: text}.items()))
 
 
 def _controller(facts: Facts, name: str) -> Object:

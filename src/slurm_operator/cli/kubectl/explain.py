@@ -130,18 +130,23 @@ def guessed(facts: Facts, name: str) -> str:
 @click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="FILE|DIR|-", help="Manifests.")
 @OUTPUT
 async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
-    """Show what would change live, restart, drain or wait, and until when, if manifests were applied."""
-    from slurm_operator.cli.kubectl import view
-    from slurm_operator.cli.world import load
-    from slurm_operator.diagnose.forecast import forecast
+    """Show what would change live, restart, drain or wait, and until when, if manifests were applied.
+
+    What the operator would refuse is found by the rules of `slurm-operator check`; then the exit code is 1.
+    """
+    from slurm_operator.cli.kubectl import planning, view
+    from slurm_operator.cli.world import is_manifest, load
 
     world = load(paths)
-    for finding in world.findings:
-        click.secho(str(finding), fg="red", err=True)
-    wanted = [each.manifest.value for each in world.loaded()]
-    if world.findings and not wanted:
-        sys.exit(1)
-    effects = forecast(await facts_of(where), wanted, world.given())
+    if not any(is_manifest(each.value) for each in world.manifests):
+        unread = "".join(f"{each}\n" for each in world.findings)
+        raise click.ClickException(f"{unread}nothing to plan: there is no manifest in {', '.join(paths)}")
+    found = planning.planned(await facts_of(where), world)
+    effects = found.effects
+    for finding in found.findings:
+        # An error on a resource is among the effects.
+        if finding.severity == "warning" or not finding.object:
+            click.secho(str(finding), fg="red" if finding.severity == "error" else "yellow", err=True)
     if output != "text":
         rows = [
             {
@@ -159,6 +164,6 @@ async def plan(where: Where, paths: tuple[str, ...], output: str) -> None:
             [each.what, each.way, each.sentence, ",".join(each.jobs) or "-", each.until or "-"] for each in effects
         ]
         click.echo(view.table(["WHAT", "WAY", "EFFECT", "WAITS FOR JOBS", "UNTIL"], cells), nl=False)
-    else:
+    elif not found.is_refused:
         click.echo("nothing would change")
-    sys.exit(1 if world.findings or any(each.way == "refused" for each in effects) else 0)
+    sys.exit(1 if found.is_refused else 0)
