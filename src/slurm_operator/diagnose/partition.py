@@ -9,8 +9,8 @@ from __future__ import annotations
 from slurm_operator.api.meta import GROUP
 from slurm_operator.api.plural import counted
 from slurm_operator.build.partition import NODESET_NOT_FOUND
-from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import drift, operator, refusals
+from slurm_operator.diagnose import node as nodes
 from slurm_operator.diagnose import resource as resources
 from slurm_operator.diagnose.cause import Cause, Diagnosis, Fine, Unseen, quoted
 from slurm_operator.diagnose.facts import Facts, Object, Slurm, SlurmPartition, condition_of, name_of, spec_of
