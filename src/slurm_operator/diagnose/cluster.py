@@ -74,9 +74,10 @@ def _all(facts: Facts) -> Iterator[Cause]:
     yield from ghosts.examine(facts)
     for partition in facts.every("Partition"):
         answer = partitions.why(facts, name_of(partition))
-        if isinstance(answer, Cause):
-            yield answer
-    yield from (cause for _, cause in drift.causes(facts))
+        incomplete = answer if isinstance(answer, Cause) else partitions.without_nodeset(facts, partition)
+        if incomplete is not None:
+            yield incomplete
+    yield from _drift(facts)
 
 
 def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
@@ -94,6 +95,15 @@ def _jobs(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
             cause = replace(answer, root=f"jobs in {some[0].partition}") if mine and not answer.root else answer
             for job in some:
                 yield replace(cause, sentence=cause.sentence.replace(first, title(job), 1))
+
+
+def _drift(facts: Facts) -> Iterator[Cause]:
+    """What somebody changed in Slurm, and the operator was told to report."""
+    for row in drift.current(facts):
+        # A partition that is not up is already reported as such.
+        is_reported = row.field == "State" and row.found != "UP"
+        if row.state in (drift.REPORTED, drift.LEFT) and row.is_by_hand and not is_reported:
+            yield drift.cause(facts, row)
 
 
 def _nodes(facts: Facts, slurm: Slurm) -> Iterator[Cause]:
