@@ -11,8 +11,10 @@ from tests.diagnose.broken import (
     OURS,
     Case,
     cluster,
+    condition,
     crashed,
     explains,
+    pod,
     with_node,
 )
 
@@ -40,6 +42,32 @@ CASES: dict[str, Case] = {
             slurm=Silence("it has no pod"),
             logs=UNRESOLVED,
             without=("slurm-controller-0",),
+        ),
+        "Starting",
+    ),
+    "a NodeSet whose worker was started before its slurmctld has a pod": (
+        "nodeset/compute",
+        cluster(
+            crashed("compute-0", labels.WORKER, "compute"),
+            slurm=Silence("it has no pod"),
+            logs=UNRESOLVED,
+            without=("slurm-controller-0",),
+        ),
+        "Starting",
+    ),
+    "a NodeSet whose worker finds no slurmctld between two starts of it": (
+        "nodeset/compute",
+        cluster(
+            crashed("compute-0", labels.WORKER, "compute"),
+            pod(
+                "slurm-controller-0",
+                labels.CONTROLLER,
+                "slurm",
+                conditions=[condition("PodScheduled", "True"), condition("Ready", "False")],
+                containerStatuses=[{"name": "slurmctld", "ready": False, "state": {"running": {}}}],
+            ),
+            slurm=Silence("no answer"),
+            logs=UNRESOLVED,
         ),
         "Starting",
     ),

@@ -56,7 +56,9 @@ def why(facts: Facts, name: str) -> Diagnosis:
     if pod is not None:
         broken = pods.why(facts, name_of(pod))
         if broken is not None:
-            return (_of_slurmctld(facts, pod, broken) or broken).under(f"node {host} is pod {name_of(pod)}")
+            owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
+            upper = of_slurmctld(facts, controller_of(owner), pod, broken) if owner is not None else None
+            return (upper or broken).under(f"node {host} is pod {name_of(pod)}")
     cluster, slurm = _cluster(facts, host, pod)
     if isinstance(slurm, Silence):
         return silent(facts, cluster, slurm)
@@ -71,28 +73,26 @@ def _pod(facts: Facts, name: str) -> Object | None:
     return facts.worker(name)
 
 
-def _of_slurmctld(facts: Facts, pod: Object, broken: Cause) -> Cause | None:
-    """What is wrong with slurmctld, if a worker only reports that it cannot find it."""
-    owner = facts.get("NodeSet", str(label_of(pod).get(labels.INSTANCE, "")))
-    if owner is None or broken.code not in WITHOUT_SLURMCTLD:
+def of_slurmctld(facts: Facts, cluster: str, pod: Object, broken: Cause) -> Cause | None:
+    """What is wrong with slurmctld, where a pod only says that it does not find it."""
+    if broken.code not in WITHOUT_SLURMCTLD:
         return None
-    cluster = controller_of(owner)
     slurmctlds = facts.pods_of(labels.CONTROLLER, cluster)
     for each in slurmctlds:
         cause = pods.why(facts, name_of(each)) or pods.exiting(facts, each) or _not_ready(facts, each)
         if cause is not None:
-            return cause.under(f"its slurmd needs slurmctld of {cluster!r}")
+            return cause.under(f"pod {name_of(pod)} needs slurmctld of {cluster!r}")
     return _no_slurmctld(facts, cluster, pod) if not slurmctlds else None
 
 
-def _no_slurmctld(facts: Facts, cluster: str, worker: Object) -> Cause | None:
-    """A worker that was started before its slurmctld has a pod."""
+def _no_slurmctld(facts: Facts, cluster: str, pod: Object) -> Cause | None:
+    """A pod that was started before its slurmctld has one."""
     controller = facts.get("Controller", cluster)
     if controller is None or spec_of(controller).get("external"):
         return None
-    text = f"slurmctld of {cluster!r}, which its slurmd needs, has no pod yet"
+    text = f"slurmctld of {cluster!r}, which pod {name_of(pod)} needs, has no pod yet"
     command = f"kubectl slurm -n {facts.namespace} why controller/{cluster}"
-    return Cause("Starting", text, command, waits=pods.is_young(facts, worker))
+    return Cause("Starting", text, command, waits=pods.is_young(facts, pod))
 
 
 def _not_ready(facts: Facts, slurmctld: Object) -> Cause | None:

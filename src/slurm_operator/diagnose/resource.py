@@ -227,7 +227,9 @@ def _pods(facts: Facts, kind: str, resource: Object) -> Cause | None:
         broken = pods.why(facts, name_of(pod))
         if broken is not None and broken.code != "PodIsEnding":
             trial = _tried_anew(facts, resource, pod, broken) if kind == "Controller" else None
-            return trial or broken.under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
+            served = controller_of(resource) if kind in ("NodeSet", "RestApi") else ""
+            upper = nodes.of_slurmctld(facts, served, pod, broken) if served else None
+            return trial or (upper or broken).under(f"{kind} {name_of(resource)} has pod {name_of(pod)}")
     return None
 
 
