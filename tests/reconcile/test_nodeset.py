@@ -15,6 +15,7 @@ from tests.campaigns.slurm_model import MIN_JOB_AGE, SILENCE_SECONDS
 from slurm_operator.build import labels, nodeset
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
@@ -395,7 +396,7 @@ async def test_a_job_that_lives_is_asked_about_in_vain_and_ever_more_rarely(worl
     await world.ask("PATCH", pods, {"status": status}, MERGE)
     await world.run_for(7000.0)
     assert world.slurm.jobs[job].state == "RUNNING"
-    assert 6 <= changes.count(("UNDRAIN", "")) <= 16
+    assert 6 <= changes.count(("UNDRAIN", BACK_IN_SERVICE_REASON)) <= 16
 
 
 async def test_a_node_in_service_is_drained_while_its_slurmd_is_asked(world: World) -> None:
@@ -406,7 +407,7 @@ async def test_a_node_in_service_is_drained_while_its_slurmd_is_asked(world: Wor
     changes = node_changes(world)
     await restart(world, "compute-0")
     await world.run_for(4.0)
-    assert changes == [("DRAIN", "slurm-operator: slurmd is asked to register"), ("UNDRAIN", "")]
+    assert changes == [("DRAIN", "slurm-operator: slurmd is asked to register"), ("UNDRAIN", BACK_IN_SERVICE_REASON)]
 
 
 async def test_a_drain_of_ours_stands_again_after_the_question(world: World) -> None:
@@ -420,7 +421,7 @@ async def test_a_drain_of_ours_stands_again_after_the_question(world: World) -> 
     changes = node_changes(world)
     await restart(world, "compute-0")
     await world.run_for(4.0)
-    assert changes == [("UNDRAIN", ""), ("DRAIN", reason)]
+    assert changes == [("UNDRAIN", BACK_IN_SERVICE_REASON), ("DRAIN", reason)]
     await world.run()
     assert world.slurm.jobs[job].state == "PENDING"
     assert world.pods() == {}
