@@ -19,7 +19,7 @@ from kube_runtime.client.requests import Request
 from kube_runtime.client.write import Write
 from slurm_operator.build import labels
 from slurm_operator.slurm import hostlist
-from slurm_operator.slurm.policy import drain_is_ours
+from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON, drain_is_ours
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
@@ -194,7 +194,7 @@ class Judge:
                 # Slurm knows no preconditions: who drains between the last look and the write is overwritten.
                 continue
             node = self.world.slurm.nodes.get(name)
-            foreign = node is not None and node.reason and not drain_is_ours(node.reason)
+            foreign = node is not None and node.reason and not _is_ours(node.reason)
             drained = node is not None and (node.flags & {"DRAIN", "FAIL"} or node.base == "DOWN")
             if (
                 foreign
@@ -246,3 +246,8 @@ def _is_trial(pod: Any) -> bool:
     """Whether a pod is a Controller's own, and so of a slurmd that only tried a configuration."""
     owner = next(each for each in pod["metadata"]["ownerReferences"] if each.get("controller"))
     return bool(owner["kind"] == "Controller")
+
+
+def _is_ours(reason: str) -> bool:
+    """Whether we wrote a reason: for a drain, or for a node that we put back into service."""
+    return drain_is_ours(reason) or reason == BACK_IN_SERVICE_REASON
