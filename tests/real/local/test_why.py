@@ -171,9 +171,9 @@ def test_each_break_has_its_true_cause_and_is_well_when_it_is_mended(cluster: Br
 def test_a_good_cluster_has_no_cause_and_the_commands_say_so(cluster: Broken) -> None:
     for target in (*WELL, "node/compute-0"):
         assert cluster.why(target)["ok"], target
-    # What the last break left under way comes to its end by itself.
-    cluster.until("nothing is under way", lambda: cluster.doctor() == [], WELL_SECONDS)
-    assert cluster.says("doctor").splitlines() == ["nothing is wrong"]
+    # What the breaks left under way, such as a partition whose jobs Slurm still lists, is listed and not wrong.
+    cluster.until("nothing is wrong", lambda: all(each["ok"] for each in cluster.doctor()), WELL_SECONDS)
+    assert cluster.says("doctor").splitlines()[-1] == "nothing is wrong"
     assert cluster.says("status").splitlines()[-1] == "nothing is wrong"
 
 
