@@ -22,6 +22,12 @@ from slurm_operator.build import labels
 from slurm_operator.diagnose.facts import Facts, Silence
 
 UNRESOLVED = {("compute-0", "slurmd"): ("error: resolve_ctls: Unable to resolve slurm-controller",)}
+BEFORE_SLURMCTLD = cluster(
+    crashed("compute-0", labels.WORKER, "compute"),
+    slurm=Silence("it has no pod"),
+    logs=UNRESOLVED,
+    without=("slurm-controller-0",),
+)
 CASES: dict[str, Case] = {
     "a wrong key": (
         "node/compute-0",
@@ -37,22 +43,12 @@ CASES: dict[str, Case] = {
     ),
     "a worker that was started before its slurmctld has a pod": (
         "node/compute-0",
-        cluster(
-            crashed("compute-0", labels.WORKER, "compute"),
-            slurm=Silence("it has no pod"),
-            logs=UNRESOLVED,
-            without=("slurm-controller-0",),
-        ),
+        BEFORE_SLURMCTLD,
         "Starting",
     ),
     "a NodeSet whose worker was started before its slurmctld has a pod": (
         "nodeset/compute",
-        cluster(
-            crashed("compute-0", labels.WORKER, "compute"),
-            slurm=Silence("it has no pod"),
-            logs=UNRESOLVED,
-            without=("slurm-controller-0",),
-        ),
+        BEFORE_SLURMCTLD,
         "Starting",
     ),
     "a NodeSet whose worker finds no slurmctld between two starts of it": (

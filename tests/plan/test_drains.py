@@ -8,6 +8,7 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Delete, Drain, PatchMetadata, Undrain, UpdateNode
 from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON
 
 
 def test_a_cordoned_kubernetes_node_drains_its_slurm_node_with_the_given_reason(cluster: Cluster) -> None:
@@ -42,10 +43,28 @@ def test_a_drain_of_an_admin_is_never_touched(cluster: Cluster) -> None:
         assert [*of_type(plan, Drain), *of_type(plan, Undrain), *of_type(plan, UpdateNode)] == []
 
 
-def test_a_reason_of_an_admin_on_a_node_that_is_not_drained_is_not_overwritten(cluster: Cluster) -> None:
-    slurm = cluster.slurm(cluster.node("w-0", "DOWN", reason="bad memory"))
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "bad memory",
+        "Not responding to the service processor",
+        "Not responding : Kill task failed",
+        f"{BACK_IN_SERVICE_REASON} : Kill task failed",
+    ],
+)
+def test_a_reason_of_an_admin_on_a_node_that_is_not_drained_is_not_overwritten(cluster: Cluster, reason: str) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "DOWN", reason=reason))
     world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
     assert of_type(plan_nodeset(world), Drain) == []
+
+
+@pytest.mark.parametrize(
+    "reason", ["", "Not responding", BACK_IN_SERVICE_REASON, f"{BACK_IN_SERVICE_REASON} : Not responding"]
+)
+def test_a_node_that_is_down_only_because_its_slurmd_is_silent_is_drained(cluster: Cluster, reason: str) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "DOWN", reason=reason))
+    world = cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], slurm)
+    assert [action.nodes for action in of_type(plan_nodeset(world), Drain)] == [("w-0",)]
 
 
 def test_many_nodes_are_drained_in_one_call(cluster: Cluster) -> None:

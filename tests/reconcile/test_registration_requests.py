@@ -24,6 +24,15 @@ async def with_ghost(world: World, workers: int = 1) -> None:
     await restart(world, "compute-0")
 
 
+async def drains_for_good(world: World, reason: str) -> None:
+    """slurmctld drains the node itself, and nobody lifts that."""
+    assert "DRAIN" not in world.slurm.nodes["compute-0"].flags
+    world.slurm.drain_by_itself("compute-0", reason)
+    await world.run_for(60.0)
+    node = world.slurm.nodes["compute-0"]
+    assert ("DRAIN" in node.flags, node.reason) == (True, reason)
+
+
 async def test_a_drain_that_slurm_set_itself_after_the_request_is_not_lifted(old_slurm: World) -> None:
     world = old_slurm
     world.slurm.forgets_reasons = False
@@ -34,11 +43,7 @@ async def test_a_drain_that_slurm_set_itself_after_the_request_is_not_lifted(old
     # A job that is alive after all: no other one starts on its node, and the reason of the request stays.
     world.slurm.jobs[job].state, world.slurm.jobs[job].nodes = "RUNNING", ("compute-0",)
     await world.run_for(8.0)
-    assert "DRAIN" not in world.slurm.nodes["compute-0"].flags
-    world.slurm.drain_by_itself("compute-0", "Epilog error")
-    await world.run_for(60.0)
-    node = world.slurm.nodes["compute-0"]
-    assert ("DRAIN" in node.flags, node.reason) == (True, "Epilog error")
+    await drains_for_good(world, "Epilog error")
 
 
 async def test_a_drain_that_slurm_set_itself_after_an_uncordon_is_not_lifted(old_slurm: World) -> None:
@@ -50,11 +55,7 @@ async def test_a_drain_that_slurm_set_itself_after_an_uncordon_is_not_lifted(old
     assert "DRAIN" in world.slurm.nodes["compute-0"].flags
     await world.patch("Pod", "compute-0", {"metadata": {"annotations": {"slinky.slurm.net/pod-cordon": None}}})
     await world.run_for(10.0)
-    assert "DRAIN" not in world.slurm.nodes["compute-0"].flags
-    world.slurm.drain_by_itself("compute-0", "Prolog error")
-    await world.run_for(60.0)
-    node = world.slurm.nodes["compute-0"]
-    assert ("DRAIN" in node.flags, node.reason) == (True, "Prolog error")
+    await drains_for_good(world, "Prolog error")
 
 
 async def test_a_node_whose_registration_is_refused_does_not_stop_the_others(old_slurm: World) -> None:

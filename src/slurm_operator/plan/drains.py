@@ -68,8 +68,8 @@ def may_drain(node: Node) -> bool:
         return False
     # Slurm 24.11 keeps the reason of a drain that was lifted: on a node in service it says nothing any more.
     in_service = not node.states & {"DOWN", "FAIL"}
-    is_silent = node.reason == "" or node.reason.startswith(policy.NOT_RESPONDING)
-    return in_service or is_silent or policy.drain_is_ours(node.reason)
+    has_own_reason = node.reason not in ("", policy.NOT_RESPONDING) and not policy.is_of_our_making(node.reason)
+    return in_service or not has_own_reason or policy.drain_is_ours(node.reason)
 
 
 def is_drained_by_us(node: Node) -> bool:
