@@ -117,7 +117,7 @@ class Cluster:
         return NodeSnapshot(Unknown("no answer"), Unknown("no answer"))
 
     def node(self, name: str, *states: str, reason: str = "", **fields: Any) -> Node:
-        info = {"namespace": "ns", "podName": name, "node": "k1", "nodeSetName": "w", "nodeSetUID": "nodeset"}
+        info = {"namespace": "ns", "nodeSetName": "w", "nodeSetUID": "nodeset"}
         fields.setdefault("comment", json.dumps(info, separators=(",", ":")))
         return Node(name=name, states=frozenset(states or ("IDLE",)), reason=reason, **fields)
 

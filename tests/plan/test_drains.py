@@ -6,7 +6,7 @@ import pytest
 from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from slurm_operator.build import labels
-from slurm_operator.plan.actions import Delete, Drain, PatchMetadata, Undrain, UpdateNode
+from slurm_operator.plan.actions import Delete, Drain, PatchMetadata, Undrain, UpdateNodes
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON
 
@@ -40,7 +40,7 @@ def test_a_drain_of_an_admin_is_never_touched(cluster: Cluster) -> None:
     slurm = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason="bad memory"))
     for nodes in ([kube], [cluster.kube_node()]):
         plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm, nodes))
-        assert [*of_type(plan, Drain), *of_type(plan, Undrain), *of_type(plan, UpdateNode)] == []
+        assert [*of_type(plan, Drain), *of_type(plan, Undrain), *of_type(plan, UpdateNodes)] == []
 
 
 @pytest.mark.parametrize(

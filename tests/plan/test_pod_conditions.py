@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.plan.small_cluster import Cluster
+from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from slurm_operator.plan import pod_conditions
 from slurm_operator.plan.actions import PatchPodConditions
+from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, NodeSnapshot, workers
 from slurm_operator.slurm.model import Node
 
@@ -78,3 +79,20 @@ def test_an_endless_reason_leaves_room_for_the_pod(cluster: Cluster) -> None:
     found = conditions(cluster, slurm)
     assert found is not None
     assert max(len(message) for _, message in found.values()) == pod_conditions.MAX_MESSAGE_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("states", "has_suspended_job", "is_written"),
+    [
+        pytest.param(("IDLE", "DRAIN"), False, False, id="idle: its pod goes in a moment"),
+        pytest.param(("MIXED", "DRAIN"), False, True, id="busy: it may stay for days"),
+        pytest.param(("IDLE", "DRAIN"), True, True, id="idle, but a suspended job holds it"),
+    ],
+)
+def test_a_pod_that_is_about_to_go_gets_no_conditions(
+    cluster: Cluster, states: tuple[str, ...], has_suspended_job: bool, is_written: bool
+) -> None:
+    jobs = [cluster.job(1, "w-0", state="SUSPENDED")] if has_suspended_job else []
+    slurm = cluster.slurm(cluster.node("w-0", *states, reason=OURS), jobs=jobs)
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0", states=["Idle"])], slurm))
+    assert bool(of_type(plan, PatchPodConditions)) is is_written

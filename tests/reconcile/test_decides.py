@@ -22,7 +22,7 @@ from slurm_operator.plan.actions import (
     RequestRegistration,
     SlurmAction,
     Undrain,
-    UpdateNode,
+    UpdateNodes,
 )
 from slurm_operator.plan.keys import KeyState
 from slurm_operator.plan.nodeset import plan_nodeset
@@ -45,7 +45,7 @@ def new_pod(name: str) -> Create:
         pytest.param(Delete(*POD, "it may go"), id="a worker is deleted"),
         pytest.param(Drain(("w-0",), "x"), id="a node is drained"),
         pytest.param(Undrain(("w-0",)), id="a node is undrained"),
-        pytest.param(UpdateNode("w-0", {"comment": "x"}, "x"), id="a node record is changed"),
+        pytest.param(UpdateNodes(("w-0",), {"comment": "x"}, "x"), id="a node record is changed"),
         pytest.param(DeleteNodes(("w-0",), "x"), id="a node record is deleted"),
         pytest.param(RequestRegistration(("w-0",), "x"), id="a slurmd is asked to register"),
         pytest.param(DeleteReservation("r", "x"), id="a reservation is deleted"),

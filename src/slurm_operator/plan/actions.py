@@ -158,15 +158,15 @@ class Undrain:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateNode:
-    """Change fields of one Slurm node: comment, state, features, topology."""
+class UpdateNodes:
+    """Change fields of Slurm nodes, the same of all: comment, state, features, topology."""
 
-    node: str
+    nodes: tuple[str, ...]
     changes: Mapping[str, object]
     why: str
 
     def __str__(self) -> str:
-        return f"update node {self.node}: {self.why}"
+        return f"update nodes {', '.join(self.nodes)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ PartitionAction = SetPartition | DeletePartition | Reconfigure
 SlurmAction = (
     Drain
     | Undrain
-    | UpdateNode
+    | UpdateNodes
     | RequestRegistration
     | DeleteNodes
     | SetReservation

@@ -73,7 +73,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(registration.marks(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(_topology_notes(world, staying)),
-        tuple(pod_conditions.patches(known, world.now)),
+        tuple(pod_conditions.patches(_without(known, _about_to_go(world)), world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world)),
         tuple(_worker_deletions(world)),
@@ -86,6 +86,15 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(stage for stage in stages if stage),
         WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
     )
+
+
+def _about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
+    """Workers that are removed as soon as Slurm has drained them: nobody reads what their conditions would say."""
+    for worker, why in world.choice.leaving.values():
+        is_idle = worker.node is not None and not policy.is_busy(worker.node) and worker.deadline is None
+        # One that waits for a new key may wait for long.
+        if is_idle and why != KEY:
+            yield worker
 
 
 def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worker]:

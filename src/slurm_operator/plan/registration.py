@@ -1,8 +1,8 @@
 """What Slurm knows of a worker beside its state: whose pod it is, on which Kubernetes node, with which features.
 
-In: the workers that stay, and Kubernetes' nodes. Out: node updates, one per node, and the pod's own note of its place
-in the topology. A record that was never updated is not on slurmctld's disk: so the comment is written as soon as a
-worker has registered. Pure; used by `plan/nodeset.py` and `plan/records.py`.
+In: the workers that stay, and Kubernetes' nodes. Out: node updates, one for all nodes that get the same, and the pod's
+own note of its place in the topology. A record that was never updated is not on slurmctld's disk: so the comment is
+written as soon as a worker has registered. Pure; used by `plan/nodeset.py` and `plan/records.py`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,26 @@ from kube_runtime.client.objects import Node as KubeNode
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import SLURMD
-from slurm_operator.plan.actions import Action, UpdateNode
+from slurm_operator.plan.actions import Action, UpdateNodes
 from slurm_operator.plan.workers import Worker
-from slurm_operator.slurm import policy
+from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Node
 from slurm_operator.slurm.requests import Feature
 
 FROM_KUBERNETES = "k8s/"
+
+Changes = dict[str, object]
 
 
 def updates(
     cr: NodeSet, some: Iterable[Worker], nodes: Mapping[str, KubeNode], offers: frozenset[Feature]
 ) -> Iterator[Action]:
     """Every node record that does not say what it should."""
-    for worker in some:
-        node = worker.node
-        if node is None:
-            continue
-        if not worker.is_ready:
-            yield from marks(cr, (worker,))
-            continue
-        kube = nodes.get(worker.pod.spec.node_name)
-        changes = {**_comment(cr, worker, node), **_features(kube, node), **_topology(worker, kube, offers)}
-        if changes:
-            yield UpdateNode(worker.hostname, changes, f"{', '.join(sorted(changes))} of its pod")
-        if left_down_by_its_pod(node):
-            yield UpdateNode(worker.hostname, {"state": "RESUME"}, "its pod is back")
+    known = [(worker, worker.node) for worker in some if worker.node is not None]
+    yield from _together(_changes(cr, worker, node, nodes, offers) for worker, node in known)
+    back = [worker.hostname for worker, node in known if worker.is_ready and left_down_by_its_pod(node)]
+    if back:
+        yield UpdateNodes(tuple(hostlist.in_order(back)), {"state": "RESUME"}, "their pods are back")
 
 
 def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
@@ -48,10 +42,31 @@ def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
 
     Without this, a worker that is chosen for removal before its first comment, in an outage, would leave its record.
     """
-    for worker in some:
-        node = worker.node
-        if node is not None and _has_registered(worker, node) and _comment(cr, worker, node):
-            yield UpdateNode(worker.hostname, _comment(cr, worker, node), "comment of its pod")
+    known = ((worker, worker.node) for worker in some if worker.node is not None)
+    return _together((worker.hostname, _mark(cr, worker, node)) for worker, node in known)
+
+
+def _together(changes: Iterable[tuple[str, Changes]]) -> Iterator[Action]:
+    """One update for all nodes that get the same."""
+    by_content: dict[str, tuple[Changes, list[str]]] = {}
+    for name, change in changes:
+        if change:
+            by_content.setdefault(json.dumps(change, sort_keys=True), (change, []))[1].append(name)
+    for change, names in by_content.values():
+        yield UpdateNodes(tuple(hostlist.in_order(names)), change, f"{', '.join(sorted(change))} of their pods")
+
+
+def _changes(
+    cr: NodeSet, worker: Worker, node: Node, nodes: Mapping[str, KubeNode], offers: frozenset[Feature]
+) -> tuple[str, Changes]:
+    if not worker.is_ready:
+        return worker.hostname, _mark(cr, worker, node)
+    kube = nodes.get(worker.pod.spec.node_name)
+    return worker.hostname, {**_comment(cr, worker, node), **_features(kube, node), **_topology(worker, kube, offers)}
+
+
+def _mark(cr: NodeSet, worker: Worker, node: Node) -> Changes:
+    return _comment(cr, worker, node) if _has_registered(worker, node) else {}
 
 
 def _has_registered(worker: Worker, node: Node) -> bool:
@@ -75,15 +90,14 @@ def left_down_by_its_pod(node: Node) -> bool:
 
 
 def pod_info(cr: NodeSet, worker: Worker) -> str:
-    """The comment of a node record: whose it is, in the words that dashboards read."""
-    fields = {
-        "namespace": cr.namespace,
-        "podName": worker.name,
-        "node": worker.pod.spec.node_name,
-        "nodeSetName": cr.name,
-        "nodeSetUID": cr.metadata.uid,
-    }
-    return json.dumps(fields, separators=(",", ":"))
+    """The comment of a node record: whose it is, in the words that dashboards read.
+
+    The same for all numbered workers, so that a thousand comments are one write. In DaemonSet mode it names the
+    Kubernetes node too, since a record is deleted with that.
+    """
+    owner = {"namespace": cr.namespace, "nodeSetName": cr.name, "nodeSetUID": cr.metadata.uid}
+    place = {"podName": worker.name, "node": worker.pod.spec.node_name} if cr.is_daemon else {}
+    return json.dumps(owner | place, separators=(",", ":"))
 
 
 def read_pod_info(comment: str) -> Mapping[str, str]:
@@ -95,12 +109,12 @@ def read_pod_info(comment: str) -> Mapping[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
-def _comment(cr: NodeSet, worker: Worker, node: Node) -> dict[str, object]:
+def _comment(cr: NodeSet, worker: Worker, node: Node) -> Changes:
     wanted = pod_info(cr, worker)
     return {} if node.comment == wanted else {"comment": wanted}
 
 
-def _features(kube: KubeNode | None, node: Node) -> dict[str, object]:
+def _features(kube: KubeNode | None, node: Node) -> Changes:
     given = kube.metadata.annotations.get(labels.FEATURES, "") if kube is not None else ""
     wanted = sorted(
         {f"{FROM_KUBERNETES}{feature.strip()}" for feature in given.split(",") if _is_feature(feature.strip())}
@@ -123,7 +137,7 @@ def topology_of(kube: KubeNode | None) -> str:
     return kube.metadata.annotations.get(labels.TOPOLOGY, "") if kube is not None else ""
 
 
-def _topology(worker: Worker, kube: KubeNode | None, offers: frozenset[Feature]) -> dict[str, object]:
+def _topology(worker: Worker, kube: KubeNode | None, offers: frozenset[Feature]) -> Changes:
     # The pod notes what was last sent to Slurm: Slurm shows a place in its own words, which cannot be compared.
     wanted = topology_of(kube)
     sent = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")

@@ -271,9 +271,9 @@ class Cluster:
         known = {node.name: node for node in (await self.client.all_nodes()).items}
         return tuple(known[name] for name in hosts if name in known)
 
-    async def update_node(self, name: str, changes: Mapping[str, object]) -> object:
-        """Change one node record."""
-        return await self._written(self.client.update_nodes((name,), msgspec.convert(changes, NodeChange)))
+    async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object:
+        """Change node records, all in the same way."""
+        return await self._written(self.client.update_nodes(names, msgspec.convert(changes, NodeChange)))
 
     async def request_registration(self, hosts: tuple[str, ...]) -> None:
         """Make slurmctld ask these slurmds to register, as it does after every undrain.

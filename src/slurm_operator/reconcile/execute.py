@@ -47,7 +47,7 @@ from slurm_operator.plan.actions import (
     SlurmAction,
     TakeTemplate,
     Undrain,
-    UpdateNode,
+    UpdateNodes,
 )
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import CLAIM, Claimant, demand, judge, judge_live
@@ -78,7 +78,7 @@ class SlurmWriter(Protocol):
 
     async def undrain(self, names: tuple[str, ...]) -> object: ...
 
-    async def update_node(self, name: str, changes: Mapping[str, object]) -> object: ...
+    async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object: ...
 
     async def request_registration(self, names: tuple[str, ...]) -> object: ...
 
@@ -388,8 +388,8 @@ async def _slurm(action: SlurmAction, slurm: SlurmWriter | None) -> None:
             await slurm.drain(action.nodes, action.reason)
         case Undrain():
             await slurm.undrain(action.nodes)
-        case UpdateNode():
-            await slurm.update_node(action.node, action.changes)
+        case UpdateNodes():
+            await slurm.update_nodes(action.nodes, action.changes)
         case RequestRegistration():
             await slurm.request_registration(action.nodes)
         case DeleteNodes():
