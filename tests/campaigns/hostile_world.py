@@ -125,7 +125,7 @@ class HostileWorld(World):
     async def go_on(self, seconds: float) -> None:
         """So many virtual seconds, also while reconciles fail."""
         assert self.operator is not None
-        controllers, end = list(self.operator.controllers.values()), self.clock.monotonic() + seconds
+        controllers, end = self.stepped(), self.clock.monotonic() + seconds
         steps = 0
         while True:
             await run_until_idle()

@@ -6,6 +6,7 @@ counted and judged on the way. `Disturbance` says where that life is disturbed.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import itertools
@@ -14,6 +15,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,10 @@ from kube_runtime.client.requests import Request
 from kube_runtime.client.transport import HttpResponse
 from kube_runtime.client.write import Write
 from kube_runtime.clock import Clock, VirtualClock, run_until_idle
+from kube_runtime.loop.controller import Controller
 from slurm_operator.build.images import TRUSTED
 from slurm_operator.metrics import OperatorMetrics
+from slurm_operator.reconcile import polling
 from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.reconcile.operator import Operator, Outside, assemble
 from slurm_operator.settings import Settings
@@ -142,6 +146,7 @@ class World:
         self.wire.refuse = self.judge.request
         self.line = Line(self.slurm, self._slurm_call)
         self.operator: Operator | None = None
+        self._polling: asyncio.Task[None] | None = None
         self.dead = False
         self._ids = itertools.count(1)
         self._polls: dict[str, tuple[tuple[int, int], int]] = {}
@@ -266,6 +271,9 @@ class World:
         self.operator = assemble(Client(self.wire), SETTINGS, self.clock, OperatorMetrics(), outside)
         self.operator.writer.before = self._before
         self.operator.writer.after = self._after
+        # Beside the others, which go one at a time: a Slurm that hangs keeps only its own poll.
+        polls = self.operator.controllers[polling.KIND]
+        self._polling = asyncio.create_task(polls.run(), name="polls", context=Context())
         self.operator.sources.want(self.operator.source_names)
         await self.operator.served.look()
         while self.operator.sources.unsynced():
@@ -280,9 +288,22 @@ class World:
             await run_until_idle()
             for controller in self.operator.controllers.values():
                 controller.stop()
+            await self._stop_polling()
             await self.operator.sources.close()
             await self.operator.clusters.close()
             self.operator = None
+
+    async def _stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            # A poll of a process that was killed ends as that did.
+            await asyncio.gather(self._polling, return_exceptions=True)
+            self._polling = None
+
+    def stepped(self) -> list[Controller]:
+        """The controllers of the operator that are driven by hand."""
+        assert self.operator is not None
+        return [each for kind, each in self.operator.controllers.items() if kind != polling.KIND]
 
     def _connect(self, target: SlurmTarget, token: TokenSource, clock: Clock) -> SlurmClient:
         return SlurmClient(
@@ -384,11 +405,9 @@ class World:
     async def run(self, horizon: float = HORIZON) -> None:
         """Until nothing happens any more, with as many restarts as there are crashes."""
         while True:
-            operator = self.operator
-            assert operator is not None
             try:
                 quiet = await run_until_quiet(
-                    list(operator.controllers.values()), self.clock, fingerprint=self._fingerprint, horizon=horizon
+                    self.stepped(), self.clock, fingerprint=self._fingerprint, horizon=horizon
                 )
             except Crash:
                 self.restarts += 1
@@ -407,12 +426,8 @@ class World:
         end = self.clock.monotonic() + seconds
         self.clock.call_later(seconds, lambda: None)
         while self.clock.monotonic() < end:
-            operator = self.operator
-            assert operator is not None
             try:
-                await run_until_quiet(
-                    list(operator.controllers.values()), self.clock, horizon=end - self.clock.monotonic()
-                )
+                await run_until_quiet(self.stepped(), self.clock, horizon=end - self.clock.monotonic())
             except Crash:
                 self.restarts += 1
                 await self.stop_operator()

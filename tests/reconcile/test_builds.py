@@ -49,7 +49,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> Builds:
 
 
 async def rest(world: World) -> None:
-    await world.run_for(10.0)
+    await world.run_for(1200.0)
 
 
 async def edit(world: World) -> None:

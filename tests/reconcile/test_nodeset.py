@@ -61,8 +61,6 @@ async def test_a_node_record_says_whose_it_is_as_soon_as_it_is_there(world: Worl
     uid = world.custom("NodeSet", "compute")["metadata"]["uid"]
     assert json.loads(world.slurm.nodes["compute-0"].comment) == {
         "namespace": "hpc",
-        "podName": "compute-0",
-        "node": world.stored("pods", "compute-0")["spec"]["nodeName"],
         "nodeSetName": "compute",
         "nodeSetUID": uid,
     }

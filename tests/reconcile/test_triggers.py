@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kube_runtime.client import objects
-from slurm_operator.reconcile.triggers import node_changed, referenced_names, slurmctld_changed, spec_changed
+from slurm_operator.reconcile.triggers import daemon_changed, node_changed, referenced_names, spec_changed
 
 
 def test_every_reference_of_a_spec_is_found() -> None:
@@ -63,6 +63,6 @@ def test_our_own_mark_on_slurmctlds_pod_does_not_wake_its_controller() -> None:
     def pod(phase: str = "Running", **metadata: Any) -> objects.Pod:
         return msgspec.convert({"metadata": {"name": "c-0", **metadata}, "status": {"phase": phase}}, objects.Pod)
 
-    assert not slurmctld_changed(pod(), pod(annotations={"a": "b"}))
-    assert slurmctld_changed(pod(), pod("Failed"))
-    assert slurmctld_changed(pod(), pod(deletionTimestamp="2030-01-01T00:00:00Z"))
+    assert not daemon_changed(pod(), pod(annotations={"a": "b"}))
+    assert daemon_changed(pod(), pod("Failed"))
+    assert daemon_changed(pod(), pod(deletionTimestamp="2030-01-01T00:00:00Z"))

@@ -518,6 +518,7 @@ async def test_a_controller_that_goes_during_its_reconcile_leaves_nothing_in_mem
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(controllers.reader), "observe", gone_meanwhile)
+        await world.patch("Controller", "slurm", {"metadata": {"labels": {"wakes": "it"}}})
         await world.run_for(10.0)
     assert seen == [uid]
     assert world.custom("Controller", "slurm") is None

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 MIN_REQUEUE_SECONDS = 0.1
 """Seconds; a reconcile that asks for less, again and again, would be a hot loop."""
 
+MAX_REST_SECONDS = 600.0
+"""However long nothing has changed, an object at rest is looked at once in this time."""
+
 SHARED_FACTOR = 8
 """So many groups may have all their workers at work; each further one has one."""
 
@@ -42,9 +45,13 @@ REPORT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A reconcile that did what could be done; `requeue_after` asks for another look in so many seconds."""
+    """A reconcile that did what could be done; `requeue_after` asks for another look in so many seconds.
+
+    `is_at_rest` says that only a change can bring more to do: each look that follows without one is twice as late.
+    """
 
     requeue_after: float | None = None
+    is_at_rest: bool = False
 
 
 Reconcile = Callable[[Key], Awaitable[Result]]
@@ -140,6 +147,8 @@ class Controller:
         self._report_fault = report_fault
         # By key: what its last fault was, and the id that it got.
         self._faults: dict[Key, tuple[str, str]] = {}
+        # By key: how many looks in a row found it at rest, without a change between them.
+        self._rests: dict[Key, int] = {}
 
     @property
     def running(self) -> Mapping[Key, float]:
@@ -148,6 +157,7 @@ class Controller:
 
     def add(self, key: Key) -> None:
         """This object, or one that it depends on, has changed."""
+        self._rests.pop(key, None)
         self.queue.add(key)
 
     async def run(self) -> None:
@@ -192,16 +202,27 @@ class Controller:
         try:
             result = await within(self.clock, self.time_limit, self._call(key))
         except DeadlinePassedError:
+            self._rests.pop(key, None)
             await self._report(key, self._cut_off(key))
             return Outcome.TIMEOUT
         except Exception as error:
+            self._rests.pop(key, None)
             return await self._failed(key, error)
         self._faults.pop(key, None)
         self.queue.forget(key)
         if result.requeue_after is None:
+            self._rests.pop(key, None)
             return Outcome.OK
-        self.queue.add_after(key, max(MIN_REQUEUE_SECONDS, result.requeue_after))
+        self.queue.add_after(key, max(MIN_REQUEUE_SECONDS, self._next_look(key, result)))
         return Outcome.REQUEUE
+
+    def _next_look(self, key: Key, result: Result) -> float:
+        seconds = result.requeue_after or 0.0
+        rests = self._rests.pop(key, 0)
+        if not result.is_at_rest or key in self.queue.waiting:
+            return seconds
+        self._rests[key] = rests + 1
+        return max(seconds, min(seconds * 2.0 ** min(rests, 16), MAX_REST_SECONDS))
 
     async def _call(self, key: Key) -> Result:
         try:

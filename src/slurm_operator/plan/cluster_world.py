@@ -89,6 +89,8 @@ class HistoryWorld:
     managers: Mapping[str, str] = field(default_factory=dict)
     present: tuple[RawObject, ...] = ()
     is_due: bool = False
+    # Whether one becomes due when the configuration has been in force for a while.
+    is_pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,19 @@ def _is_waiting(world: NodeSetWorld) -> bool:
     return bool(world.choice.leaving or unknown or is_leaving)
 
 
+def is_at_rest(world: NodeSetWorld, plan: Plan) -> bool:
+    """Whether only a change, in Kubernetes or in Slurm, can bring more to do: nothing is waited for or due later."""
+    acts = any(not isinstance(action, Apply) for action in plan.actions) or _is_waiting(world) or _missing(world)
+    has_times = world.deleting or world.asked or reservation.is_asked_for(world.cr) or world.key.is_changing
+    is_settled = all(_is_settled(world, worker) for worker in world.workers)
+    return not acts and not has_times and not world.is_blind and is_settled
+
+
+def _is_settled(world: NodeSetWorld, worker: Worker) -> bool:
+    is_available = worker.is_available(world.cr.spec.min_ready_seconds, world.now)
+    return is_available and worker.node is not None and not worker.is_terminating and not worker.rival
+
+
 # Objects, claims, pods
 
 

@@ -57,6 +57,10 @@ class PartitionMemory:
     # The line that could not be held, and since when.
     given_up: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
+    def has_times(self, now: float) -> bool:
+        """Whether something of it ends at some time by itself."""
+        return bool(self.refused or self.drifting or self.given_up or self.just_reverted(now))
+
     def still_refused(self, wanted: Mapping[str, Line]) -> dict[str, str]:
         """Why Slurm refused lines that are still wanted; another line is a new try."""
         return {

@@ -163,8 +163,10 @@ class ClusterReader:
         status = world.cr.status.config
         since, now = parse_seconds(status.last_applied if status else None), self.clock.now().timestamp()
         present = tuple(item for key, item in world.owned.items() if key[:2] == KEY and is_revision(item))
-        if status is None or since is None or now - since < KEPT_AFTER_SECONDS or is_kept(status.hash or "", present):
+        if status is None or since is None or is_kept(status.hash or "", present):
             return HistoryWorld()
+        if now - since < KEPT_AFTER_SECONDS:
+            return HistoryWorld(is_pending=True)
         prefix = names.config_revision(world.cr, 0).removesuffix("0")
         named = self.observer.in_namespace("ControllerRevision", world.cr.namespace)
         highest = max((number_of(item) for item in named if item.metadata.name.startswith(prefix)), default=0)

@@ -50,6 +50,7 @@ TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next recon
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
+_POLL = "poll"
 
 A = TypeVar("A")
 V = TypeVar("V")
@@ -99,6 +100,8 @@ class Cluster:
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
+    # When Slurm was last asked for its nodes.
+    _looked_at: float = float("-inf")
     _looks: Shared[NodeSnapshot] = field(init=False)
     _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
     _last: NodeSnapshot | None = None
@@ -131,6 +134,18 @@ class Cluster:
         absent = await self._absent(doubtful, found.nodes)
         return replace(found, reservations=await self._reservations(reservations), absent=absent, shared=shared)
 
+    async def poll(self) -> None:
+        """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
+        await self._looks.get(_POLL, lambda: self._look(_POLL, whole=False), fresh=True)
+
+    def seconds_since_look(self) -> float:
+        """How long ago Slurm was asked for its nodes, whoever asked."""
+        return self.monotonic() - self._looked_at
+
+    def report_silence(self) -> None:
+        """It is slow to answer: whoever reports on it may have to say so."""
+        self.changed(None, _POLL)
+
     async def partitions(
         self, caller: Hashable = None, *, fresh: bool = False, max_age: float = SEEN_MAX_AGE_SECONDS
     ) -> SlurmList[Partition] | Unknown:
@@ -154,7 +169,7 @@ class Cluster:
         return answer
 
     async def _look(self, caller: Hashable, *, whole: bool) -> NodeSnapshot:
-        now = self.monotonic()
+        now = self._looked_at = self.monotonic()
         whole = whole or now >= self._whole_at
         if whole:
             self._whole_at = now + FULL_LIST_SECONDS
@@ -342,7 +357,9 @@ def changed_nodes(before: NodeSnapshot | None, now: NodeSnapshot) -> frozenset[s
     if isinstance(now.nodes, Unknown) or isinstance(now.jobs, Unknown):
         return None
     nodes = {node.name for node in _differing(before.nodes.items, now.nodes.items, lambda node: node.name)}
-    lists = {job.nodes for job in _differing(before.jobs, now.jobs, lambda job: job.job_id)}
+    differing = list(_differing(before.jobs, now.jobs, lambda job: job.job_id))
+    # A node that a job requires keeps its record as long as the job is there.
+    lists = {hosts for job in differing for hosts in (job.nodes, job.required) if hosts is not None}
     known = {node.name for node in (*before.nodes.items, *now.nodes.items)}
     return frozenset(nodes.union(*(hosts.within(known) for hosts in lists)))
 
@@ -385,16 +402,24 @@ class Clusters:
     repartitioned: Callable[[Key], None] = lambda _: None
     # The Controller of a Slurm elsewhere whose name is known now.
     named: Callable[[Key], None] = lambda _: None
+    # A Controller whose Slurm can be asked from now on.
+    found: Callable[[Key], None] = lambda _: None
     # Raises when this process may not write any more.
     fence: Callable[[], None] = lambda: None
     # By Controller: its uid, since a namesake is another cluster, and its Slurm.
     _clusters: dict[Key, tuple[str, Cluster]] = field(default_factory=dict)
+    _polled: set[Key] = field(default_factory=set)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     # By the uid of a Controller that does not say which Slurm is its own: the name of the first that answered.
     _pinned: dict[str, str] = field(default_factory=dict)
 
     async def find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
         """The Slurm of a Controller, or why it cannot be asked."""
+        found = await self._find(controller, restapis, refs)
+        self._set_polled(Key(controller.namespace, controller.name), not isinstance(found, Unknown))
+        return found
+
+    async def _find(self, controller: Controller, restapis: list[RestApi], refs: Refs) -> Cluster | Unknown:
         serving = [each for each in restapis if each.spec.controller_ref.name == controller.name]
         if not serving:
             return Unknown(f"there is no RestApi for Controller {controller.name!r}")
@@ -436,6 +461,18 @@ class Clusters:
             await known.client.close()
         return holder[0]
 
+    def _set_polled(self, key: Key, is_polled: bool) -> None:
+        if not is_polled:
+            self._polled.discard(key)
+        elif key not in self._polled:
+            self._polled.add(key)
+            self.found(key)
+
+    @property
+    def polled(self) -> Mapping[Key, Cluster]:
+        """By Controller, each Slurm that can be asked."""
+        return {key: self._clusters[key][1] for key in self._polled if key in self._clusters}
+
     def _pin(self, key: Key, uid: str, name: str) -> None:
         self._pinned[uid] = name
         self.named(key)
@@ -453,6 +490,7 @@ class Clusters:
         self._pinned.pop(uid, None)
         for key in [key for key, (owner, _) in self._clusters.items() if owner == uid]:
             _, known = self._clusters.pop(key)
+            self._polled.discard(key)
             closing = asyncio.ensure_future(known.client.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

@@ -15,7 +15,7 @@ from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
-from slurm_operator.plan.actions import Outcomes, Plan, partitions_of
+from slurm_operator.plan.actions import Apply, Outcomes, Plan, partitions_of
 from slurm_operator.plan.cluster import Release, plan_cluster, planned_on, release
 from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
 from slurm_operator.plan.config import Stage
@@ -81,7 +81,9 @@ class Controllers(OwnedReconciler[Controller]):
         await self._try_on_workers(world, released)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
-        return await self.report(world, report, requeue_after(cluster_world, plan, outcomes, released))
+        waits = tuple(_waits(cluster_world, plan, outcomes, released))
+        result = await self.report(world, report, min([QUIET_REQUEUE_SECONDS, *waits]))
+        return replace(result, is_at_rest=not waits and is_at_rest(cluster_world, plan, released))
 
     async def _reconcile_external(
         self, world: ResourceWorld[Controller], objects: OwnedWorld, monitor_refusal: str
@@ -140,12 +142,26 @@ class Controllers(OwnedReconciler[Controller]):
         self.outcomes.put(world.cr, outcome, mine, self.clock.monotonic())
 
 
-def requeue_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
-    """When to come back though nothing has changed."""
-    return min([QUIET_REQUEUE_SECONDS, *_waits(world, plan, outcomes, released)])
+def is_at_rest(world: ClusterWorld, plan: Plan, released: Release) -> bool:
+    """Whether only a change, in Kubernetes or in Slurm, can bring more to do: nothing is under way or due later."""
+    config, known, memory = released.config, world.cr.status.config, released.memory
+    is_reported = known is not None and known.hash == config.hash
+    is_in_force = config.stage is Stage.APPLIED and is_reported and not world.objects.waits_for_key
+    is_complete = not isinstance(planned_on(world), Unknown) and not _lacks_monitor(world)
+    plans = (plan, released.objects, released.afterwards, released.trial_pods)
+    acts = any(not isinstance(action, Apply) for each in plans for action in each.actions)
+    has_times = memory.worker_trial is not None or world.history.is_pending or memory.partitions.has_times(world.now)
+    return is_in_force and is_complete and not acts and not has_times
+
+
+def _lacks_monitor(world: ClusterWorld) -> bool:
+    """Whether it is to have a ServiceMonitor and nobody serves these yet, which no event would tell."""
+    monitor = world.cr.spec.metrics.service_monitor
+    return bool(monitor and monitor.enabled) and not world.refs.serves_service_monitors
 
 
 def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:
+    """How soon each thing that is waited for may be there, though nothing has changed."""
     if not isinstance(planned_on(world), Unknown) and (plan.partitions.waits or released.refused):
         yield WAITING_REQUEUE_SECONDS
     accepted = {name for each in plan.actions for name in partitions_of(each)} - outcomes.by_partition.keys()

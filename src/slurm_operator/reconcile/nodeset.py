@@ -31,7 +31,7 @@ from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import ghosts, keys, reservation, revisions
 from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
 from slurm_operator.plan.duplicates import Rival, named_owners
-from slurm_operator.plan.nodeset import finalizer_removal, plan_nodeset
+from slurm_operator.plan.nodeset import finalizer_removal, is_at_rest, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
@@ -219,7 +219,7 @@ class NodeSets:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
         await self._report(world, raw)
-        return Result(plan.requeue_after)
+        return Result(plan.requeue_after, is_at_rest(world, plan))
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
         """The plan; one that decides something is made again from a snapshot fetched in this very reconcile."""

@@ -32,10 +32,10 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import labels, names
 from slurm_operator.metrics import OperatorMetrics
 from slurm_operator.program import EVENT_CONTROLLER, FIELD_MANAGER, NAME
-from slurm_operator.reconcile import accounting, config, host_keys, loginset, restapi
+from slurm_operator.reconcile import accounting, config, host_keys, loginset, polling, restapi
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Clusters, Connect, over_http
-from slurm_operator.reconcile.controller import Controllers
+from slurm_operator.reconcile.controller import QUIET_REQUEUE_SECONDS, Controllers
 from slurm_operator.reconcile.denied import Guarded
 from slurm_operator.reconcile.execute import DrawHostKeys, Executor
 from slurm_operator.reconcile.faults import FaultReports
@@ -43,11 +43,12 @@ from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
 from slurm_operator.reconcile.partition import PartitionOutcomes, Partitions
+from slurm_operator.reconcile.polling import SlurmPolls
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
 from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
-from slurm_operator.reconcile.triggers import Triggers, node_changed, slurmctld_changed, spec_changed
+from slurm_operator.reconcile.triggers import Triggers, daemon_changed, node_changed, spec_changed
 from slurm_operator.settings import Settings
 
 # Those that are judged or told of a configuration, and those whose configuration is reported.
@@ -155,9 +156,19 @@ def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
 
 
 def _controllers(parts: _Parts) -> dict[str, Controller]:
-    """A queue with workers for each kind."""
+    """A queue with workers for each kind, and one for the polls of Slurm."""
     observer, executor, clock = parts.observer, parts.executor, parts.clock
-    return {
+    polls = Controller(
+        "slurm-poll",
+        SlurmPolls(parts.clusters, clock),
+        kind=polling.KIND,
+        clock=clock,
+        random=parts.outside.random,
+        metrics=parts.metrics,
+        group_of=lambda key: key,
+    )
+    parts.clusters.found = polls.add
+    reconcilers = {
         kind: Controller(
             kind.lower(),
             Guarded(kind, reconcile, observer, executor, clock),
@@ -171,6 +182,7 @@ def _controllers(parts: _Parts) -> dict[str, Controller]:
         )
         for kind, reconcile in _reconcilers(parts).items()
     }
+    return {**reconcilers, polling.KIND: polls}
 
 
 def _served(parts: _Parts) -> Served:
@@ -289,6 +301,9 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
             _watch(observer, child.kind, controllers[kind], to_owner(GROUP, kind))
         for referred in ("Secret", "ConfigMap"):
             _watch(observer, referred, controllers[kind], triggers.referrers(kind))
+    # What the workers of a cluster share has every NodeSet of it as an owner, and none as its controller.
+    for shared, when in (("Service", None), ("PersistentVolumeClaim", None), ("PodDisruptionBudget", spec_changed)):
+        _watch(observer, shared, controllers["NodeSet"], to_owner(GROUP, "NodeSet", controlling=False), when)
     for member in ("NodeSet", "Partition", "RestApi"):
         _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
     _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
@@ -302,7 +317,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     _watch(observer, "RestApi", controllers["NodeSet"], triggers.members("NodeSet"), spec_changed)
     for pods in observer.pods:
         Watch(pods, controllers["NodeSet"], to_owner(GROUP, "NodeSet")).connect()
-        Watch(pods, controllers["Controller"], triggers.controller_of_slurmctld, slurmctld_changed).connect()
+        Watch(pods, controllers["Controller"], triggers.controller_of_daemon, daemon_changed).connect()
         Watch(pods, controllers["Controller"], to_owner(GROUP, "Controller")).connect()
     if observer.nodes is not None:
         Watch(observer.nodes, controllers["NodeSet"], triggers.every_key("NodeSet"), node_changed).connect()
@@ -315,6 +330,9 @@ def _woken_by_slurm(
         for kind, key in triggers.users_of_slurm_nodes(cluster, nodes):
             if (kind, key) != noticed_by:
                 controllers[kind].add(key)
+        if nodes is None or nodes:
+            # It only counts its nodes, and a busy Slurm changes all the time.
+            controllers["Controller"].queue.add_after(cluster, QUIET_REQUEUE_SECONDS)
 
     return wake
 

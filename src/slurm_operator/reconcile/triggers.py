@@ -17,6 +17,8 @@ from slurm_operator.build import labels
 from slurm_operator.reconcile.observe import Observer
 
 KeysOf = Callable[[Any], Iterable[Key]]
+# By daemon: the kind of the resource whose pods run it for a Controller.
+SERVED = {labels.RESTAPI.daemon: "RestApi", labels.LOGIN.daemon: "LoginSet"}
 
 
 @dataclass(slots=True)
@@ -54,11 +56,15 @@ class Triggers:
 
         return keys
 
-    def controller_of_slurmctld(self, changed: Any) -> Iterator[Key]:
-        """The Controller of a slurmctld pod."""
-        labels_ = changed.metadata.labels
-        if labels_.get(labels.NAME) == labels.CONTROLLER.daemon and labels_.get(labels.INSTANCE):
-            yield Key(changed.metadata.namespace, labels_[labels.INSTANCE])
+    def controller_of_daemon(self, changed: Any) -> Iterator[Key]:
+        """The Controller of a slurmctld, slurmrestd or login pod: it reports which of them run with its files."""
+        namespace, found = changed.metadata.namespace, changed.metadata.labels
+        daemon, instance = found.get(labels.NAME), found.get(labels.INSTANCE, "")
+        if daemon == labels.CONTROLLER.daemon and instance:
+            yield Key(namespace, instance)
+        served = self.observer.get(SERVED[daemon], namespace, instance) if daemon in SERVED else None
+        if served is not None:
+            yield from self.named_controller(served)
 
     def users_of_claim(self, changed: Any) -> Iterator[Key]:
         """Controllers that keep their state in the changed claim."""
@@ -89,21 +95,26 @@ class Triggers:
         return keys
 
     def users_of_slurm_nodes(self, controller: Key, nodes: frozenset[str] | None) -> Iterator[tuple[str, Key]]:
-        """The resources that report on these nodes of a cluster (None: on any).
+        """The resources that report on these nodes of a cluster (None: on any), or have to do with them.
 
-        A Partition may hold any of them: what it reports is made by its Controller's reconcile.
+        A node without a pod may be a record that any NodeSet has left. A Partition may hold any node: what it reports
+        is made by its Controller's reconcile.
         """
-        for item in self.observer.in_namespace("NodeSet", controller.namespace):
-            if controller in self.named_controller(item) and (nodes is None or self._has_worker(item, nodes)):
-                yield "NodeSet", _key(item)
+        nodesets = self.observer.in_namespace("NodeSet", controller.namespace)
+        hosts = {_key(item): self._hosts(item) for item in nodesets if controller in self.named_controller(item)}
+        concerns_all = nodes is None or not nodes <= frozenset().union(*hosts.values())
+        for key, own in hosts.items():
+            if concerns_all or (nodes and not nodes.isdisjoint(own)):
+                yield "NodeSet", key
         partitions = self.observer.in_namespace("Partition", controller.namespace)
         if any(controller in self.named_controller(item) for item in partitions):
             yield "Controller", controller
 
-    def _has_worker(self, nodeset: RawObject, nodes: frozenset[str]) -> bool:
-        return any(
-            nodes & {pod.spec.hostname, pod.metadata.name, pod.spec.node_name}
-            for pod in self.observer.controlled_pods(nodeset.metadata.uid)
+    def _hosts(self, nodeset: RawObject) -> frozenset[str]:
+        """What the Slurm nodes of its workers may be called."""
+        pods = self.observer.controlled_pods(nodeset.metadata.uid)
+        return frozenset(
+            name for pod in pods for name in (pod.spec.hostname, pod.metadata.name, pod.spec.node_name) if name
         )
 
     def _referenced(self, item: RawObject) -> frozenset[str]:
@@ -145,8 +156,8 @@ def spec_changed(old: Any, new: Any) -> bool:
     )
 
 
-def slurmctld_changed(old: Any, new: Any) -> bool:
-    """Whether a slurmctld pod started or stopped: not by our own annotation."""
+def daemon_changed(old: Any, new: Any) -> bool:
+    """Whether a pod started or stopped: not by our own annotation."""
     return bool(
         old.status.phase != new.status.phase or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
     )

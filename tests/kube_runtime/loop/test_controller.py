@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,7 +11,16 @@ import pytest
 from kube_runtime.clock import VirtualClock, run_until_idle, within
 from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.loop import logs
-from kube_runtime.loop.controller import Controller, Fault, Outcome, Reconcile, Result, classify, retry_after
+from kube_runtime.loop.controller import (
+    MAX_REST_SECONDS,
+    Controller,
+    Fault,
+    Outcome,
+    Reconcile,
+    Result,
+    classify,
+    retry_after,
+)
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key
 
@@ -117,6 +127,61 @@ async def test_a_result_may_ask_to_be_called_again(
     await controller.step()
     assert controller.queue.next_due() == pytest.approx(clock.monotonic() + delay)
     assert results(metrics) == {"requeue": 1.0}
+
+
+async def test_looks_at_a_key_at_rest_become_rarer_until_something_changes(
+    make: MakeController, clock: VirtualClock
+) -> None:
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> Result:
+        times.append(clock.monotonic())
+        return Result(5.0, is_at_rest=True)
+
+    controller = make(reconcile)
+    began = clock.monotonic()
+    controller.add(A)
+    await looked(controller, clock, until=began + 100.0)
+    assert [time - began for time in times] == [0.0, 5.0, 15.0, 35.0, 75.0]
+    controller.add(A)
+    await looked(controller, clock, until=began + 120.0)
+    assert [time - began for time in times[5:]] == [100.0, 105.0, 115.0]
+    await looked(controller, clock, until=began + 100_000.0)
+    assert max(late - early for early, late in itertools.pairwise(times)) == MAX_REST_SECONDS
+
+
+@pytest.mark.parametrize("restless", ["it has something to do", "it fails", "it changes while it is looked at"])
+async def test_a_key_that_was_not_at_rest_is_looked_at_soon_again(
+    make: MakeController, clock: VirtualClock, restless: str
+) -> None:
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> Result:
+        times.append(clock.monotonic())
+        if len(times) == 4:
+            if restless == "it fails":
+                raise TooBusy("no")
+            if restless == "it changes while it is looked at":
+                controller.add(A)
+            return Result(5.0, is_at_rest=restless != "it has something to do")
+        return Result(5.0, is_at_rest=True)
+
+    controller = make(reconcile)
+    controller.add(A)
+    await looked(controller, clock, until=clock.monotonic() + 300.0)
+    pauses = [late - early for early, late in itertools.pairwise(times)]
+    assert pauses[:3] == [5.0, 10.0, 20.0]
+    assert 5.0 in pauses[3:5]
+
+
+async def looked(controller: Controller, clock: VirtualClock, until: float) -> None:
+    """Let a controller work until a time."""
+    while True:
+        while await controller.step():
+            pass
+        if not clock.fire_next(until=until):
+            clock.advance(until - clock.monotonic())
+            return
 
 
 @pytest.mark.parametrize(
