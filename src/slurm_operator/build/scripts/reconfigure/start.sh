@@ -17,7 +17,7 @@ confirm() {
     ((!missed)) || ! keys_changed || return 0
     confirmed=1 parse_ms=0 trial_ms=0 reconfigure_ms=0 at=$filled
     # It may have read the old files just before they were swapped.
-    ((!missed)) || { takes_effect "" && kick; } || { verdict "$REFUSED" "$hash" "$began" "$why"; return 0; }
+    ((!missed)) || { takes_effect "" && kick; } || { refuse "$hash" "$began"; return 0; }
     missed=0
     verdict "$APPLIED" "$hash" "$began" "started with it"
     return 0
