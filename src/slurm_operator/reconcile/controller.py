@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.errors import BadRequest, Forbidden
 from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
+from kube_runtime.loop.queue import Key
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
@@ -60,6 +61,7 @@ class Controllers(OwnedReconciler[Controller]):
             found = self.observer.get("Controller", world.cr.namespace, world.cr.name)
             if found is None or found.metadata.uid != world.cr.metadata.uid:
                 self.forget(world.cr.metadata.uid)
+                self.reader.streams.want(Key(world.cr.namespace, world.cr.name), None, ())
                 self.reader.clusters.forget(world.cr.metadata.uid)
 
     async def reconcile(self, world: ResourceWorld[Controller]) -> Result:
@@ -73,7 +75,7 @@ class Controllers(OwnedReconciler[Controller]):
         cluster_world, slurm = await self.reader.observe(world, built, objects, memory)
         plan = plan_cluster(cluster_world)
         outcomes = await self._execute(world, plan, slurm)
-        released = release(cluster_world, plan, outcomes)
+        released = self._listen(world, cluster_world, release(cluster_world, plan, outcomes))
         self._memories[world.cr.metadata.uid] = released.memory
         self._put_outcome(world, ClusterOutcome(released.partitions))
         await self._record(world, released.events)
@@ -93,6 +95,16 @@ class Controllers(OwnedReconciler[Controller]):
         # A text that is not a valid name is not copied, and no other name takes its place.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
         return await self.report(world, _report(world, published, monitor_refusal).replacing((), pinned))
+
+    def _listen(self, world: ResourceWorld[Controller], cluster_world: ClusterWorld, released: Release) -> Release:
+        """Follow the logs of sidecars that are to report, and no others."""
+        key, poll = Key(world.cr.namespace, world.cr.name), released.memory.poll
+        awaited = poll if released.config.stage in (Stage.TRYING, Stage.FIRST) else None
+        self.reader.streams.want(key, awaited, cluster_world.pods)
+        if poll is None:
+            return released
+        poll = replace(poll, is_followed=self.reader.streams.follows(key, poll))
+        return replace(released, memory=replace(released.memory, poll=poll))
 
     async def _publish(self, world: ResourceWorld[Controller], released: Release) -> Outcomes:
         published = await self._execute(world, released.objects)
