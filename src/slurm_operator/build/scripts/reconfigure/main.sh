@@ -1,4 +1,5 @@
 # The loop.
+
 # What waits for a time of its own: slurmctld's start, a key that is put back, a candidate that ran out of time.
 waits() {
   local now
