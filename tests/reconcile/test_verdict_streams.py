@@ -194,6 +194,14 @@ async def test_nothing_is_opened_where_nobody_runs_them() -> None:
     assert (log.opened, streams.follows(KEY, poll())) == ([], False)
 
 
+def applied(world: World) -> tuple[str, str, bool]:
+    """ConfigApplied with its reason, and whether it is of the newest generation."""
+    found = world.custom("Controller", "slurm")
+    condition = next(each for each in found["status"]["conditions"] if each["type"] == "ConfigApplied")
+    is_newest = found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    return condition["status"], condition["reason"], is_newest
+
+
 class TestInTheOperator:
     """The same with the whole operator."""
 
@@ -220,6 +228,32 @@ class TestInTheOperator:
         # Every 0.15 s would have been a dozen.
         assert len(sidecar.readings) - before <= 5
         assert sidecar.open_streams == 0
+
+    async def test_the_status_waits_for_a_verdict_that_is_near_and_not_for_one_that_is_late(
+        self, followed: World
+    ) -> None:
+        followed.cluster.sidecar.misses = 1
+        await followed.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})
+        await followed.run_for(0.8)
+        assert applied(followed) == ("True", "InForce", False)
+        await followed.run_for(0.3)
+        assert applied(followed) == ("False", "Trying", True)
+        await followed.run_for(3.0)
+        assert applied(followed) == ("True", "InForce", True)
+
+    async def test_a_change_that_is_heard_of_at_once_is_one_status(self, followed: World) -> None:
+        seen = followed.custom("Controller", "slurm")["status"]["config"]["hash"]
+        await followed.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})
+        await followed.run_for(0.3)
+        assert applied(followed) == ("True", "InForce", True)
+        assert followed.custom("Controller", "slurm")["status"]["config"]["hash"] != seen
+
+    async def test_what_another_resource_changed_is_reported_at_once(self, followed: World) -> None:
+        """The generation does not tell that the status is of the past."""
+        followed.cluster.sidecar.misses = 1
+        await followed.patch("NodeSet", "compute", {"spec": {"partition": {"enabled": True, "config": "MaxTime=7"}}})
+        await followed.run_for(0.5)
+        assert applied(followed) == ("False", "Trying", True)
 
     async def test_at_rest_nothing_is_open_and_nothing_is_written(self, followed: World) -> None:
         before = followed.server.store.revision

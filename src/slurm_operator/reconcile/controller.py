@@ -42,6 +42,8 @@ NO_SLURM = Unknown("Slurm is not needed for this")
 QUIET_REQUEUE_SECONDS = 5.0
 WAITING_REQUEUE_SECONDS = 1.0
 LEAVING_REQUEUE_SECONDS = 0.25
+# How long the verdict is waited for before "Trying" is reported: until the poll that comes beside a stream.
+NEAR_VERDICT_SECONDS = 0.9 * SLOW_POLL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,12 @@ class Controllers(OwnedReconciler[Controller]):
         await self._record(world, released.events)
         published = await self._publish(world, released)
         await self._try_on_workers(world, released)
+        requeue = requeue_after(cluster_world, plan, outcomes, released)
+        if _is_unseen(world.cr) and _is_verdict_near(released, cluster_world.now):
+            return Result(requeue)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
-        return await self.report(world, report, requeue_after(cluster_world, plan, outcomes, released))
+        return await self.report(world, report, requeue)
 
     async def _reconcile_external(
         self, world: ResourceWorld[Controller], objects: OwnedWorld, monitor_refusal: str
@@ -150,6 +155,20 @@ class Controllers(OwnedReconciler[Controller]):
     def _put_outcome(self, world: ResourceWorld[Controller], outcome: ClusterOutcome) -> None:
         mine = [each.name for each in world.refs.partitions_of(world.cr)]
         self.outcomes.put(world.cr, outcome, mine, self.clock.monotonic())
+
+
+def _is_unseen(cr: Controller) -> bool:
+    """Whether everybody can see that the status is of an older spec: `kubectl wait` waits for the newer one."""
+    return (cr.status.observed_generation or 0) < cr.metadata.generation
+
+
+def _is_verdict_near(released: Release, now: float) -> bool:
+    """Whether the sidecars are about to wake the next reconcile: one status then says what this one would, and the end.
+
+    A status is written once a second: "Trying" now would keep the verdict waiting for that long.
+    """
+    poll, is_tried = released.memory.poll, released.config.stage is Stage.TRYING
+    return is_tried and poll is not None and poll.is_followed and now - poll.since < NEAR_VERDICT_SECONDS
 
 
 def requeue_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> float:
