@@ -1,15 +1,21 @@
 """From a write to the Kubernetes API until Slurm's own answer shows it: live partitions, and what needs a reconfigure.
 
-    python bench/config_latency.py [-o json] [--count 50] [--kubelet | --kubeconfig FILE] [--controller slurm] ...
+    python bench/config_latency.py [-o json] [--count 50 | --short] [--kubelet | --kubeconfig FILE] ...
 
 In: a running cluster with a Controller and a RestApi: the local one (`slurm-operator local up`) by default, any other
 whose pods can be reached, or with `--kubelet` one on a real kubelet that is made for this and taken away again. Out:
-p50 and p99 in seconds of each kind of change, the sidecar's stages, the path without the nudge, and `scontrol update`
-as the floor. What was changed is put back. Exits 1 above a bar; where there is no cluster it says so and exits 0.
+percentiles in seconds of each kind of change, of the same back to back and in bursts, of the path without the nudge,
+and of `scontrol update` as the floor; `-o json` ends with one line that holds all of it. Progress goes to stderr. What
+was changed is put back. Exits 1 above a bar; where there is no cluster it says so and exits 0.
+
+What needs a reconfigure is split: `trial` and `reconfigure` are Slurm's own time, `inside` is the rest of the sidecar's
+time up to its verdict, `outside` is what operator, kubelet and slurmrestd add until Slurm shows it, and `reported` is
+from the write until ConfigApplied is True.
 
 Slurm is asked every 10 ms, through slurmrestd; that is part of each number.
-Changes are a second apart: a kubelet looks at a pod anew only when its list of containers, made every second, is newer
-than its last look, so that a change on the heels of another waits half a second longer.
+Changes are a second apart. Back to back, each is written as soon as Slurm shows the one before; in a burst, five are
+written at once, and the time is that until Slurm shows the last. There a kubelet's own pace shows: it looks at a pod
+again only when its list of containers, made every second, is newer than its last look.
 """
 
 from __future__ import annotations
@@ -37,8 +43,11 @@ from slurm_operator.reconcile.resources import OURS
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.token import TokenSource
 
-# Seconds: p50 and p99 of what needs a reconfigure, p99 of what Slurm takes live.
-BARS = {"reconfigure": {"p50": 0.7, "p99": 2.0}, "live": {"p99": 0.5}}
+# Seconds.
+BARS = {"reconfigure": {"p50": 0.3, "p99": 0.6}, "live": {"p99": 0.15}, "back_to_back": {"p99": 1.0}}
+SHOWN = ("p50", "p90", "p99", "max")
+SHORT_COUNT = 5
+BURST = 5
 LOOK = 0.01
 LONGEST = 30.0
 # The path without a nudge takes up to a minute and a half; nobody waits for more.
@@ -50,6 +59,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", RawObject)
 RAW = {kind: resource.raw() for kind, resource in OURS.items()}
 TIMED = "e=$EPOCHREALTIME; echo $(( ${e/./} - ${s/./} ))"
 Shows = Callable[[], Awaitable[bool]]
+Change = Callable[["Bench", int], Awaitable[None]]
 
 
 @dataclass
@@ -62,7 +72,10 @@ class Bench:
     controller: str
     extra: str
     measured: dict[str, list[float]] = field(default_factory=dict)
-    stages: dict[str, list[float]] = field(default_factory=dict)
+    # By kind of change: by stage.
+    stages: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    # When the last change was written.
+    written_at: float = 0.0
 
     async def until(self, shows: Shows, limit: float = LONGEST) -> float:
         """Seconds until Slurm's answer shows it."""
@@ -75,10 +88,10 @@ class Bench:
 
     async def one(self, name: str, write: Awaitable[Any], shows: Shows) -> None:
         """One change, measured from before its write."""
-        started = time.perf_counter()
+        self.written_at = time.perf_counter()
         await write
         await self.until(shows)
-        self.measured.setdefault(name, []).append(time.perf_counter() - started)
+        self.measured.setdefault(name, []).append(time.perf_counter() - self.written_at)
 
     async def patch(self, kind: str, name: str, spec: dict[str, Any]) -> None:
         """`kubectl patch --type=merge`."""
@@ -125,15 +138,27 @@ class Bench:
     async def note_stages(self, change: str) -> None:
         """What the sidecar needed for the last change, as soon as the status tells of it."""
         await self.until(self.settled, 60)
+        stages = {"reported": time.perf_counter() - self.written_at}
         found = await self.kube.get(RAW["Controller"], self.controller, self.namespace)
         config = (found.content().get("status") or {}).get("config") or {}
-        for name, value in {"sidecar": config.get("milliseconds"), **(config.get("stages") or {})}.items():
-            if value is not None:
-                self.stages.setdefault(name, []).append(value / 1000)
-        # The operator, the kubelet and the look at Slurm's answer.
-        if config.get("milliseconds") is not None and change in self.measured:
-            rest = self.measured[change][-1] - config["milliseconds"] / 1000
-            self.stages.setdefault("outside_the_sidecar", []).append(max(rest, 0.0))
+        stages |= _split(self.measured[change][-1], config)
+        for name, value in stages.items():
+            self.stages.setdefault(change, {}).setdefault(name, []).append(value)
+
+
+def _split(seconds: float, config: dict[str, Any]) -> dict[str, float]:
+    """Where the time of a change went, as far as `status.config` tells."""
+    stages = {name: value / 1000 for name, value in (config.get("stages") or {}).items()}
+    if config.get("milliseconds") is None or not {"trial", "reconfigure"} <= stages.keys():
+        return {}
+    sidecar, slurm = config["milliseconds"] / 1000, stages["trial"] + stages["reconfigure"]
+    return {
+        "trial": stages["trial"],
+        "reconfigure": stages["reconfigure"],
+        "inside": max(sidecar - slurm, 0.0),
+        # The verdict comes a little after Slurm's answer shows the change.
+        "outside": max(seconds - sidecar, 0.0),
+    }
 
 
 def _found(value: Any, key: str) -> Any:
@@ -199,6 +224,23 @@ async def config_files(bench: Bench, number: int) -> None:
     write = bench.kube.merge_patch(CONFIG_MAPS, BENCH_MAP, {"data": _file(timeout)}, bench.namespace)
     await bench.one("config_files", write, bench.shows_conf("BatchStartTimeout", timeout))
     await bench.note_stages("config_files")
+
+
+async def back_to_back(bench: Bench, number: int) -> None:
+    """A line of extraConf changes as soon as Slurm shows the one before."""
+    age = 311 + number % 7
+    write = bench.patch("Controller", bench.controller, {"extraConf": f"{bench.extra}\nMinJobAge={age}\n"})
+    await bench.one("back_to_back", write, bench.shows_conf("MinJobAge", age))
+
+
+async def burst(bench: Bench, number: int) -> None:
+    """A line of extraConf changes five times at once; measured from the last write."""
+    ages = [321 + (number * BURST + each) % 11 for each in range(BURST)]
+    for age in ages[:-1]:
+        await bench.patch("Controller", bench.controller, {"extraConf": f"{bench.extra}\nMinJobAge={age}\n"})
+    write = bench.patch("Controller", bench.controller, {"extraConf": f"{bench.extra}\nMinJobAge={ages[-1]}\n"})
+    await bench.one("burst", write, bench.shows_conf("MinJobAge", ages[-1]))
+    await bench.note_stages("burst")
 
 
 async def floor(bench: Bench, number: int) -> None:
@@ -271,8 +313,10 @@ async def without_nudge(bench: Bench, count: int) -> None:
 
 
 CHANGES = (nodeset_partition, partition, extra_conf, new_nodeset, config_files)
+IN_A_ROW = (back_to_back, burst)
 LIVE = ("nodeset_partition", "partition")
 RECONFIGURE = ("extra_conf", "new_nodeset", "config_files")
+GROUPS = {"reconfigure": RECONFIGURE, "live": LIVE, "back_to_back": ("back_to_back",), "burst": ("burst",)}
 
 
 async def measure(kube: Client, options: argparse.Namespace) -> dict[str, Any]:
@@ -315,17 +359,35 @@ def _settled(deployments: list[dict[str, Any]], pods: int) -> bool:
 
 
 async def _rounds(bench: Bench, options: argparse.Namespace) -> None:
+    wanted = [change for change in CHANGES if not options.only or change.__name__ in options.only]
     for number in range(options.count):
-        for change in CHANGES:
-            if not options.only or change.__name__ in options.only:
-                await change(bench, number)
-                await asyncio.sleep(options.pause)
-                await bench.until(bench.settled, 60)
+        for change in wanted:
+            await change(bench, number)
+            _progress(bench, change.__name__, options.count)
+            await asyncio.sleep(options.pause)
+            await bench.until(bench.settled, 60)
+    for change in IN_A_ROW:
+        if not options.only or change.__name__ in options.only:
+            await _in_a_row(bench, change, options)
     if not options.only:
         await bench.patch("Partition", "bench-partition", {"driftPolicy": "Keep"})
         for number in range(options.count):
             await floor(bench, number)
         await without_nudge(bench, options.without_nudge)
+
+
+async def _in_a_row(bench: Bench, change: Change, options: argparse.Namespace) -> None:
+    """One after the other, with nothing in between but what the change itself waits for."""
+    for number in range(options.count):
+        await change(bench, number)
+        _progress(bench, change.__name__, options.count)
+    await asyncio.sleep(options.pause)
+    await bench.until(bench.settled, 60)
+
+
+def _progress(bench: Bench, name: str, count: int) -> None:
+    values = bench.measured[name]
+    print(f"{name} {len(values)} of {count}: {values[-1]:.3f} s", file=sys.stderr)
 
 
 async def _address(kube: Client, namespace: str) -> str:
@@ -341,17 +403,28 @@ async def _jwt_key(kube: Client, namespace: str, spec: dict[str, Any]) -> bytes:
 
 def summary(bench: Bench) -> dict[str, Any]:
     """Percentiles in seconds."""
-    groups = {"reconfigure": RECONFIGURE, "live": LIVE}
     result: dict[str, Any] = {
         group: _percentiles([each for name in names for each in bench.measured.get(name, ())])
-        for group, names in groups.items()
+        for group, names in GROUPS.items()
     }
     result["changes"] = {name: _percentiles(values) for name, values in bench.measured.items()}
-    result["stages"] = {name: _percentiles(values) for name, values in bench.stages.items()}
+    result["stages"] = {
+        change: {name: _percentiles(values) for name, values in stages.items()}
+        for change, stages in {"reconfigure": _joined_stages(bench), **bench.stages}.items()
+    }
     for name in ("scontrol_update", "without_nudge"):
         result[name] = _percentiles(bench.measured.get(name, []))
     result["bars"] = BARS
     return result
+
+
+def _joined_stages(bench: Bench) -> dict[str, list[float]]:
+    """The stages of all changes that need a reconfigure."""
+    joined: dict[str, list[float]] = {}
+    for change in RECONFIGURE:
+        for name, values in bench.stages.get(change, {}).items():
+            joined.setdefault(name, []).extend(values)
+    return joined
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:
@@ -371,11 +444,22 @@ def _missed(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _text(result: dict[str, Any]) -> Iterator[str]:
-    for title in ("reconfigure", "live"):
-        yield f"{title:20} {result[title]}"
-    for part in ("changes", "stages"):
-        for name, values in result[part].items():
-            yield f"  {name:18} {values}"
+    yield f"{'seconds':24}{'n':>5}" + "".join(f"{name:>8}" for name in SHOWN)
+    for group in (*GROUPS, "scontrol_update", "without_nudge"):
+        yield from _row(group, result[group])
+        yield from (
+            row for name, values in result["stages"].get(group, {}).items() for row in _row(f"  {name}", values)
+        )
+    for name, values in result["changes"].items():
+        if name not in result:
+            yield from _row(name, values)
+            stages = result["stages"].get(name, {})
+            yield from (row for stage, numbers in stages.items() for row in _row(f"  {stage}", numbers))
+
+
+def _row(name: str, values: dict[str, float]) -> Iterator[str]:
+    if values["n"]:
+        yield f"{name:24}{values['n']:>5}" + "".join(f"{values[each]:>8.3f}" for each in SHOWN)
 
 
 @asynccontextmanager
@@ -425,17 +509,23 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    parser.add_argument("--count", type=int, default=50, help="how often each change is made")
+    parser.add_argument("--count", type=int, help="how often each change is made; 50 by default")
+    short = f"{SHORT_COUNT} of each, and not the path without the nudge"
+    parser.add_argument("--short", action="store_true", help=short)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between changes")
-    parser.add_argument("--without-nudge", type=int, default=1, help="how often the slow path is measured")
-    parser.add_argument("--only", action="append", choices=[each.__name__ for each in CHANGES])
+    parser.add_argument("--without-nudge", type=int, help="how often the slow path is measured; once by default")
+    parser.add_argument("--only", action="append", choices=[each.__name__ for each in (*CHANGES, *IN_A_ROW)])
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--kubeconfig", help="a cluster that is there; the local one by default")
     where.add_argument("--kubelet", action="store_true", help="a cluster on a real kubelet, made for this (root)")
     parser.add_argument("--namespace", default="slurm")
     parser.add_argument("--controller", default="slurm")
     parser.add_argument("--restapi", help="address of slurmrestd; its pod's by default")
-    return parser.parse_args()
+    options = parser.parse_args()
+    count, without_nudge = (SHORT_COUNT, 0) if options.short else (50, 1)
+    options.count = count if options.count is None else options.count
+    options.without_nudge = without_nudge if options.without_nudge is None else options.without_nudge
+    return options
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ SETTINGS = {
     "RECONFIGURE_LIMIT": "10",
     "ANSWER_LIMIT": "10",
     "RECONFIGURE_SPACING": "0",
+    "RETRY_AFTER": "",
 }
 BASE = "ClusterName=a\nMaxNodeCount=10\n"
 
@@ -59,7 +60,7 @@ class Sidecar:
         for name in ("scontrol", "slurmctld", "squeue"):
             (self.folder / "bin" / name).symlink_to(FAKES / name)
         # From the beginning: bash remembers where it found a command.
-        for name in ("cp", "ln", "sed"):
+        for name in ("cp", "ln", "sed", "tail"):
             (self.folder / "bin" / name).symlink_to(FAKES / "hooked")
         (self.folder / "keys" / "slurm.key").write_text("secret")
         self.tell("up")
@@ -172,7 +173,7 @@ class Sidecar:
         (self.folder / "world" / name).unlink()
 
     def hook(self, command: str, text: str) -> None:
-        """What happens first when the program calls cp, ln or sed."""
+        """What happens first when the program calls cp, ln, sed or tail."""
         self.tell(f"on.{command}", text)
 
     def calls(self) -> list[str]:

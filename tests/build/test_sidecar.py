@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from slurm_operator.plan.config import content_hash
 RECONFIGURE = "scontrol reconfigure"
 # The same state as before: it changes nothing, and pending jobs are looked at.
 KICK = "scontrol update partitionname=all state=DRAIN"
+TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 NO_ROOM = 'echo "{0}: error writing: No space left on device" >&2; exit 1'
 
 
@@ -262,6 +264,128 @@ class TestRolledBack:
         sidecar.publish(wanted)
         sidecar.wait(lambda: len(sidecar.verdicts()) > 1, "a verdict")
         assert [each.stage for each in sidecar.verdicts()] == [APPLIED, ROLLED_BACK]
+
+
+class TestTriedAgain:
+    """Candidates that Slurm did not refuse: time ran out."""
+
+    def test_a_slurmctld_that_was_too_busy_gets_it_again(self, sidecar: Sidecar) -> None:
+        sidecar.begin(ANSWER_LIMIT="1", RETRY_AFTER="1000000 0")
+        verdict = sidecar.judged(files("LiveIsBusy=1\n"))
+        assert verdict.stage == ROLLED_BACK
+        assert re.fullmatch(
+            f"slurmctld does not answer any more; it is tried again at {TIME} \\(1 of 2\\)", verdict.reason
+        )
+        assert sidecar.in_force() == BASE
+
+    def test_it_comes_into_force_when_the_load_is_gone(self, sidecar: Sidecar) -> None:
+        sidecar.begin(ANSWER_LIMIT="1", RETRY_AFTER="1 1")
+        hash_ = sidecar.publish(files("LiveIsBusy=1\n"))
+        sidecar.wait(lambda: len(sidecar.verdicts()) > 1, "the first attempt")
+        sidecar.tell("calm")
+        sidecar.wait(lambda: sidecar.verdicts()[-1].stage == APPLIED, "another attempt")
+        assert (sidecar.verdicts()[-1].hash, sidecar.verdicts()[-1].reason) == (hash_, "")
+        assert sidecar.in_force() == BASE + "LiveIsBusy=1\n"
+
+    @pytest.mark.parametrize(
+        ("line", "settings", "stage", "reason"),
+        [
+            pytest.param(
+                "LiveIsBusy=1\n",
+                {"ANSWER_LIMIT": "1"},
+                ROLLED_BACK,
+                "slurmctld does not answer any more",
+                id="slurmctld does not answer",
+            ),
+            pytest.param(
+                "LiveHangs=1\n",
+                {"RECONFIGURE_LIMIT": "1"},
+                ROLLED_BACK,
+                "scontrol reconfigure ended with 124",
+                id="slurmctld does not come to an end",
+            ),
+            pytest.param(
+                "TrialNeverGetsReady=1\n",
+                {"TRIAL_LIMIT": "1"},
+                REFUSED,
+                "slurmctld does not get ready with it within 1 s: slurmctld: looking round",
+                id="the trial does not get ready",
+            ),
+        ],
+    )
+    def test_after_a_few_times_that_is_the_end(
+        self, sidecar: Sidecar, line: str, settings: dict[str, str], stage: str, reason: str
+    ) -> None:
+        sidecar.begin(RETRY_AFTER="0 0", **settings)
+        sidecar.publish(files(line))
+        sidecar.wait(lambda: sidecar.verdicts()[-1].reason.endswith("it was tried 3 times"), "the last attempt")
+        assert [each.stage for each in sidecar.verdicts()] == [APPLIED, stage, stage, stage]
+        assert all(each.reason.startswith(reason) for each in sidecar.verdicts()[1:])
+        assert sidecar.judged(files("A=1\n")).stage == APPLIED
+        assert sidecar.calls().count("trial") == 4
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            pytest.param("LiveRefuses=1\n", id="slurmctld refuses it"),
+            pytest.param("LiveDies=1\n", id="slurmctld dies"),
+            pytest.param("LiveFallsSilent=1\n", id="slurmctld is gone for a while"),
+            pytest.param("TrialFails=1\n", id="the trial fails"),
+        ],
+    )
+    def test_what_slurm_refuses_or_dies_of_is_not_tried_again(self, sidecar: Sidecar, line: str) -> None:
+        sidecar.begin(ANSWER_LIMIT="1", RETURN_LIMIT="0", RETRY_AFTER="0 0")
+        assert "again" not in sidecar.judged(files(line)).reason
+        sidecar.tell("up")
+        assert sidecar.judged(files("A=1\n")).stage == APPLIED
+        assert sidecar.calls().count("trial") == 2
+
+    def test_a_newer_one_takes_its_place(self, sidecar: Sidecar) -> None:
+        sidecar.begin(TRIAL_LIMIT="1", RETRY_AFTER="1000000")
+        sidecar.judged(files("TrialNeverGetsReady=1\n"))
+        assert sidecar.judged(files("A=1\n")).stage == APPLIED
+
+    def test_one_that_waits_in_place_is_read_again(self, sidecar: Sidecar) -> None:
+        sidecar.begin(ANSWER_LIMIT="1", RETRY_AFTER="0")
+        sidecar.untell("up")
+        hash_ = sidecar.publish(files("LiveIsBusy=1\n"))
+        sidecar.wait_for_log("slurmctld is not up")
+        sidecar.tell("up")
+        sidecar.wait(lambda: len(sidecar.verdicts()) > 1, "a verdict")
+        assert sidecar.verdicts()[1].stage == REFUSED
+        sidecar.tell("calm")
+        sidecar.untell("busy")
+        sidecar.wait(lambda: sidecar.verdicts()[-1].stage == APPLIED, "another attempt")
+        assert sidecar.verdicts()[-1].hash == hash_
+        assert sidecar.calls() == ["trial", RECONFIGURE, RECONFIGURE, KICK]
+
+
+class TestArrival:
+    """How a candidate is noticed."""
+
+    def test_it_is_seen_when_its_predecessor_goes_away(self, sidecar: Sidecar) -> None:
+        sidecar.publish(files())
+        sidecar.begin(RECONFIGURE_INTERVAL="1000")
+        assert sidecar.judged(files("A=1\n")).stage == APPLIED
+        assert sidecar.judged(files("A=2\n")).stage == APPLIED
+
+    @pytest.mark.parametrize("ending", ["exit 1", "sleep 1000"], ids=["ends at once", "sees nothing"])
+    def test_without_a_watch_the_interval_finds_it(self, sidecar: Sidecar, ending: str) -> None:
+        sidecar.hook("tail", f'[[ "$*" != *-F* ]] || {ending}')
+        sidecar.publish(files())
+        sidecar.begin()
+        assert sidecar.judged(files("A=1\n")).stage == APPLIED
+        assert sidecar.judged(files("A=2\n")).stage == APPLIED
+
+    def test_one_that_comes_during_a_trial_waits_for_nothing_else(self, sidecar: Sidecar) -> None:
+        sidecar.publish(files())
+        sidecar.begin(RECONFIGURE_INTERVAL="1000")
+        sidecar.hook("tail", '[[ "$*" != *-F* ]] || sleep 1000')
+        sidecar.publish(files("TrialWaits=1\n"))
+        sidecar.wait_for_call("trial")
+        hash_ = sidecar.publish(files("A=2\n"))
+        sidecar.tell("go")
+        sidecar.wait(lambda: sidecar.verdicts()[-1].hash == hash_, "the newer one")
 
 
 class TestNotUp:

@@ -7,6 +7,7 @@ the small Slurm as soon as its pod has it: a kubelet looks at a ConfigMap when i
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,9 @@ class Sidecar:
     misses: int = 0
     # Candidates of which no pod was told in time.
     untold: list[str] = field(default_factory=list)
+    # How many follow the log now.
+    open_streams: int = 0
+    _listeners: list[asyncio.Future[None]] = field(default_factory=list)
     _mounted: dict[str, str] = field(default_factory=dict)
     _pods: dict[str, str] = field(default_factory=dict)
     _awaited: str = ""
@@ -107,6 +111,10 @@ class Sidecar:
     def say(self, hash_: str, stage: str, reason: str = "", version: int = 0) -> None:
         """Print a verdict."""
         self.lines.append(verdict(hash_, stage, reason, version or self.version))
+        for spoken in self._listeners:
+            if not spoken.done():
+                spoken.set_result(None)
+        self._listeners.clear()
 
     def _files(self, name: str) -> dict[str, str]:
         row = self.server.store.get("configmaps", self.namespace, name)
@@ -134,10 +142,26 @@ class Sidecar:
             }
             await self.ask("POST", path, {"metadata": made, "spec": {**template["spec"], "hostname": name}})
 
-    def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:  # noqa: ARG002
+    def logs(self, pod: Mapping[str, Any], options: Mapping[str, str]) -> AsyncIterator[bytes]:
         """What `pods/log` answers."""
+        if options.get("follow") == "true":
+            return self._follow(int(options.get("tailLines", len(self.lines))))
         self.readings.append(str(pod["metadata"]["name"]))
         return self._log()
+
+    async def _follow(self, tail: int) -> AsyncIterator[bytes]:
+        """The log as a stream, which stays open until its reader leaves."""
+        shown, self.open_streams = max(len(self.lines) - tail, 0), self.open_streams + 1
+        try:
+            while True:
+                for line in self.lines[shown:]:
+                    yield f"{line}\n".encode()
+                shown = len(self.lines)
+                spoken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._listeners.append(spoken)
+                await spoken
+        finally:
+            self.open_streams -= 1
 
     async def _log(self) -> AsyncIterator[bytes]:
         yield "".join(f"{line}\n" for line in self.lines).encode()

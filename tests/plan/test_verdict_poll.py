@@ -38,6 +38,16 @@ def test_a_log_is_read_at_once_and_then_when_its_time_has_come() -> None:
     assert read.is_due(100.0 + POLL_SECONDS)
 
 
+def test_a_log_that_is_followed_is_polled_seldom_and_read_when_a_verdict_was_heard() -> None:
+    read = replace(POLL, read_at=100.0, is_followed=True)
+    assert read.interval(100.0) == SLOW_POLL_SECONDS
+    assert read.interval(700.0) == SELDOM_POLL_SECONDS
+    assert not read.is_due(100.0 + POLL_SECONDS)
+    assert not read.is_due(100.0 + POLL_SECONDS, heard_at=99.0)
+    assert read.is_due(100.0 + POLL_SECONDS, heard_at=100.1)
+    assert read.is_due(100.0 + SLOW_POLL_SECONDS)
+
+
 @pytest.mark.parametrize(
     ("verdict", "decided"),
     [

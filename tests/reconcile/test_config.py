@@ -12,7 +12,7 @@ from tests.campaigns.sidecar import REFUSED
 from kube_runtime.client import requests
 from kube_runtime.client.objects import PODS
 from kube_runtime.client.requests import LogOptions
-from slurm_operator.build.verdicts import APPLIED
+from slurm_operator.build.verdicts import APPLIED, ROLLED_BACK
 from slurm_operator.reconcile.config import LOG_TAIL_BYTES, reader
 
 
@@ -305,3 +305,24 @@ async def test_no_more_of_a_log_is_read_than_verdicts_can_be() -> None:
     request = requests.logs(PODS, "hpc", "slurm-controller-0", tail=40, limit_bytes=LOG_TAIL_BYTES)
     assert asked["limit_bytes"] == LOG_TAIL_BYTES
     assert ("limitBytes", str(LOG_TAIL_BYTES)) in request.query
+
+
+async def test_a_candidate_that_is_tried_again_says_when_and_is_published_once_it_works(world: World) -> None:
+    await small(world, 1)
+    sidecar = world.cluster.sidecar
+    sidecar.is_silent = True
+    await extra(world, "MinJobAge=307\n")
+    await world.run_for(1.0)
+    hash_ = world.custom("Controller", "slurm")["status"]["config"]["candidate"]
+    reason = "slurmctld does not answer any more; it is tried again at 2030-01-01T00:30:00Z (1 of 2)"
+    sidecar.say(hash_, ROLLED_BACK, reason)
+    await world.run_for(5.0)
+    assert conditions(world)["ConfigApplied"] == ("False", "RolledBack")
+    found = world.custom("Controller", "slurm")["status"]["conditions"]
+    assert reason in next(each["message"] for each in found if each["type"] == "ConfigValid")
+    assert "MinJobAge=307" not in published(world)
+    sidecar.is_silent = False
+    sidecar.look()
+    await world.run_for(8.0)
+    assert conditions(world)["ConfigApplied"] == ("True", "InForce")
+    assert "MinJobAge=307" in published(world)

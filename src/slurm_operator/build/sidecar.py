@@ -18,6 +18,7 @@ VERDICT_LINE = "verdict_line"
 PARTS = (
     "settings",
     "clock",
+    "arrival",
     VERDICT_LINE,
     "report",
     "files",

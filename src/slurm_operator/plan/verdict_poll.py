@@ -36,6 +36,8 @@ class VerdictPoll:
     denied: str = ""
     # Whether another candidate was handed over just before: what was reported of this one then is not believed.
     overtook: bool = False
+    # Whether their logs are followed as streams: a verdict wakes the reconcile, and the poll is only for lost ones.
+    is_followed: bool = False
 
     @property
     def is_decided(self) -> bool:
@@ -44,11 +46,15 @@ class VerdictPoll:
 
     def interval(self, now: float) -> float:
         """Seconds between readings: the longer nobody reports, the more."""
-        return next((seconds for until, seconds in PACES if now - self.since < until), SELDOM_POLL_SECONDS)
+        pace = next((seconds for until, seconds in PACES if now - self.since < until), SELDOM_POLL_SECONDS)
+        return max(pace, SLOW_POLL_SECONDS) if self.is_followed else pace
 
-    def is_due(self, now: float) -> bool:
-        """Whether the logs are to be read now; nine tenths, so that a reconcile a little early need not come twice."""
-        return now - self.read_at >= 0.9 * self.interval(now)
+    def is_due(self, now: float, heard_at: float = float("-inf")) -> bool:
+        """Whether the logs are to be read now: a verdict was heard since, or it is time.
+
+        Nine tenths of it, so that a reconcile a little early need not come twice.
+        """
+        return heard_at >= self.read_at or now - self.read_at >= 0.9 * self.interval(now)
 
     def is_recent(self, now: float) -> bool:
         """Whether a sidecar may still be trying it."""

@@ -47,6 +47,7 @@ from slurm_operator.reconcile.clusters import PARTITIONS_MAX_AGE_SECONDS, Cluste
 from slurm_operator.reconcile.config import Logs, controller_pod, is_running, open_poll, sidecar_verdicts
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import ResourceWorld
+from slurm_operator.reconcile.verdict_streams import VerdictStreams
 from slurm_operator.slurm.model import SlurmList, Unknown
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS
 
@@ -61,6 +62,7 @@ class ClusterReader:
     clusters: Clusters
     clock: Clock
     logs: Logs
+    streams: VerdictStreams
 
     async def find(self, world: ResourceWorld[Controller], known: Files | None) -> Cluster | Unknown:
         """The way to a cluster's Slurm, or why there is none; `known` is what slurmctld runs with."""
@@ -86,7 +88,9 @@ class ClusterReader:
         pods = tuple(controller_pod(pod) for pod in self.observer.controller_pods(cr) if is_running(pod))
         poll = open_poll(cr, maps, pods, memory.poll, now)
         if poll is not None:
-            poll = await sidecar_verdicts(poll, cr.namespace, pods, self.logs, now)
+            key = Key(cr.namespace, cr.name)
+            poll = replace(poll, is_followed=self.streams.follows(key, poll))
+            poll = await sidecar_verdicts(poll, cr.namespace, pods, self.logs, now, self.streams.heard_at(key))
         known = last_known(maps, memory.offered)
         cluster = await self.find(world, known)
         offered = await self._offers_live_partitions(world, cluster, known)

@@ -14,12 +14,14 @@ from typing import Any
 
 from kube_runtime.client.errors import Forbidden, KubeError
 from kube_runtime.client.objects import Pod
+from kube_runtime.clock import Clock
 from kube_runtime.text import whole_number
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, labels
 from slurm_operator.plan.cluster_world import ConfigMaps
 from slurm_operator.plan.config import ControllerPod, Verdict, content_hash, last_verdict
 from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
+from slurm_operator.reconcile.verdict_streams import VerdictStreams, follower
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,10 @@ def open_poll(
 
 
 async def sidecar_verdicts(
-    poll: VerdictPoll, namespace: str, pods: Iterable[ControllerPod], logs: Logs, now: float
+    poll: VerdictPoll, namespace: str, pods: Iterable[ControllerPod], logs: Logs, now: float, heard_at: float
 ) -> VerdictPoll:
-    """The poll with what each sidecar says; the logs are read only when their time has come."""
-    if not poll.is_due(now):
+    """The poll with what each sidecar says; the logs are read only when their time has come, or one has spoken."""
+    if not poll.is_due(now, heard_at):
         return poll
     verdicts: dict[str, Verdict | None] = {}
     denied = ""
@@ -81,6 +83,11 @@ def controller_pod(pod: Pod) -> ControllerPod:
         1 if (nudges := whole_number(times)) is None else nudges,
         seen=pod.metadata,
     )
+
+
+def streams(client: Any, clock: Clock) -> VerdictStreams:
+    """Follows the logs of sidecars through a client, within the bounds of a reading."""
+    return VerdictStreams(follower(client, SIDECAR, LOG_TAIL_BYTES), clock)
 
 
 def reader(client: Any) -> Logs:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.errors import BadRequest, Forbidden
 from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
+from kube_runtime.loop.queue import Key
 from slurm_operator.api import text
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller, hashes, names
@@ -41,6 +42,8 @@ NO_SLURM = Unknown("Slurm is not needed for this")
 QUIET_REQUEUE_SECONDS = 5.0
 WAITING_REQUEUE_SECONDS = 1.0
 LEAVING_REQUEUE_SECONDS = 0.25
+# How long the verdict is waited for before "Trying" is reported: until the poll that comes beside a stream.
+NEAR_VERDICT_SECONDS = 0.9 * SLOW_POLL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Controllers(OwnedReconciler[Controller]):
             found = self.observer.get("Controller", world.cr.namespace, world.cr.name)
             if found is None or found.metadata.uid != world.cr.metadata.uid:
                 self.forget(world.cr.metadata.uid)
+                self.reader.streams.want(Key(world.cr.namespace, world.cr.name), None, ())
                 self.reader.clusters.forget(world.cr.metadata.uid)
 
     async def reconcile(self, world: ResourceWorld[Controller]) -> Result:
@@ -73,16 +77,19 @@ class Controllers(OwnedReconciler[Controller]):
         cluster_world, slurm = await self.reader.observe(world, built, objects, memory)
         plan = plan_cluster(cluster_world)
         outcomes = await self._execute(world, plan, slurm)
-        released = release(cluster_world, plan, outcomes)
+        released = self._listen(world, cluster_world, release(cluster_world, plan, outcomes))
         self._memories[world.cr.metadata.uid] = released.memory
         self._put_outcome(world, ClusterOutcome(released.partitions))
         await self._record(world, released.events)
         published = await self._publish(world, released)
         await self._try_on_workers(world, released)
+        waits = tuple(_waits(cluster_world, plan, outcomes, released))
+        requeue = min([QUIET_REQUEUE_SECONDS, *waits])
+        if _is_unseen(world.cr) and _is_verdict_near(released, cluster_world.now):
+            return Result(requeue)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
-        waits = tuple(_waits(cluster_world, plan, outcomes, released))
-        result = await self.report(world, report, min([QUIET_REQUEUE_SECONDS, *waits]))
+        result = await self.report(world, report, requeue)
         return replace(result, is_at_rest=not waits and is_at_rest(cluster_world, plan, released))
 
     async def _reconcile_external(
@@ -95,6 +102,16 @@ class Controllers(OwnedReconciler[Controller]):
         # A text that is not a valid name is not copied, and no other name takes its place.
         pinned = {"clusterName": name} if name and text.cluster_name(name) is None else {}
         return await self.report(world, _report(world, published, monitor_refusal).replacing((), pinned))
+
+    def _listen(self, world: ResourceWorld[Controller], cluster_world: ClusterWorld, released: Release) -> Release:
+        """Follow the logs of sidecars that are to report, and no others."""
+        key, poll = Key(world.cr.namespace, world.cr.name), released.memory.poll
+        awaited = poll if released.config.stage in (Stage.TRYING, Stage.FIRST) else None
+        self.reader.streams.want(key, awaited, cluster_world.pods)
+        if poll is None:
+            return released
+        poll = replace(poll, is_followed=self.reader.streams.follows(key, poll))
+        return replace(released, memory=replace(released.memory, poll=poll))
 
     async def _publish(self, world: ResourceWorld[Controller], released: Release) -> Outcomes:
         published = await self._execute(world, released.objects)
@@ -158,6 +175,20 @@ def _lacks_monitor(world: ClusterWorld) -> bool:
     """Whether it is to have a ServiceMonitor and nobody serves these yet, which no event would tell."""
     monitor = world.cr.spec.metrics.service_monitor
     return bool(monitor and monitor.enabled) and not world.refs.serves_service_monitors
+
+
+def _is_unseen(cr: Controller) -> bool:
+    """Whether everybody can see that the status is of an older spec: `kubectl wait` waits for the newer one."""
+    return (cr.status.observed_generation or 0) < cr.metadata.generation
+
+
+def _is_verdict_near(released: Release, now: float) -> bool:
+    """Whether the sidecars are about to wake the next reconcile: one status then says what this one would, and the end.
+
+    A status is written once a second: "Trying" now would keep the verdict waiting for that long.
+    """
+    poll, is_tried = released.memory.poll, released.config.stage is Stage.TRYING
+    return is_tried and poll is not None and poll.is_followed and now - poll.since < NEAR_VERDICT_SECONDS
 
 
 def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Release) -> Iterator[float]:

@@ -49,6 +49,7 @@ from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
 from slurm_operator.reconcile.triggers import Triggers, daemon_changed, node_changed, spec_changed
+from slurm_operator.reconcile.verdict_streams import VerdictStreams
 from slurm_operator.settings import Settings
 
 # Those that are judged or told of a configuration, and those whose configuration is reported.
@@ -83,6 +84,7 @@ class Operator:
     elector: Elector | None
     clock: Clock
     served: Served
+    streams: VerdictStreams
 
     async def run(self) -> Ending:
         """Run until asked to stop."""
@@ -92,7 +94,7 @@ class Operator:
                 list(self.controllers.values()),
                 self.sources,
                 elector=self.elector,
-                background=(self.served.run,),
+                background=(self.served.run, self.streams.run),
                 clock=self.clock,
             )
         finally:
@@ -112,6 +114,7 @@ class _Parts:
     executor: Executor
     clusters: Clusters
     outcomes: PartitionOutcomes
+    streams: VerdictStreams
 
 
 def assemble(
@@ -128,20 +131,24 @@ def assemble(
     executor = Executor(writer, recorder, StatusPace(clock.monotonic), outside.host_keys)
     clusters = Clusters(_address(settings), clock, outside.connect, fence=fence)
     outcomes = PartitionOutcomes()
-    parts = _Parts(client, settings, clock, metrics, outside, observer, executor, clusters, outcomes)
+    streams = config.streams(client, clock)
+    parts = _Parts(client, settings, clock, metrics, outside, observer, executor, clusters, outcomes, streams)
     controllers = _controllers(parts)
+    streams.wake = controllers["Controller"].add
     outcomes.wake_partition, outcomes.wake_controller = controllers["Partition"].add, controllers["Controller"].add
     executor.pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
     _connect(observer, controllers, clusters)
     served = _served(parts)
-    return Operator(observer, writer, controllers, served.sources, served.always, clusters, elector, clock, served)
+    return Operator(
+        observer, writer, controllers, served.sources, served.always, clusters, elector, clock, served, streams
+    )
 
 
 def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
     """The reconcile function of each kind."""
     observer, executor, clock, clusters = parts.observer, parts.executor, parts.clock, parts.clusters
     propagated = frozenset(parts.settings.propagated_node_conditions)
-    reader = ClusterReader(observer, clusters, clock, config.reader(parts.client))
+    reader = ClusterReader(observer, clusters, clock, config.reader(parts.client), parts.streams)
     controllers = Controllers(ControllerResource, observer, executor, clock, reader, parts.outcomes)
     observer.on_deleted("Controller", controllers.forget)
     return {

@@ -9,12 +9,18 @@ needs_no_reading() {
 
 # slurmctld has the new files; does it live with them?
 takes_effect() { # nodes before
+  local ran_out
   if ! reconfigure; then
+    ran_out="$late"
     # One that was just starting has read the new files anyway.
-    answers && return 1
-    answers_within "$ANSWER_LIMIT" && reconfigure || return 1
+    if answers || ! answers_within "$ANSWER_LIMIT"; then
+      late="$ran_out"
+      return 1
+    fi
+    reconfigure || return 1
   fi
   answers_within "$ANSWER_LIMIT" || { why="slurmctld does not answer any more"; return 1; }
+  late=0
   local after value
   [[ -n "$1" ]] || return 0
   after="$(nodes_live)"
@@ -23,15 +29,21 @@ takes_effect() { # nodes before
 }
 
 roll_back() { # good-version bad-version check
-  local reason="$why"
+  local reason="$why" ran_out="$late"
   log "Back to the last good configuration: $reason"
   # There is no other way on: the set that failed is taken away afterwards.
   until swap "$1"; do rm -rf "$TRIAL" && pause 1; done
   reconfigure || true
   answers_within "$RETURN_LIMIT" || log "slurmctld does not answer; it starts with the last good configuration"
   # What was not checked before is explained now.
-  if [[ "$3" != off ]] || vet "$LIVE/$2" on; then why="$reason"; fi
+  late=0
+  if [[ "$3" != off ]] || vet "$LIVE/$2" on; then why="$reason" late="$ran_out"; fi
   kick
+}
+
+roll_back_verdict() { # hash started-at
+  postpone "$1"
+  verdict "$ROLLED_BACK" "$1" "$2" "$why"
 }
 
 put_in_place() { # version
@@ -50,6 +62,12 @@ let_in() { # hash started-at check
   ! needs_no_reading || same=1
   # It was asked while the trial ran.
   ((same)) || wait "$asked" || answers || up=0
+  # Nothing would roll it back from a slurmctld that starts with it.
+  if ((!up && retries)) && [[ "$late_hash" == "$1" ]]; then
+    why="slurmctld does not answer" late=1
+    roll_back_verdict "$1" "$2"
+    return 0
+  fi
   [[ "$3" != off ]] || ((same || !up)) || nodes="$(nodes_live)"
   if ! said="$(put_in_place "$version" 2>&1)"; then
     cannot_put_in_place "$1" "$2" "${said##*$'\n'}"
@@ -61,13 +79,13 @@ let_in() { # hash started-at check
   elif ((!up)); then
     log "slurmctld is not up; it starts with the new configuration"
     confirmed=0 missed=1
-  elif takes_effect "$nodes"; then
+  elif missed=0; takes_effect "$nodes"; then
     kick
     log "SUCCESS"
   else
     roll_back "$before" "$version" "$3"
     force_hash="" number=$((number - 1))
-    verdict "$ROLLED_BACK" "$1" "$2" "$why"
+    roll_back_verdict "$1" "$2"
     rm -rf "${LIVE:?}/$version"
     return 0
   fi

@@ -10,8 +10,8 @@ cannot_copy() { # folder started-at error
 }
 
 consider() { # folder
-  local hash now start check asked value said
-  why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0
+  local hash now start check asked jobs="" value said
+  why="" parse_ms=0 trial_ms=0 reconfigure_ms=0 at=0 late=0 retry_ms=0
   now_ms; start=$now
   if ! said="$(copy "$1" "$LIVE/..new" 2>&1)"; then
     cannot_copy "$1" "$start" "${said##*$'\n'}"
@@ -25,13 +25,18 @@ consider() { # folder
     ((confirmed)) && verdict "$APPLIED" "$hash" "$start" "in force already"
     return 0
   fi
+  # Slurm is asked what it takes to go on while the trial runs.
   answers &
   asked=$!
+  if is_early && ! needs_no_reading; then
+    jobs_wait &
+    jobs=$!
+  fi
   if ! vet "$LIVE/..new" "$check"; then
     refuse "$hash" "$start"
     return 0
   fi
-  needs_no_reading || breathe
+  needs_no_reading || breathe "$jobs"
   # A newer one makes this one pointless, unless newer ones never end.
   if [[ ! "$CANDIDATE/..data" -ef "$1" ]] && ((overtaken < 5)); then
     overtaken=$((overtaken + 1))

@@ -13,7 +13,8 @@ noted() { # folder key: leaves it in $value
 }
 
 copy() { # from to: one set of files that nobody else can change
-  rm -rf "$2" && cp -rL -- "$1" "$2" && chmod -R 0750 "$2"
+  [[ ! -e "$2" ]] || rm -rf "$2" || return 1
+  cp -rL -- "$1" "$2" && chmod -R 0750 "$2"
 }
 
 # Names are added before the link moves and taken away after; where it does not move, what it led to is still there.

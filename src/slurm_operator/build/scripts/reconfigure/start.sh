@@ -12,12 +12,12 @@ fill() {
 # Has slurmctld started with what it was given? Where it has not, a trial tells why.
 confirm() {
   local hash now
-  hash_of "$LIVE/..data"
   if answers; then
     ((!missed)) || ! keys_changed || return 0
+    hash_of "$LIVE/..data"
     confirmed=1 parse_ms=0 trial_ms=0 reconfigure_ms=0 at=$filled
     # It may have read the old files just before they were swapped.
-    ((!missed)) || { takes_effect "" && kick; } || { verdict "$REFUSED" "$hash" "$began" "$why"; return 0; }
+    ((!missed)) || { takes_effect "" && kick; } || { refuse "$hash" "$began"; return 0; }
     missed=0
     verdict "$APPLIED" "$hash" "$began" "started with it"
     return 0
@@ -27,5 +27,6 @@ confirm() {
   explained=1 why="" parse_ms=0 trial_ms=0 reconfigure_ms=0
   vet "$LIVE/..v$number" on && return 0
   log "slurmctld does not start: $why"
+  hash_of "$LIVE/..data"
   verdict "$REFUSED" "$hash" "$began" "$why"
 }

@@ -15,7 +15,7 @@ parse() { # folder
   parser=$!
 }
 
-parsed() {
+parsed() { # whether the trial failed
   local said code start now
   now_ms; start=$now
   wait "$parser"
@@ -24,6 +24,8 @@ parsed() {
   ((code == 0)) && return 0
   said="$(<"$LIVE/..parse")"
   why="$(complaints <<<"$said")"
+  # A trial that got ready has read it.
+  late=$((code == 124 && $1 == 0))
   ((code != 124)) || why="Slurm does not come to an end of reading it; is an included file missing? $why"
   [[ -n "$why" ]] || why="${said:-Slurm cannot read it}"
   return 1
@@ -33,7 +35,8 @@ parsed() {
 # accounting, no programs of others, another port, no socket for clients.
 prepare_trial() { # folder
   local value kept='^[[:space:]]*'
-  rm -rf "$TRIAL" && mkdir -p "$TRIAL/state" && cp -r -- "${1%/}" "$TRIAL/etc" && ln -sf -t "$TRIAL/etc" "$KEYS"/* || return 1
+  [[ ! -e "$TRIAL" ]] || rm -rf "$TRIAL" || return 1
+  mkdir -p "$TRIAL/state" && cp -r -- "${1%/}" "$TRIAL/etc" && ln -sf -t "$TRIAL/etc" "$KEYS"/* || return 1
   setting "$1" AuthInfo
   local gone='Slurmctld(Port|PidFile|LogFile|Debug|SyslogDebug|PrimaryOnProg|PrimaryOffProg)|SlurmSchedLogFile'
   gone+='|StateSaveLocation|AuthInfo|AccountingStorage[a-z]*|SuspendTime|HealthCheckProgram'
@@ -60,8 +63,8 @@ trial() { # folder
     done
     ((ready)) || kill -0 "$pid" 2>/dev/null || break
     now_ms
-    ((now < deadline)) || break
-    ((ready)) || pause 0.01
+    ((now < deadline)) || { late=1; break; }
+    ((ready)) || pause 0.003
   done
   # It may have said so in its last breath.
   while IFS= read -r line <&"$seen"; do case "$line" in *"Running as primary controller"*) ready=1 ;; esac; done
@@ -71,6 +74,8 @@ trial() { # folder
   now_ms; trial_ms=$((now - start))
   ((ready)) && return 0
   why="$(complaints <"$TRIAL/log")"
+  # What it complained of is what kept it.
+  [[ -z "$why" ]] || late=0
   [[ -n "$why" ]] || why="slurmctld does not get ready with it within ${TRIAL_LIMIT} s: $(tail -n 1 "$TRIAL/log")"
   return 1
 }
@@ -97,7 +102,7 @@ vet() { # folder check
   # A port that somebody else has is no fault of the candidate.
   trial "$1" || { [[ "$why" == *[Bb]ind*|| "$why" == *"in use"* ]] && trial "$1"; } || tried=1
   said="$why"
-  parsed || return 1
+  parsed "$tried" || return 1
   why="$said"
   ((tried == 0)) && has_room "$1"
 }
