@@ -1,0 +1,139 @@
+"""One round on one large cluster: floor, operator with all its steps, floor again.
+
+In: a scratch folder, the program that is measured, the options of the command line. Out: the figures of the round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+from bench.scaling import kubernetes, objects
+from bench.scaling.audit import AuditLog
+from bench.scaling.figures import figures, floor_seconds
+from bench.scaling.floors import Floor, measure_floor, until_pods
+from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, REST_SECONDS, call, until
+from bench.scaling.objects import COMPUTE, Json
+from bench.scaling.processes import Program, StandIn, stand_in, start
+from bench.scaling.steps import OURS, STEPS, Bench, Step, say
+from tests.real.kube.cluster import Cluster
+
+WARM_UP, BEFORE, AFTER = "warm-up", "floor-before", "floor-after"
+WARM_UP_PODS = 1000
+# On two cores a kube-scheduler cannot keep up with more.
+MAX_SCHEDULED_PODS = 2000
+FEWEST_NODES = 25
+WORKER_QUERY = "labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def is_bound(options: argparse.Namespace) -> bool:
+    """Whether workers are bound as they are created, by the API server itself."""
+    return bool(options.scheduler == "bound" or (options.scheduler == "auto" and options.pods > MAX_SCHEDULED_PODS))
+
+
+def stand_in_flags(options: argparse.Namespace) -> list[str]:
+    """How the stand-in is to behave."""
+    slim = ["--slim"] if options.slim else []
+    return ["--heartbeat", str(options.heartbeat), "--jobs", str(options.jobs), *slim]
+
+
+async def measure(folder: Path, program: Program, options: argparse.Namespace) -> Json:
+    """The round."""
+    bound, pods = is_bound(options), options.pods
+    nodes = max(FEWEST_NODES, 1 + int(1.25 * pods / PODS_PER_NODE))
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd")
+        cluster = await stack.enter_async_context(kubernetes.audited_cluster(folder, scheduler=True))
+        http = await stack.enter_async_context(kubernetes.session(cluster, BENCH_AGENT))
+        await kubernetes.prepare(http)
+        slurm = await stack.enter_async_context(stand_in(cluster, stand_in_flags(options)))
+        kubelets = await stack.enter_async_context(kubernetes.kubelets(cluster, nodes, slurm.log_port))
+        if bound:
+            await kubernetes.bind_at_once(http, nodes)
+        await kubernetes.make_namespaces(http, WARM_UP, BEFORE, AFTER, OURS)
+        floors = await _floors(cluster, http, options, (WARM_UP, BEFORE))
+        steps, failed = await _steps(cluster, http, slurm, program, options)
+        await _clear(http)
+        floors += await _floors(cluster, http, options, (AFTER,))
+        await asyncio.sleep(3)  # the last batch of the audit log
+        failed += [f"kubelet: {each}" for each in kubelets.failures[:3]]
+    log = AuditLog(folder / "audit.log", program.agent)
+    compared = [each for each in floors if each.namespace != WARM_UP]
+    found = figures(steps, floor_seconds(log, compared) if compared else None, log, pods)
+    return {
+        "program": program.agent,
+        "bound_at_creation": bound,
+        "heartbeat_seconds": options.heartbeat,
+        "round_seconds": round(time.monotonic() - began),
+        **found,
+        **({"failed": failed} if failed else {}),
+    }
+
+
+async def _floors(
+    cluster: Cluster, http: aiohttp.ClientSession, options: argparse.Namespace, names: tuple[str, ...]
+) -> list[Floor]:
+    """The bare client: once to warm up (the first pods of a new scheduler are bound late), once before, once after."""
+    if options.no_floors or (options.short and names != (WARM_UP, BEFORE)):
+        return []
+    found = []
+    for name in names if not options.short else names[1:]:
+        count = min(options.pods, WARM_UP_PODS) if name == WARM_UP else options.pods
+        say(f"{name}: a bare client creates {count:,} pods and deletes nine of ten")
+        seconds = 120 + 0.2 * count
+        leaving, rest = count - max(1, count // 10), 1.0 if options.short else REST_SECONDS
+        found.append(await measure_floor(cluster, http, name, count, leaving, seconds, rest))
+    return found
+
+
+async def _steps(
+    cluster: Cluster, http: aiohttp.ClientSession, slurm: StandIn, program: Program, options: argparse.Namespace
+) -> tuple[dict[str, Step], list[str]]:
+    """Every step that was asked for; one that does not get there ends the round's steps, and is named."""
+    port = free_port()
+    await slurm.add([{"namespace": OURS, "cluster_name": objects.cluster_name(OURS), "port": port}])
+    await call(http, "POST", objects.path_of(OURS, "controllers"), objects.controller(OURS))
+    await call(http, "POST", objects.path_of(OURS, "restapis"), objects.restapi(OURS, port))
+    await call(http, "POST", objects.path_of(OURS, "nodesets"), objects.workers(OURS, 0))
+    process = await start(program, cluster, slurm.port)
+    bench = Bench(cluster, http, slurm, program, process, options.pods, options.idle, is_short=options.short)
+    steps: dict[str, Step] = {}
+    failed: list[str] = []
+    try:
+        say(f"{program.agent} starts, with no workers")
+        path = objects.path_of(OURS, "nodesets", COMPUTE)
+        await until(http, path, lambda it: it.get("status", {}).get("observedGeneration"))
+        await until_pods(http, OURS, 2, bench.patience_seconds)  # slurmctld and slurmrestd
+        await bench.settle()
+        for name in (name for name in STEPS if name in options.scenarios.split(",")):
+            say(f"{name}, {bench.count:,} workers")
+            steps[name] = await STEPS[name](bench)
+            step = steps[name]
+            say(f"{name}: {step.ended - step.since:.1f} s, CPU {step.cpu_seconds:.2f} s, {step.rss_megabytes:.0f} MB")
+    except (TimeoutError, RuntimeError) as error:
+        missing = next(name for name in (*STEPS, "") if name not in steps and name in options.scenarios.split(","))
+        log = (cluster.folder / "operator.log").read_text(errors="replace")
+        say(f"{missing}: {error}\n{log[-3000:]}")
+        failed.append(f"{missing} did not get there: {error}")
+    finally:
+        await bench.process.stop()
+    return steps, failed
+
+
+async def _clear(http: aiohttp.ClientSession) -> None:
+    """Take away the workers that are left."""
+    path = f"/api/v1/namespaces/{OURS}/pods?{WORKER_QUERY}"
+    await call(http, "DELETE", path, {"gracePeriodSeconds": 0})
+    await until(http, f"{path}&limit=1", lambda it: not it["items"], pause=0.5, seconds=600)
