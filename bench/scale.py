@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from bench.scaling import figures, large, report  # noqa: E402
+from bench.scaling import figures, large, many, report  # noqa: E402
 from bench.scaling.processes import Program  # noqa: E402
 from bench.scaling.steps import STEPS  # noqa: E402
 from tests.real.kube.tools import missing_tools  # noqa: E402
@@ -79,8 +79,12 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[figures.B
         with tempfile.TemporaryDirectory(prefix="scale-") as name:
             folder = Path(options.keep or name)
             folder.mkdir(parents=True, exist_ok=True)
-            rounds.append(asyncio.run(large.measure(folder, program(options), options)))
-    held = figures.bars(options.pods, options.idle)
+            way = many if options.clusters else large
+            rounds.append(asyncio.run(way.measure(folder, program(options), options)))
+    if options.clusters:
+        held = figures.many_bars(options.clusters, options.nodesets, options.idle)
+    else:
+        held = figures.bars(options.pods, options.idle)
     return figures.of_rounds(rounds, held), held
 
 

@@ -97,17 +97,17 @@ class AuditLog:
             if each.object_ref.resource == "nodesets"
         )
 
-    def last_created(self, namespace: str, since: float, until: float) -> float:
-        """When the last worker pod of a time had been made."""
-        return max(self._moments(namespace, "create pods", 201, since, until), default=0.0)
+    def created(self, namespace: str, since: float, until: float) -> list[float]:
+        """When pods had been made."""
+        return list(self._moments(namespace, "create pods", 201, since, until))
 
-    def last_ready(self, namespace: str, since: float, until: float) -> float:
-        """When the last kubelet had called its pod Ready."""
-        return max(self._moments(namespace, "patch pods/status", 200, since, until, KUBELET_AGENT), default=0.0)
+    def ready(self, namespace: str, since: float, until: float) -> list[float]:
+        """When kubelets had called their pods Ready."""
+        return list(self._moments(namespace, "patch pods/status", 200, since, until, KUBELET_AGENT))
 
-    def last_gone(self, namespace: str, since: float, until: float) -> float:
-        """When the last kubelet had let go of its pod."""
-        return max(self._moments(namespace, "delete pods", 200, since, until, KUBELET_AGENT), default=0.0)
+    def gone(self, namespace: str, since: float, until: float) -> list[float]:
+        """When kubelets had let go of their pods."""
+        return list(self._moments(namespace, "delete pods", 200, since, until, KUBELET_AGENT))
 
     def _moments(
         self, namespace: str, kind: str, code: int, since: float, until: float, agent: str = ""

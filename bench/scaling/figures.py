@@ -41,11 +41,16 @@ def floor_seconds(log: AuditLog, floors: Sequence[Floor]) -> FloorSeconds:
     exist, ready, gone = [], [], []
     for each in floors:
         began, left = each.created_since, each.deleted_since
-        exist.append(log.last_created(each.namespace, began, left) - began)
-        ready.append(log.last_ready(each.namespace, began, left) - began)
+        exist.append(_last(log.created(each.namespace, began, left), began))
+        ready.append(_last(log.ready(each.namespace, began, left), began))
         # Then the rest is removed all at once, by no kubelet.
-        gone.append(log.last_gone(each.namespace, left, float("inf")) - left)
+        gone.append(_last(log.gone(each.namespace, left, float("inf")), left))
     return FloorSeconds(tuple(exist), tuple(ready), tuple(gone))
+
+
+def _last(moments: Sequence[float], since: float) -> float:
+    """Seconds until the last of them."""
+    return max(moments, default=since) - since
 
 
 def figures(steps: Mapping[str, Step], floors: FloorSeconds | None, log: AuditLog, pods: int) -> Json:
@@ -102,8 +107,8 @@ def _ratio(seconds: float, floors: Json, name: str) -> float | None:
 
 
 def _out(step: Step, log: AuditLog, floors: Json) -> Json:
-    exist = log.last_created(OURS, step.since, step.settled) - step.since
-    ready = log.last_ready(OURS, step.since, step.settled) - step.since
+    exist = _last(log.created(OURS, step.since, step.settled), step.since)
+    ready = _last(log.ready(OURS, step.since, step.settled), step.since)
     status = step.more["status_at"] - step.since
     times = log.status_times(step.since, step.settled)
     return {
@@ -165,7 +170,7 @@ def _drain_all(step: Step, log: AuditLog, _: Json) -> Json:
 
 
 def _in(step: Step, log: AuditLog, floors: Json) -> Json:
-    gone = log.last_gone(OURS, step.since, step.settled) - step.since
+    gone = _last(log.gone(OURS, step.since, step.settled), step.since)
     return {
         **_common(step, log, "in_"),
         "in_seconds": round(gone, 2),
@@ -176,7 +181,7 @@ def _in(step: Step, log: AuditLog, floors: Json) -> Json:
 
 
 def _roll(step: Step, log: AuditLog, floors: Json) -> Json:
-    seconds = log.last_ready(OURS, step.since, step.settled) - step.since
+    seconds = _last(log.ready(OURS, step.since, step.settled), step.since)
     # As if the floor had been measured at 1,000.
     floor = floors["floor_seconds"] * 1000 / floors["pods"] if floors.get("floor_seconds") else None
     return {
@@ -189,7 +194,7 @@ def _roll(step: Step, log: AuditLog, floors: Json) -> Json:
 
 
 def _delete(step: Step, log: AuditLog, _: Json) -> Json:
-    gone = log.last_gone(OURS, step.since, step.settled) - step.since
+    gone = _last(log.gone(OURS, step.since, step.settled), step.since)
     return {
         **_common(step, log, "delete_"),
         "delete_pods": step.workers,

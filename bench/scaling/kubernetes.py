@@ -174,6 +174,10 @@ class _Event(msgspec.Struct, frozen=True):
 class Kubelets(FakeNodes):
     """The fake kubelets, reading of most events only whether they matter: there are five for each pod."""
 
+    def __init__(self, http: aiohttp.ClientSession, names: frozenset[str]) -> None:
+        super().__init__(http, names)
+        self._finishing: set[str] = set()
+
     async def watch_pods(self, version: str, work: asyncio.TaskGroup) -> None:
         """Handle events until the server ends the stream or reports an error in it."""
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "3600"}
@@ -188,8 +192,12 @@ class Kubelets(FakeNodes):
     def _matters(self, pod: _Pod) -> bool:
         if pod.spec.node_name not in self.names:
             return False
-        is_new = pod.status.phase == "Pending" and pod.metadata.uid not in self.started
-        return bool(pod.metadata.deletion_timestamp) or is_new
+        uid = pod.metadata.uid
+        if pod.metadata.deletion_timestamp:
+            is_first = uid not in self._finishing
+            self._finishing.add(uid)
+            return is_first
+        return pod.status.phase == "Pending" and uid not in self.started
 
 
 @contextlib.asynccontextmanager

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
-from bench.scaling import kubernetes, objects
+from bench.scaling import kubernetes, objects, plots
 from bench.scaling.audit import AuditLog
-from bench.scaling.figures import figures, floor_seconds
+from bench.scaling.figures import bars, figures, floor_seconds
 from bench.scaling.floors import Floor, measure_floor, until_pods
 from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, REST_SECONDS, call, until
 from bench.scaling.objects import COMPUTE, Json
@@ -72,6 +72,10 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
     log = AuditLog(folder / "audit.log", program.agent)
     compared = [each for each in floors if each.namespace != WARM_UP]
     found = figures(steps, floor_seconds(log, compared) if compared else None, log, pods)
+    if options.plots:
+        held = bars(pods, options.idle)
+        for path in plots.write(Path(options.plots), steps, compared, log, found, held):
+            say(f"wrote {path}")
     return {
         "program": program.agent,
         "bound_at_creation": bound,

@@ -26,6 +26,8 @@ FEW_WORKERS = 10
 POLL_SECONDS = 0.25
 # At rest: so long no write to Slurm, and less than this share of a core.
 QUIET_SECONDS, SHORT_QUIET_SECONDS, QUIET_SHARE, SETTLE_SECONDS = 4.0, 2.0, 0.15, 180.0
+# What is put off on purpose, such as keeping a configuration in the history, is not rest.
+LATE_SECONDS = 20.0
 # Changes of a partition, a second apart.
 CHANGES, SHORT_CHANGES, CHANGE_PAUSE_SECONDS, CHANGE_SECONDS = 30, 3, 1.0, 60.0
 
@@ -181,6 +183,7 @@ async def out(bench: Bench) -> Step:
 async def idle(bench: Bench) -> Step:
     """Nothing happens."""
     await bench.settle()
+    await asyncio.sleep(1.0 if bench.is_short else LATE_SECONDS)
     before, cpu, since = await bench.stand_in.counters(), bench.process.cpu_seconds(), time.time()
     await asyncio.sleep(bench.idle_seconds)
     spent, ended = bench.process.cpu_seconds() - cpu, time.time()
