@@ -46,6 +46,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--clusters", type=int, default=0, help="so many small clusters instead of a large one")
     parser.add_argument("--nodesets", type=int, default=5, help="NodeSets of one worker in each of them")
     parser.add_argument("--heartbeat", type=float, default=100.0, help="seconds after which all node records change")
+    parser.add_argument(
+        "--record-ms", type=float, default=0.0, help="milliseconds that a list takes for each node record"
+    )
     parser.add_argument("--jobs", type=int, default=0, help="pending jobs in Slurm")
     parser.add_argument("--slim", action="store_true", help="node records without the blanks of slurmrestd")
     parser.add_argument("--plots", default="", metavar="FOLDER", help="write SVG figures there")

@@ -28,6 +28,9 @@ WARM_UP_PODS = 1000
 # On two cores a kube-scheduler cannot keep up with more.
 MAX_SCHEDULED_PODS = 2000
 FEWEST_NODES = 25
+# slurmctld and slurmrestd.
+OTHER_PODS = 2
+WITH_PARTITIONS = frozenset({"config", "config-of-few"})
 WORKER_QUERY = "labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
 
 
@@ -45,7 +48,8 @@ def is_bound(options: argparse.Namespace) -> bool:
 def stand_in_flags(options: argparse.Namespace) -> list[str]:
     """How the stand-in is to behave."""
     slim = ["--slim"] if options.slim else []
-    return ["--heartbeat", str(options.heartbeat), "--jobs", str(options.jobs), *slim]
+    pace = ["--heartbeat", str(options.heartbeat), "--record-ms", str(options.record_ms)]
+    return [*pace, "--jobs", str(options.jobs), *slim]
 
 
 async def measure(folder: Path, program: Program, options: argparse.Namespace) -> Json:
@@ -80,6 +84,8 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
         "program": program.agent,
         "bound_at_creation": bound,
         "heartbeat_seconds": options.heartbeat,
+        "record_milliseconds": options.record_ms,
+        "jobs": options.jobs,
         "round_seconds": round(time.monotonic() - began),
         **found,
         **({"failed": failed} if failed else {}),
@@ -105,7 +111,7 @@ async def _floors(
 async def _steps(
     cluster: Cluster, http: aiohttp.ClientSession, slurm: StandIn, program: Program, options: argparse.Namespace
 ) -> tuple[dict[str, Step], list[str]]:
-    """Every step that was asked for; one that does not get there ends the round's steps, and is named."""
+    """Every step that was asked for."""
     port = free_port()
     await slurm.add([{"namespace": OURS, "cluster_name": objects.cluster_name(OURS), "port": port}])
     await call(http, "POST", objects.path_of(OURS, "controllers"), objects.controller(OURS))
@@ -119,21 +125,32 @@ async def _steps(
         say(f"{program.agent} starts, with no workers")
         path = objects.path_of(OURS, "nodesets", COMPUTE)
         await until(http, path, lambda it: it.get("status", {}).get("observedGeneration"))
-        await until_pods(http, OURS, 2, bench.patience_seconds)  # slurmctld and slurmrestd
+        await until_pods(http, OURS, OTHER_PODS, bench.patience_seconds)
         await bench.settle()
-        for name in (name for name in STEPS if name in options.scenarios.split(",")):
-            say(f"{name}, {bench.count:,} workers")
-            steps[name] = await STEPS[name](bench)
-            step = steps[name]
-            say(f"{name}: {step.ended - step.since:.1f} s, CPU {step.cpu_seconds:.2f} s, {step.rss_megabytes:.0f} MB")
-    except (TimeoutError, RuntimeError) as error:
-        missing = next(name for name in (*STEPS, "") if name not in steps and name in options.scenarios.split(","))
-        log = (cluster.folder / "operator.log").read_text(errors="replace")
-        say(f"{missing}: {error}\n{log[-3000:]}")
-        failed.append(f"{missing} did not get there: {error}")
+        for name in _chosen(program, options):
+            await _step(bench, name, steps, failed)
     finally:
         await bench.process.stop()
     return steps, failed
+
+
+def _chosen(program: Program, options: argparse.Namespace) -> list[str]:
+    """The steps that were asked for, in their order; a peer has no Partitions."""
+    asked = options.scenarios.split(",")
+    return [name for name in STEPS if name in asked and not (program.is_peer and name in WITH_PARTITIONS)]
+
+
+async def _step(bench: Bench, name: str, steps: dict[str, Step], failed: list[str]) -> None:
+    """One step; one that does not get there is named, and the next one is tried."""
+    say(f"{name}, {bench.count:,} workers")
+    try:
+        step = steps[name] = await STEPS[name](bench)
+    except TimeoutError as error:
+        log = (bench.cluster.folder / "operator.log").read_text(errors="replace")
+        say(f"{name}: {error}\n{log[-3000:]}")
+        failed.append(f"{name} did not get there: {error}")
+    else:
+        say(f"{name}: {step.ended - step.since:.1f} s, CPU {step.cpu_seconds:.2f} s, {step.rss_megabytes:.0f} MB")
 
 
 async def _clear(http: aiohttp.ClientSession) -> None:

@@ -16,7 +16,7 @@ from bench.scaling import kubernetes, objects
 from bench.scaling.audit import AuditLog
 from bench.scaling.figures import percentile
 from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, call
-from bench.scaling.large import FEWEST_NODES, stand_in_flags
+from bench.scaling.large import FEWEST_NODES, OTHER_PODS, stand_in_flags
 from bench.scaling.objects import COMPUTE, Json
 from bench.scaling.processes import Program, stand_in, start
 from bench.scaling.steps import (
@@ -33,8 +33,6 @@ from bench.scaling.steps import (
 )
 from tests.real.kube.cluster import free_ports
 
-# slurmctld and slurmrestd.
-OTHER_PODS = 2
 # Namespaces that are made at the same time.
 AT_ONCE = 8
 
@@ -71,6 +69,8 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
         "nodesets": sets,
         "pods": clusters * sets,
         "heartbeat_seconds": options.heartbeat,
+        "record_milliseconds": options.record_ms,
+        "jobs": options.jobs,
         "round_seconds": round(time.monotonic() - began),
         **found,
         **({"failed": failed} if failed else {}),

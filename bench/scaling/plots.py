@@ -22,7 +22,7 @@ COLOURS = ("#1a66b3", "#c4501b", "#2f8f4e", "#7a4fb5")
 # More points than this are not seen.
 MAX_POINTS = 300
 TICKS = 5
-ROW, LABEL_WIDTH = 26, 400
+ROW, LABEL_WIDTH, LEGEND_LINE = 26, 400, 18
 Point = tuple[float, float]
 
 
@@ -63,10 +63,12 @@ def line_chart(title: str, x_label: str, y_label: str, curves: Sequence[Curve]) 
     """Curves over the same axes, each named where the legend is."""
     xs = nice_steps(max(x for curve in curves for x, _ in curve.points))
     ys = nice_steps(max(y for curve in curves for _, y in curve.points))
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    # The legend stands above the curves, two names to a line.
+    top = TOP + LEGEND_LINE * ((len(curves) + 1) // 2)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - top - BOTTOM
 
     def place(point: Point) -> str:
-        return f"{LEFT + width * point[0] / xs[-1]:.1f},{TOP + height * (1 - point[1] / ys[-1]):.1f}"
+        return f"{LEFT + width * point[0] / xs[-1]:.1f},{top + height * (1 - point[1] / ys[-1]):.1f}"
 
     parts = [_text(LEFT, 22, title, "title")]
     for y in ys:
@@ -76,13 +78,13 @@ def line_chart(title: str, x_label: str, y_label: str, curves: Sequence[Curve]) 
     below = HEIGHT - BOTTOM + 18
     parts += [_text(float(place((x, 0)).split(",")[0]), below, f"{x:,g}", "middle") for x in xs]
     parts.append(_text(LEFT + width / 2, HEIGHT - 12, x_label, "middle"))
-    turned = f"translate(16 {TOP + height / 2:.0f}) rotate(-90)"
+    turned = f"translate(16 {top + height / 2:.0f}) rotate(-90)"
     parts.append(f'<text class="middle" transform="{turned}">{escape(y_label)}</text>')
     for number, curve in enumerate(curves):
         colour, dash = COLOURS[number // 2 % len(COLOURS)], ' stroke-dasharray="6 4"' if curve.is_dashed else ""
         points = " ".join(map(place, curve.points))
         parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2"{dash} points="{points}"/>')
-        x, y = LEFT + 14 + (number % 2) * 300, TOP + 14 + (number // 2) * 18
+        x, y = LEFT + (number % 2) * 300, TOP - 4 + (number // 2) * LEGEND_LINE
         parts.append(f'<line x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}" stroke="{colour}" stroke-width="2"{dash}/>')
         parts.append(_text(x + 32, y + 4, curve.name, ""))
     return _svg(HEIGHT, parts)

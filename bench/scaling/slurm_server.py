@@ -1,6 +1,6 @@
 """The stand-in of slurmrestd: one process that serves the Slurm of every cluster of the benchmark, and counts.
 
-    python -m bench.scaling.slurm_server URL CA FOLDER [--heartbeat SECONDS] [--jobs N] [--slim]
+    python -m bench.scaling.slurm_server URL CA FOLDER [--heartbeat SECONDS] [--jobs N] [--slim] [--record-ms MS]
 
 In: the worker pods and configurations of an API server (a watch each), requests on one loopback port for each cluster.
 Out: what slurmrestd of Slurm 26.05 answers, the log of each slurmctld's sidecar as its kubelet would hand it out, and
@@ -66,6 +66,7 @@ class RestApi:
 
     world: World
     ports: Callable[[int], Awaitable[None]]
+    record_seconds: float = 0.0
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request; its port says which cluster is meant."""
@@ -77,6 +78,11 @@ class RestApi:
         if slurm is None or service != "slurm" or version not in VERSIONS:
             self.world.requests[f"{request.method} unknown"] += 1
             return web.Response(status=404, text="Unable to find requested URL endpoint.")
+        if self.record_seconds and path.endswith("/nodes") and request.method == "GET":
+            # As long as slurmrestd takes to gather and print so many records; nothing is burnt meanwhile.
+            since = query.get("update_time")
+            unchanged = since is not None and slurm.is_unchanged("nodes", int(since))
+            await asyncio.sleep(0 if unchanged else self.record_seconds * len(slurm.nodes))
         status, pieces = self._answer(
             slurm, request.method, [part for part in rest if part], query, await request.read()
         )
@@ -269,7 +275,7 @@ async def run(options: argparse.Namespace, token: str) -> None:
     async def listen(port: int) -> None:
         await web.TCPSite(slurmrestd, "127.0.0.1", port).start()
 
-    slurmrestd, control_port = await serve(RestApi(world, listen).handle, None)
+    slurmrestd, control_port = await serve(RestApi(world, listen, options.record_ms / 1000).handle, None)
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=options.ca), limit=0)
     headers = {"Authorization": f"Bearer {token}", "User-Agent": "bench-stand-in"}
     try:
@@ -296,6 +302,7 @@ def main() -> None:
     parser.add_argument("--heartbeat", type=float, default=100.0)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--slim", action="store_true")
+    parser.add_argument("--record-ms", type=float, default=0.0)
     options = parser.parse_args()
     token = sys.stdin.readline().strip()
     with contextlib.suppress(KeyboardInterrupt):
