@@ -31,6 +31,19 @@ FEWEST_NODES = 25
 # slurmctld and slurmrestd.
 OTHER_PODS = 2
 WITH_PARTITIONS = frozenset({"config", "config-of-few"})
+# What steps and floors take on two cores: seconds, and seconds for each worker.
+USUAL_SECONDS = {
+    "floor": (15.0, 0.06),
+    "out": (20.0, 0.05),
+    "idle": (30.0, 0.0),
+    "config": (65.0, 0.0),
+    "leader": (25.0, 0.01),
+    "drain-all": (40.0, 0.02),
+    "in": (25.0, 0.05),
+    "roll": (70.0, 0.0),
+    "config-of-few": (80.0, 0.0),
+    "delete": (25.0, 0.0),
+}
 WORKER_QUERY = "labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
 
 
@@ -52,13 +65,22 @@ def stand_in_flags(options: argparse.Namespace) -> list[str]:
     return [*pace, "--jobs", str(options.jobs), *slim]
 
 
+def usual_seconds(name: str, options: argparse.Namespace) -> float:
+    """About how long a step takes, on a machine that is not busy."""
+    fixed, each = USUAL_SECONDS[name]
+    idle = float(options.idle) if name == "idle" else 0.0
+    return (fixed / 8 if options.short else fixed) + each * int(options.pods) + idle
+
+
 async def measure(folder: Path, program: Program, options: argparse.Namespace) -> Json:
     """The round."""
     bound, pods = is_bound(options), options.pods
     nodes = max(FEWEST_NODES, 1 + int(1.25 * pods / PODS_PER_NODE))
     began = time.monotonic()
+    asked = [*_chosen(program, options), *([] if options.no_floors else ["floor"] * (1 if options.short else 3))]
+    minutes = (20 + sum(usual_seconds(name, options) for name in asked)) / 60
     async with AsyncExitStack() as stack:
-        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd")
+        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd; about {minutes:.0f} minutes in all")
         cluster = await stack.enter_async_context(kubernetes.audited_cluster(folder, scheduler=True))
         http = await stack.enter_async_context(kubernetes.session(cluster, BENCH_AGENT))
         await kubernetes.prepare(http)
@@ -101,7 +123,8 @@ async def _floors(
     found = []
     for name in names if not options.short else names[1:]:
         count = min(options.pods, WARM_UP_PODS) if name == WARM_UP else options.pods
-        say(f"{name}: a bare client creates {count:,} pods and deletes nine of ten")
+        usual = usual_seconds("floor", options)
+        say(f"{name}: a bare client creates {count:,} pods and deletes nine of ten, about {usual:.0f} s")
         seconds = 120 + 0.2 * count
         leaving, rest = count - max(1, count // 10), 1.0 if options.short else REST_SECONDS
         found.append(await measure_floor(cluster, http, name, count, leaving, seconds, rest))
@@ -128,6 +151,7 @@ async def _steps(
         await until_pods(http, OURS, OTHER_PODS, bench.patience_seconds)
         await bench.settle()
         for name in _chosen(program, options):
+            say(f"{name}, {bench.count:,} workers now, about {usual_seconds(name, options):.0f} s")
             await _step(bench, name, steps, failed)
     finally:
         await bench.process.stop()
@@ -142,7 +166,6 @@ def _chosen(program: Program, options: argparse.Namespace) -> list[str]:
 
 async def _step(bench: Bench, name: str, steps: dict[str, Step], failed: list[str]) -> None:
     """One step; one that does not get there is named, and the next one is tried."""
-    say(f"{name}, {bench.count:,} workers")
     try:
         step = steps[name] = await STEPS[name](bench)
     except TimeoutError as error:
