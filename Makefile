@@ -14,7 +14,7 @@ LONG := $(addprefix tests/real/slurm/,test_keys.py test_model.py test_operated.p
 EXAMPLES := $(sort $(wildcard examples/*.yaml))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo down examples test test-python e2e soak soak-hostile soak-short property forms campaigns test-slurm test-long kills storm test-kube lint format golden docs bench coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
+.PHONY: help install demo down examples test test-python e2e soak soak-hostile soak-short property forms campaigns test-slurm test-long kills storm test-kube lint format golden docs bench bench-short coverage clean kube-tools helm-tools test-helm kubelet-tools test-kubelet differential
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -115,8 +115,12 @@ golden: $(STAMP) ## Write generated and golden files anew
 docs: $(STAMP) ## Build the documentation
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
 
-bench: $(STAMP) ## Run the benchmarks
+bench: $(STAMP) ## Run the benchmarks (half an hour; each says what it does)
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+bench-short: $(STAMP) ## Run those that take seconds, and the one of scale with forty workers (two minutes)
+	@for name in startup conf_lint render diagnosis work_queue "scale --short"; do \
+	  set -- $$name; echo "== bench/$$1.py $$2"; $(BIN)/python bench/$$1.py $$2 || exit 1; done
 
 kube-tools: $(STAMP) ## Build a real kube-apiserver for the tests (needs Go; once)
 	@$(BIN)/python tests/real/kube/tools.py
