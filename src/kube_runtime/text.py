@@ -24,6 +24,8 @@ def whole_number(text: str) -> int | None:
 
 def printable(text: str, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
     """Foreign text as one line to show: no control or bidi characters, no half surrogates, of bounded length."""
+    if not text:
+        return ""
     # Python's `isprintable` leaves out exactly the categories that act instead of showing: Cc, Cf, Cs, Zl, Zp and more.
     plain = "".join(c if c.isprintable() else " " for c in text[: 4 * max_characters])
     line = " ".join(plain.split())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 
 from kube_runtime.text import printable
 from kube_runtime.times import time_text
@@ -23,6 +24,8 @@ FLAGS = ("COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE",
 MAX_MESSAGE_CHARACTERS = 1024
 
 Condition = Mapping[str, str]
+# Type, status and message: what a condition says.
+Content = tuple[str, str, str]
 
 
 def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
@@ -33,18 +36,19 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
         if not isinstance(worker.view, Known) and worker.ready_since is None and not _was_registered(worker):
             # A worker that is still starting has nothing to say.
             continue
-        wanted = tuple(_conditions(worker, now))
-        if _content(wanted) != _content(_present(worker)):
-            yield PatchPodConditions(worker.pod.metadata, wanted)
+        wanted = list(_wanted(worker))
+        if set(wanted) != _present(worker):
+            yield PatchPodConditions(worker.pod.metadata, tuple(_condition(worker, each, now) for each in wanted))
 
 
-def _conditions(worker: Worker, now: datetime) -> Iterator[Condition]:
+def _wanted(worker: Worker) -> Iterator[Content]:
     node = worker.node
-    yield _condition(worker, REGISTERED, "True" if node else "False", _registration(worker), now)
+    yield REGISTERED, "True" if node else "False", _registration(worker)
     if node is None:
         return
+    message = printable(node.reason, MAX_MESSAGE_CHARACTERS)
     for state in states(node):
-        yield _condition(worker, f"{PREFIX}{_camel(state)}", "True", node.reason, now)
+        yield _condition_type(state), "True", message
 
 
 def _registration(worker: Worker) -> str:
@@ -67,23 +71,23 @@ def states(node: Node) -> list[str]:
     return [base, *(flag for flag in FLAGS if flag in node.states)]
 
 
-def _camel(state: str) -> str:
-    return "".join(part.capitalize() for part in state.split("_"))
+@cache
+def _condition_type(state: str) -> str:
+    """The type of the condition for one of `BASES` and `FLAGS`."""
+    return PREFIX + "".join(part.capitalize() for part in state.split("_"))
 
 
-def _condition(worker: Worker, kind: str, status: str, message: str, now: datetime) -> Condition:
+def _condition(worker: Worker, content: Content, now: datetime) -> Condition:
+    kind, status, message = content
     before = next((each for each in worker.pod.status.conditions if each.type == kind), None)
     same = before is not None and before.status == status and before.last_transition_time
     time = before.last_transition_time if before and same else time_text(now)
-    shown = printable(message, MAX_MESSAGE_CHARACTERS)
-    return {"type": kind, "status": status, "reason": "Slurm", "message": shown, "lastTransitionTime": time}
+    return {"type": kind, "status": status, "reason": "Slurm", "message": message, "lastTransitionTime": time}
 
 
-def _present(worker: Worker) -> Iterator[Condition]:
-    for each in worker.pod.status.conditions:
-        if each.type == REGISTERED or each.type.startswith(PREFIX):
-            yield {"type": each.type, "status": each.status, "message": each.message}
-
-
-def _content(conditions: Iterable[Condition]) -> set[tuple[str, str, str]]:
-    return {(each["type"], each["status"], each["message"]) for each in conditions}
+def _present(worker: Worker) -> set[Content]:
+    return {
+        (each.type, each.status, each.message)
+        for each in worker.pod.status.conditions
+        if each.type == REGISTERED or each.type.startswith(PREFIX)
+    }

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from kube_runtime.client.objects import Node as KubeNode
 from slurm_operator.api.nodeset import NodeSet
@@ -21,6 +23,8 @@ from slurm_operator.slurm.model import Node
 from slurm_operator.slurm.requests import Feature
 
 FROM_KUBERNETES = "k8s/"
+MAX_REMEMBERED_COMMENTS = 4096
+MAX_REMEMBERED_CHARACTERS = 1024
 
 Changes = dict[str, object]
 
@@ -95,13 +99,27 @@ def pod_info(cr: NodeSet, worker: Worker) -> str:
     The same for all numbered workers, so that a thousand comments are one write. In DaemonSet mode it names the
     Kubernetes node too, since a record is deleted with that.
     """
-    owner = {"namespace": cr.namespace, "nodeSetName": cr.name, "nodeSetUID": cr.metadata.uid}
-    place = {"podName": worker.name, "node": worker.pod.spec.node_name} if cr.is_daemon else {}
-    return json.dumps(owner | place, separators=(",", ":"))
+    place = (("podName", worker.name), ("node", worker.pod.spec.node_name)) if cr.is_daemon else ()
+    return _info_text(("namespace", cr.namespace), ("nodeSetName", cr.name), ("nodeSetUID", cr.metadata.uid), *place)
+
+
+@lru_cache(MAX_REMEMBERED_COMMENTS)
+def _info_text(*fields: tuple[str, str]) -> str:
+    return json.dumps(dict(fields), separators=(",", ":"))
 
 
 def read_pod_info(comment: str) -> Mapping[str, str]:
     """What a comment says in texts; empty when it is not of ours. Anybody may have written it."""
+    # The workers of a NodeSet share one. What somebody else has written may be long, and is not kept.
+    return _read(comment) if len(comment) > MAX_REMEMBERED_CHARACTERS else _read_once(comment)
+
+
+@lru_cache(MAX_REMEMBERED_COMMENTS)
+def _read_once(comment: str) -> Mapping[str, str]:
+    return MappingProxyType(dict(_read(comment)))
+
+
+def _read(comment: str) -> Mapping[str, str]:
     try:
         found = json.loads(comment)
     except (ValueError, RecursionError):
