@@ -9,8 +9,9 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 from kube_runtime.client import objects
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Create, Delete, DeleteNodes, Drain, PatchMetadata, Plan
+from slurm_operator.plan.choice import MAX_CHOSEN_AT_ONCE
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset import finalizer_removal, kept_by_slurm, plan_nodeset
+from slurm_operator.plan.nodeset import MAX_PODS_AT_ONCE, finalizer_removal, kept_by_slurm, plan_nodeset
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
 
@@ -257,3 +258,27 @@ def test_a_deadline_that_no_calendar_has_is_written_as_no_end(cluster: Cluster, 
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], slurm)
     patches = of_type(plan_nodeset(world), PatchMetadata)
     assert patches[0].annotations[labels.POD_DEADLINE] == shown
+
+
+def test_ten_thousand_workers_are_created_in_steps_so_that_each_reconcile_ends(cluster: Cluster) -> None:
+    made = pods_created(plan_nodeset(cluster.world(cluster.nodeset(replicas=10_000), (), cluster.slurm())))
+    assert made == [f"w-{number}" for number in range(MAX_PODS_AT_ONCE)]
+    there = [cluster.pod(name) for name in made]
+    made = pods_created(plan_nodeset(cluster.world(cluster.nodeset(replicas=10_000), there, cluster.slurm())))
+    assert made == [f"w-{number}" for number in range(MAX_PODS_AT_ONCE, 2 * MAX_PODS_AT_ONCE)]
+
+
+def test_a_large_scale_in_is_chosen_in_steps_and_only_what_is_marked_is_drained(cluster: Cluster) -> None:
+    names = [f"w-{number}" for number in range(3000)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), [cluster.pod(name) for name in names], slurm))
+    marked = [
+        action.seen.name for action in of_type(plan, PatchMetadata) if labels.CONDEMNED in (action.annotations or {})
+    ]
+    (drain,) = of_type(plan, Drain)
+    assert sorted(drain.nodes) == sorted(marked)
+    assert len(marked) == MAX_CHOSEN_AT_ONCE
+    pods = [cluster.pod(name, annotations={labels.CONDEMNED: "scale-in"} if name in marked else {}) for name in names]
+    choice = cluster.world(cluster.nodeset(replicas=0), pods, slurm).choice
+    assert set(marked) <= choice.leaving.keys()
+    assert len(choice.leaving) == 3000

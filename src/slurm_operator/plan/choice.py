@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from slurm_operator.plan.nodeset_world import NodeSetWorld
 
 
+# So many more workers are chosen for a scale-in in one reconcile: each is marked before anything is done about it.
+MAX_CHOSEN_AT_ONCE = 2000
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which workers stay and which are removed, and why."""
@@ -46,7 +50,7 @@ def choose(world: NodeSetWorld) -> Choice:
     if world.cr.is_daemon:
         leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        chosen = scaled_in(world.cr, own, world.now, is_blind=world.is_blind)
+        chosen = _in_steps(scaled_in(world.cr, own, world.now, is_blind=world.is_blind))
         leaving = {worker.name: (worker, SCALE_IN) for worker in chosen}
     rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
@@ -101,6 +105,13 @@ def scaled_in(cr: NodeSet, some: Iterable[Worker], now: datetime, *, is_blind: b
     chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), now)
     others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), now)
     return (chosen if is_blind else [*chosen, *others])[:surplus]
+
+
+def _in_steps(chosen: Iterable[Worker]) -> list[Worker]:
+    """Those that were chosen before, and as many more as can be marked in one reconcile."""
+    some = list(chosen)
+    new = [worker for worker in some if worker.condemned != SCALE_IN][:MAX_CHOSEN_AT_ONCE]
+    return [worker for worker in some if worker.condemned == SCALE_IN] + new
 
 
 def _misplaced(world: NodeSetWorld, present: Sequence[Worker]) -> Iterator[Worker]:

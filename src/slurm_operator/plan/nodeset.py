@@ -9,6 +9,7 @@ node. Called by `reconcile/nodeset.py`. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -49,11 +50,14 @@ from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Absent, Job, SlurmList
 
 WAITING_REQUEUE_SECONDS = 1.0
 IDLE_REQUEUE_SECONDS = 5.0
+# So many pods are created, or deleted, or get conditions in one reconcile: half a minute of work, after which it looks
+# again. The others follow in the next ones.
+MAX_PODS_AT_ONCE = 2000
 
 
 def plan_nodeset(world: NodeSetWorld) -> Plan:
     """Everything that should be done now."""
-    new = new_workers(world)
+    new = new_workers(world)[:MAX_PODS_AT_ONCE]
     # A worker whose host name is another's has no node record of its own: nothing is written to it in Slurm.
     staying = tuple(worker for worker in world.choice.staying if not worker.rival)
     leaving = [(worker, why) for worker, why in world.choice.leaving.values() if not worker.rival]
@@ -73,10 +77,10 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(registration.marks(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(_topology_notes(world, staying)),
-        tuple(pod_conditions.patches(_without(known, _about_to_go(world)), world.now)),
+        _some(pod_conditions.patches(_without(known, _about_to_go(world)), world.now)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
         tuple(_claim_owners(world)),
-        tuple(_worker_deletions(world)),
+        _some(_worker_deletions(world)),
         unregistered,
         leftovers,
         tuple(events(world, unregistered, leftovers)),
@@ -100,6 +104,10 @@ def _about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
 def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worker]:
     others_names = {worker.name for worker in others}
     return (worker for worker in some if worker.name not in others_names)
+
+
+def _some(actions: Iterable[Action]) -> tuple[Action, ...]:
+    return tuple(islice(actions, MAX_PODS_AT_ONCE))
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
