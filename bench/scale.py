@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -94,6 +95,9 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[figures.B
 def main() -> int:
     """Measure and print."""
     options = parse()
+    # A run that is ended takes its cluster along, also in the background, where SIGINT is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if missing := missing_tools():
         print(f"skipped: {', '.join(missing)} are not built (make kube-tools)", file=sys.stderr)
         return 0
