@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -40,7 +41,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--short", action="store_true", help=f"{SHORT_PODS} pods, no second floor, no bars: a minute")
     parser.add_argument(
-        "--no-floors", action="store_true", help="leave out the bare client, and all that is compared with it"
+        "--floors",
+        type=int,
+        choices=[0, 1, 2],
+        default=2,
+        help="the bare client: before and after, before, or not at all",
     )
     parser.add_argument("--scheduler", choices=["auto", "kube", "bound"], default="auto", help="who binds the workers")
     parser.add_argument("--clusters", type=int, default=0, help="so many small clusters instead of a large one")
@@ -60,6 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer", nargs=argparse.REMAINDER, help="measure this program; {kubeconfig} is filled in")
     options = parser.parse_args()
     if options.short:
+        options.floors = min(1, options.floors)
         options.pods, options.idle = min(options.pods, SHORT_PODS), min(options.idle, SHORT_IDLE_SECONDS)
     unknown = [name for name in options.scenarios.split(",") if name not in STEPS]
     if unknown:
@@ -94,6 +100,9 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[figures.B
 def main() -> int:
     """Measure and print."""
     options = parse()
+    # A run that is ended takes its cluster along, also in the background, where SIGINT is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if missing := missing_tools():
         print(f"skipped: {', '.join(missing)} are not built (make kube-tools)", file=sys.stderr)
         return 0

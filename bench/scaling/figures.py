@@ -21,6 +21,21 @@ IDLE_SECONDS = 120.0
 GO_ROLL_RATIO = 16.1 / 20.4
 
 
+# What a reader of the JSON may count on; None where it was not measured.
+ALWAYS = (
+    *(
+        "exist_ratio",
+        "ready_ratio",
+        "status_ratio",
+        "requests_per_pod",
+        "slurm_writes_per_pod",
+        "cpu_seconds",
+        "rss_mb",
+    ),
+    *("in_ratio", "in_requests_per_pod", "roll_requests_per_pod", "idle_cpu_seconds", "idle_writes"),
+)
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value that so many do not exceed."""
     ordered = sorted(values)
@@ -280,7 +295,7 @@ def of_rounds(rounds: Sequence[Json], held: Sequence[Bar]) -> Json:
     """The round in the middle, with medians of ratios, and the worst of all else that has a bar."""
     key = "exist_ratio" if "exist_ratio" in rounds[0] else "pods"
     middle = sorted(rounds, key=lambda each: float(each.get(key) or 0))[(len(rounds) - 1) // 2]
-    found = dict(middle)
+    found = {**middle, **{name: None for name in ALWAYS if name not in middle}}
     for bar in held:
         values = [each[bar.figure] for each in rounds if isinstance(each.get(bar.figure), int | float)]
         if values:

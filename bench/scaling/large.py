@@ -77,7 +77,7 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
     bound, pods = is_bound(options), options.pods
     nodes = max(FEWEST_NODES, 1 + int(1.25 * pods / PODS_PER_NODE))
     began = time.monotonic()
-    asked = [*_chosen(program, options), *([] if options.no_floors else ["floor"] * (1 if options.short else 3))]
+    asked = [*_chosen(program, options), *["floor"] * (options.floors + (options.floors > 0 and not options.short))]
     minutes = (20 + sum(usual_seconds(name, options) for name in asked)) / 60
     async with AsyncExitStack() as stack:
         say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd; about {minutes:.0f} minutes in all")
@@ -118,7 +118,7 @@ async def _floors(
     cluster: Cluster, http: aiohttp.ClientSession, options: argparse.Namespace, names: tuple[str, ...]
 ) -> list[Floor]:
     """The bare client: once to warm up (the first pods of a new scheduler are bound late), once before, once after."""
-    if options.no_floors or (options.short and names != (WARM_UP, BEFORE)):
+    if options.floors < (2 if names == (AFTER,) else 1):
         return []
     found = []
     for name in names if not options.short else names[1:]:

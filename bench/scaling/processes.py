@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -95,10 +96,17 @@ class Process:
         await self.child.wait()
 
 
+def guard() -> list[str]:
+    """The kernel ends a child should this process die without a word."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
 async def start(program: Program, cluster: Cluster, proxy_port: int) -> Process:
     """Start what is measured; its log is kept in the cluster's folder."""
     with (cluster.folder / "operator.log").open("ab") as log:
         child = await asyncio.create_subprocess_exec(
+            *guard(),
             *program.arguments(cluster),
             env=program.environment(cluster, proxy_port),
             stdin=asyncio.subprocess.DEVNULL,
@@ -146,6 +154,7 @@ async def stand_in(cluster: Cluster, flags: Sequence[str]) -> AsyncIterator[Stan
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     with (cluster.folder / "stand-in.log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(
+            *guard(),
             *command,
             env={**os.environ, "PYTHONPATH": paths},
             stdin=asyncio.subprocess.PIPE,

@@ -252,11 +252,13 @@ async def drain_all(bench: Bench) -> Step:
     """All Kubernetes nodes are cordoned: every worker is drained, and put back once they are not."""
 
     async def goal(since: float) -> Json:
-        await bench.wait(since, lambda it: it["drained"] == bench.count)
-        drained_at = time.time()
-        await bench.settle()
-        back_since = time.time()
-        await cordon(bench.http, False)
+        try:
+            await bench.wait(since, lambda it: it["drained"] == bench.count)
+            drained_at = time.time()
+            await bench.settle()
+        finally:
+            back_since = time.time()
+            await cordon(bench.http, False)
         await bench.wait(since, lambda it: it["drained"] == 0)
         return {"drained_at": drained_at, "back_since": back_since, "back_at": time.time()}
 

@@ -123,6 +123,11 @@ def test_rounds_give_the_median_of_ratios_and_the_worst_of_costs() -> None:
     assert (found["exist_ratio"], found["cpu_seconds"]) == (1.2, 5)
 
 
+def test_a_figure_that_was_not_measured_is_there_without_a_value() -> None:
+    found = of_rounds([{"pods": 40, "exist_ratio": 1.2}], [])
+    assert (found["exist_ratio"], found["in_ratio"], found["idle_writes"]) == (1.2, None, None)
+
+
 def test_the_table_shows_each_figure_beside_its_bar() -> None:
     text = report.table({"a": 3, "kinds": {"GET nodes": 2}}, [Bar("a", "a figure", 2), Bar("b", "another", 1)])
     assert [line.split() for line in text.splitlines()[1:3]] == [
