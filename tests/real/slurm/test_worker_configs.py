@@ -46,7 +46,7 @@ done
 for try in $(seq 15); do
   [ "$said" = runs ] || [ "${said#slurmd}" != "$said" ] && break
   [ $try -le 3 ] || grep -q 'Can not read return code from slurmstepd' /tmp/slurmd.log && [ $SECONDS -lt 80 ] || break
-  timeout -k 1 10 srun -w n0 true >/tmp/srun.log 2>&1 && said=runs || said="srun: $(tail -n 5 /tmp/srun.log /tmp/slurmd.log)"
+  timeout -k 1 10 srun -w n0 true >/tmp/srun.log 2>&1 && said=runs || said="srun: $(tail -n 5 /tmp/{srun,slurmd}.log)"
 done
 kill -9 $slurmd $ctld 2>/dev/null; wait 2>/dev/null
 echo "$said"
