@@ -188,18 +188,26 @@ class World:
         slurm = self.slurms.get(namespace)
         alive = self._alive.setdefault((namespace, seen.hostname), set())
         if kind == "DELETED":
-            seen.gone_at = time.time()
-            alive.discard(uid)
-            if slurm is not None:
-                record = slurm.nodes.get(seen.hostname)
-                seen.was_drained = record is not None and record.is_drained
-                self.later(SILENCE_SECONDS, lambda: None if alive else slurm.lose(seen.hostname))
+            self.lose_pod(uid)
         elif pod.is_ready and not seen.ready_at:
             seen.ready_at = time.time()
             alive.add(uid)
             if slurm is not None:
                 address, conf = pod.status.pod_ip, pod.conf
                 self.later(REGISTER_SECONDS, lambda: self._register(slurm, seen, address, conf))
+
+    def lose_pod(self, uid: str) -> None:
+        """A worker pod is gone: its slurmd falls silent a moment later."""
+        seen = self.pods[uid]
+        alive, slurm = self._alive.setdefault((seen.namespace, seen.hostname), set()), self.slurms.get(seen.namespace)
+        alive.discard(uid)
+        if seen.gone_at:
+            return
+        seen.gone_at = time.time()
+        if slurm is not None:
+            record = slurm.nodes.get(seen.hostname)
+            seen.was_drained = record is not None and record.is_drained
+            self.later(SILENCE_SECONDS, lambda: None if alive else slurm.lose(seen.hostname))
 
     def _register(self, slurm: Slurm, seen: SeenPod, address: str, conf: str) -> None:
         if not seen.gone_at:
@@ -304,9 +312,9 @@ async def follow_pods(http: aiohttp.ClientSession, world: World) -> None:
 
     def listed(found: PodList) -> str:
         there = {pod.metadata.uid for pod in found.items}
-        for uid, seen in world.pods.items():
+        for uid in world.pods.keys() - there:
             # Gone while nobody watched.
-            seen.gone_at = seen.gone_at or (0.0 if uid in there else time.time())
+            world.lose_pod(uid)
         for pod in found.items:
             world.see_pod("ADDED", pod)
         return found.metadata.resource_version
