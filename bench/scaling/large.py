@@ -36,12 +36,12 @@ USUAL_SECONDS = {
     "floor": (15.0, 0.06),
     "out": (20.0, 0.05),
     "idle": (30.0, 0.0),
-    "config": (65.0, 0.0),
+    "config": (85.0, 0.0),
     "leader": (25.0, 0.01),
     "drain-all": (40.0, 0.02),
     "in": (25.0, 0.05),
     "roll": (70.0, 0.0),
-    "config-of-few": (80.0, 0.0),
+    "config-of-few": (100.0, 0.0),
     "delete": (25.0, 0.0),
 }
 WORKER_QUERY = "labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
