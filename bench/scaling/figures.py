@@ -21,6 +21,8 @@ IDLE_SECONDS = 120.0
 GO_ROLL_RATIO = 16.1 / 20.4
 
 
+# A shorter wait is not noticed by a person; the largest of fifty such waits is chance.
+UNNOTICED_SECONDS = 0.1
 # What a reader of the JSON may count on; None where it was not measured.
 ALWAYS = (
     *(
@@ -40,6 +42,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The value that so many do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def latency_ratio(seconds: float, reference: float) -> float:
+    """How much longer something takes than the reference; what nobody notices counts as that long."""
+    return round(seconds / max(reference, UNNOTICED_SECONDS), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,7 @@ def figures(steps: Mapping[str, Step], floors: FloorSeconds | None, log: AuditLo
     for name, step in steps.items():
         found |= makers[name](step, log, found)
     if "config_p99_seconds" in found and "config_of_few_p99_seconds" in found:
-        found["config_p99_ratio"] = round(found["config_p99_seconds"] / found["config_of_few_p99_seconds"], 3)
+        found["config_p99_ratio"] = latency_ratio(found["config_p99_seconds"], found["config_of_few_p99_seconds"])
     if steps:
         found["rss_mb"] = found["peak_megabytes"] = round(max(step.peak_megabytes for step in steps.values()), 1)
     return found

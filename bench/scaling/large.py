@@ -36,12 +36,12 @@ USUAL_SECONDS = {
     "floor": (15.0, 0.06),
     "out": (20.0, 0.05),
     "idle": (30.0, 0.0),
-    "config": (65.0, 0.0),
+    "config": (85.0, 0.0),
     "leader": (25.0, 0.01),
     "drain-all": (40.0, 0.02),
     "in": (25.0, 0.05),
     "roll": (70.0, 0.0),
-    "config-of-few": (80.0, 0.0),
+    "config-of-few": (100.0, 0.0),
     "delete": (25.0, 0.0),
 }
 WORKER_QUERY = "labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
@@ -80,7 +80,7 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
     asked = [*_chosen(program, options), *["floor"] * (options.floors + (options.floors > 0 and not options.short))]
     minutes = (20 + sum(usual_seconds(name, options) for name in asked)) / 60
     async with AsyncExitStack() as stack:
-        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd; about {minutes:.0f} minutes in all")
+        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd; about {max(1, minutes):.0f} min in all")
         cluster = await stack.enter_async_context(kubernetes.audited_cluster(folder, scheduler=True))
         http = await stack.enter_async_context(kubernetes.session(cluster, BENCH_AGENT))
         await kubernetes.prepare(http)

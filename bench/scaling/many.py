@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.scaling import kubernetes, objects
 from bench.scaling.audit import AuditLog
-from bench.scaling.figures import percentile
+from bench.scaling.figures import latency_ratio, percentile
 from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, call
 from bench.scaling.large import FEWEST_NODES, OTHER_PODS, stand_in_flags
 from bench.scaling.objects import COMPUTE, Json
@@ -178,5 +178,5 @@ def _figures(steps: dict[str, Step], log: AuditLog) -> Json:
         "alone_p99_seconds": round(percentile(alone, 0.99), 3),
         "change_p50_seconds": round(percentile(among, 0.5), 3),
         "change_p99_seconds": round(percentile(among, 0.99), 3),
-        "change_p99_ratio": round(percentile(among, 0.99) / percentile(alone, 0.99), 3),
+        "change_p99_ratio": latency_ratio(percentile(among, 0.99), percentile(alone, 0.99)),
     }

@@ -29,7 +29,7 @@ QUIET_SECONDS, SHORT_QUIET_SECONDS, QUIET_SHARE, SETTLE_SECONDS = 4.0, 2.0, 0.15
 # What is put off on purpose, such as keeping a configuration in the history, is not rest.
 LATE_SECONDS = 20.0
 # Changes of a partition, a second apart.
-CHANGES, SHORT_CHANGES, CHANGE_PAUSE_SECONDS, CHANGE_SECONDS = 30, 3, 1.0, 60.0
+CHANGES, SHORT_CHANGES, CHANGE_PAUSE_SECONDS, CHANGE_SECONDS = 50, 3, 1.0, 60.0
 
 
 def say(text: str) -> None:

@@ -10,7 +10,17 @@ import msgspec
 import pytest
 from bench.scaling import report
 from bench.scaling.audit import AuditLog, most_within
-from bench.scaling.figures import Bar, bars, figures, floor_seconds, many_bars, missed, of_rounds, percentile
+from bench.scaling.figures import (
+    Bar,
+    bars,
+    figures,
+    floor_seconds,
+    latency_ratio,
+    many_bars,
+    missed,
+    of_rounds,
+    percentile,
+)
 from bench.scaling.floors import Floor
 from bench.scaling.steps import OURS, Step, difference
 
@@ -135,6 +145,15 @@ def test_the_table_shows_each_figure_beside_its_bar() -> None:
         ["another", "not", "measured", "1"],
     ]
     assert text.endswith("GET nodes 2")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reference", "expected"),
+    [(0.3, 0.2, 1.5), (0.09, 0.01, 0.9)],
+    ids=["longer than the reference", "both too short to notice"],
+)
+def test_a_latency_is_compared_with_what_a_person_notices(seconds: float, reference: float, expected: float) -> None:
+    assert latency_ratio(seconds, reference) == expected
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
