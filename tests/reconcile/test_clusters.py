@@ -132,3 +132,14 @@ async def test_a_worker_goes_by_a_word_asked_for_in_that_very_turn(world: World)
     await world.patch("NodeSet", "set1", {"spec": {"replicas": 0}})
     await world.run_for(20.0)
     assert "set1-0" in world.pods("set1")
+
+
+async def test_right_before_a_drain_of_one_node_that_node_alone_is_looked_at(world: World) -> None:
+    await small(world, 3)
+    world.arm()
+    cordon = {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-cordon": "true"}}}
+    await world.patch("Pod", "compute-1", cordon)
+    await world.run_for(10.0)
+    assert "DRAIN" in world.slurm.nodes["compute-1"].flags
+    before = world.calls[: world.calls.index("POST nodes")]
+    assert [call for call in before if call != "GET ping"][-1] == "GET node"

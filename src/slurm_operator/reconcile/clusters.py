@@ -28,7 +28,7 @@ from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
-from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
+from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -47,6 +47,8 @@ MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
+# So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
+MAX_ASKED_BY_NAME = 8
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -283,6 +285,10 @@ class Cluster:
 
     async def _records(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
+        if len(hosts) <= MAX_ASKED_BY_NAME:
+            views = [await self.client.node(name) for name in hosts]
+            if not any(isinstance(view, Unknown) for view in views):
+                return tuple(view.node for view in views if isinstance(view, Known))
         known = {node.name: node for node in (await self.client.all_nodes()).items}
         return tuple(known[name] for name in hosts if name in known)
 
