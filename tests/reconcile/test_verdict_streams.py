@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.campaigns.rig import World
-from tests.campaigns.scenarios import small
+from tests.campaigns.scenarios import REF, small
 from tests.campaigns.sidecar import verdict
 
 from kube_runtime.client.errors import Unreachable
@@ -251,9 +251,19 @@ class TestInTheOperator:
     async def test_what_another_resource_changed_is_reported_at_once(self, followed: World) -> None:
         """The generation does not tell that the status is of the past."""
         followed.cluster.sidecar.misses = 1
-        await followed.patch("NodeSet", "compute", {"spec": {"partition": {"enabled": True, "config": "MaxTime=7"}}})
+        await followed.create("NodeSet", "more", {**REF, "replicas": 0})
         await followed.run_for(0.5)
         assert applied(followed) == ("False", "Trying", True)
+
+    async def test_what_slurm_took_live_is_reported_when_its_file_is_accepted(self, followed: World) -> None:
+        followed.cluster.sidecar.misses = 1
+        spec = {"partition": {"enabled": True, "config": "Default=YES MaxTime=7"}}
+        await followed.patch("NodeSet", "compute", {"spec": spec})
+        await followed.run_for(0.8)
+        assert followed.cluster.sidecar.open_streams == 1
+        assert applied(followed) == ("True", "InForce", True)
+        await followed.run_for(3.0)
+        assert "MaxTime=7" in followed.stored("configmaps", "slurm-config")["data"]["slurm.conf"]
 
     async def test_at_rest_nothing_is_open_and_nothing_is_written(self, followed: World) -> None:
         before = followed.server.store.revision

@@ -19,7 +19,7 @@ from slurm_operator.build import controller, hashes, names
 from slurm_operator.plan.actions import Apply, Outcomes, Plan, partitions_of
 from slurm_operator.plan.cluster import Release, plan_cluster, planned_on, release
 from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld
-from slurm_operator.plan.config import Stage
+from slurm_operator.plan.config import Stage, reconfigure_hash
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.owned import OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import NameTaken
@@ -85,7 +85,7 @@ class Controllers(OwnedReconciler[Controller]):
         await self._try_on_workers(world, released)
         waits = tuple(_waits(cluster_world, plan, outcomes, released))
         requeue = min([QUIET_REQUEUE_SECONDS, *waits])
-        if _is_unseen(world.cr) and _is_verdict_near(released, cluster_world.now):
+        if _is_verdict_near(released, cluster_world.now) and _may_report_later(cluster_world, released):
             return Result(requeue)
         drafts, fields = status.drafts(cluster_world, plan, released), status.fields(cluster_world, released)
         report = _report(world, published, monitor_refusal).replacing(drafts, fields)
@@ -177,9 +177,18 @@ def _lacks_monitor(world: ClusterWorld) -> bool:
     return bool(monitor and monitor.enabled) and not world.refs.serves_service_monitors
 
 
-def _is_unseen(cr: Controller) -> bool:
-    """Whether everybody can see that the status is of an older spec: `kubectl wait` waits for the newer one."""
-    return (cr.status.observed_generation or 0) < cr.metadata.generation
+def _may_report_later(world: ClusterWorld, released: Release) -> bool:
+    """Whether nobody is misled by the status as it is: everybody sees that it is of an older spec, or Slurm follows.
+
+    `kubectl wait` compares generations. What was changed live is in Slurm already; only the file is still tried.
+    """
+    good, candidate, live = released.config.good, released.config.candidate, world.slurm.supports_live_partitions
+    is_of_older_spec = (world.cr.status.observed_generation or 0) < world.cr.metadata.generation
+    return is_of_older_spec or (
+        good is not None
+        and candidate is not None
+        and reconfigure_hash(good, live_partitions=live) == reconfigure_hash(candidate, live_partitions=live)
+    )
 
 
 def _is_verdict_near(released: Release, now: float) -> bool:
