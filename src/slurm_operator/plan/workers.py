@@ -68,12 +68,7 @@ class NodeSnapshot:
 
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
         """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
-        jobs = self.jobs_of(name, on_nodes)
-        return self if isinstance(jobs, Unknown) else replace(self, jobs=tuple(jobs))
-
-    def jobs_of(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> Sequence[Job] | Unknown:
-        """The jobs of one node."""
-        return self.jobs if isinstance(self.jobs, Unknown) else on_nodes.get(name, ())
+        return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +183,7 @@ def workers(cr: NodeSet, pods: Iterable[Pod], slurm: NodeSnapshot, now: datetime
     ends = policy.deadlines(on_nodes)
     result = [_worker(cr, pod, slurm, by_name, ends) for pod in known]
     in_bulk = lost_in_bulk(result, now)
-    judged = (
-        _judged(worker, slurm.about(worker.hostname, on_nodes), in_bulk, now)
-        if isinstance(worker.view, Absent)
-        else replace(worker, may_remove=policy.may_remove(worker.view, slurm.jobs_of(worker.hostname, on_nodes)))
-        for worker in result
-    )
+    judged = (_judged(worker, slurm.about(worker.hostname, on_nodes), in_bulk, now) for worker in result)
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
 
@@ -215,12 +205,14 @@ def _worker(
 
 
 def _judged(worker: Worker, slurm: NodeSnapshot, in_bulk: Set[str], now: datetime) -> Worker:
-    """A worker whose node Slurm does not have; `slurm` is about that node alone."""
-    worker = replace(worker, absence_doubt=absence_in_doubt(worker.hostname, slurm, in_bulk))
-    return replace(worker, may_remove=_may_remove_absent(worker, now))
+    if isinstance(worker.view, Absent):
+        worker = replace(worker, absence_doubt=absence_in_doubt(worker.hostname, slurm, in_bulk))
+    return replace(worker, may_remove=_may_remove(worker, slurm, now))
 
 
-def _may_remove_absent(worker: Worker, now: datetime) -> policy.Yes | policy.No:
+def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Yes | policy.No:
+    if not isinstance(worker.view, Absent):
+        return policy.may_remove(worker.view, slurm.jobs)
     if worker.absence_doubt:
         return policy.No(worker.absence_doubt)
     lost = worker.unregistered_since(now)
