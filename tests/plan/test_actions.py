@@ -20,6 +20,7 @@ from slurm_operator.plan.actions import (
     RecordEvent,
     RequestRegistration,
     Undrain,
+    UpdateNodes,
 )
 
 SEEN = ObjectMeta(namespace="ns", name="w-0", uid="u", resource_version="3")
@@ -34,8 +35,9 @@ POD: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "w-0", "namespace": "
         (Delete("v1", "Pod", SEEN, "it may go"), "delete Pod ns/w-0: it may go"),
         (PatchMetadata("v1", "Pod", SEEN), "patch metadata of Pod ns/w-0"),
         (PatchSpec("policy/v1", "Pod", SEEN, {"a": 1, "b": None}), "patch a, b of Pod ns/w-0"),
-        (Drain(("w-0", "w-1"), "scale-in"), "drain w-0,w-1: scale-in"),
+        (Drain(("w-0", "w-1"), "scale-in"), "drain w-[0-1]: scale-in"),
         (Undrain(("w-0",)), "undrain w-0"),
+        (UpdateNodes(("w-0", "w-1"), {"comment": "x"}, "why"), "update nodes w-[0-1]: why"),
         (DeleteNodes(("w-0", "w-1"), "gone"), "delete node records w-[0-1]: gone"),
         (RequestRegistration(("w-0", "w-1"), "why"), "ask w-[0-1] to register again: why"),
         (RecordEvent("ScalingUp", "creating 2 workers"), "event ScalingUp: creating 2 workers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.campaigns.rig import NAMESPACE, World
@@ -84,11 +85,12 @@ async def test_after_a_long_rest_what_changes_in_slurm_is_seen_with_the_next_pol
 
 
 async def test_a_record_that_nobody_has_a_pod_for_wakes_the_nodeset_that_left_it(world: World) -> None:
-    await small(world, 2)
-    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
-    await world.run()
-    await world.run_for(600.0)
-    assert sorted(world.slurm.nodes) == ["compute-0"]
+    await at_rest(world)
+    left = replace(world.slurm.nodes["compute-1"], name="compute-7", base="DOWN", flags={"NOT_RESPONDING"})
+    world.slurm.nodes["compute-7"] = left
+    world.slurm.touch("nodes")
+    await world.run_for(POLL_SECONDS + 2.0)
+    assert sorted(world.slurm.nodes) == ["compute-0", "compute-1"]
 
 
 async def test_a_slurm_that_falls_silent_after_a_long_rest_is_reported(world: World) -> None:

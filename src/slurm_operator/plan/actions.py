@@ -144,7 +144,7 @@ class Drain:
     reason: str
 
     def __str__(self) -> str:
-        return f"drain {','.join(self.nodes)}: {self.reason}"
+        return f"drain {hostlist.compress(self.nodes)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Undrain:
     nodes: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"undrain {','.join(self.nodes)}"
+        return f"undrain {hostlist.compress(self.nodes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class UpdateNodes:
     why: str
 
     def __str__(self) -> str:
-        return f"update nodes {', '.join(self.nodes)}: {self.why}"
+        return f"update nodes {hostlist.compress(self.nodes)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
