@@ -100,8 +100,8 @@ def test_t4_objects_of_others_that_are_overwritten_are_found(plant: Plant) -> No
 def test_t5_workers_that_nobody_sees_are_found(plant: Plant) -> None:
     real: Any = getattr(observe.Observer, "controlled_pods")  # noqa: B009
 
-    def by_subdomain(self: observe.Observer, uid: str) -> list[Any]:
-        return [pod for pod in real(self, uid) if pod.spec.subdomain != "elsewhere"]
+    def by_subdomain(self: observe.Observer, namespace: str, uid: str) -> list[Any]:
+        return [pod for pod in real(self, namespace, uid) if pod.spec.subdomain != "elsewhere"]
 
     plant("slurm_operator.build.nodeset", "_with_identity", lambda spec, _: dict(spec))
     plant(observe.Observer, "controlled_pods", by_subdomain)

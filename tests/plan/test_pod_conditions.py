@@ -6,9 +6,10 @@ import pytest
 from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from slurm_operator.plan import pod_conditions
-from slurm_operator.plan.actions import PatchPodConditions
-from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.actions import PatchPodConditions, Undrain
+from slurm_operator.plan.nodeset import is_at_rest, plan_nodeset
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, NodeSnapshot, workers
+from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Node
 
 
@@ -28,6 +29,44 @@ def test_base_state_and_flags_become_conditions_with_slurms_reason(cluster: Clus
         "SlurmNodeStateMixed": ("True", "bad fan"),
         "SlurmNodeStateDrain": ("True", "bad fan"),
     }
+
+
+def test_a_reason_that_is_over_is_not_shown(cluster: Cluster) -> None:
+    slurm = cluster.slurm(cluster.node("w-0", "IDLE", reason="Not responding until slurmd registers"))
+    assert conditions(cluster, slurm, states=["Idle"]) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds", "said"),
+    [
+        pytest.param(policy.BACK_IN_SERVICE_REASON, 2, False, id="it was put back a moment ago"),
+        pytest.param(policy.BACK_IN_SERVICE_REASON, 11, True, id="its slurmd should have registered by now"),
+        pytest.param(policy.BACK_IN_SERVICE_REASON, -60, True, id="by a clock that is wrong"),
+        pytest.param(policy.NOT_RESPONDING, 2, True, id="Slurm itself calls it silent"),
+    ],
+)
+def test_a_node_that_was_put_back_may_be_silent_for_a_moment(
+    cluster: Cluster, reason: str, seconds: int, said: bool
+) -> None:
+    at = int(cluster.now.timestamp()) - seconds
+    slurm = cluster.slurm(cluster.node("w-0", "IDLE", "NOT_RESPONDING", reason=reason, reason_at=at))
+    found = conditions(cluster, slurm, states=["Idle"])
+    assert ("SlurmNodeStateNotResponding" in (found or {})) == said
+    world = cluster.world(cluster.nodeset(), [cluster.pod("w-0", states=["Idle"])], slurm)
+    assert not is_at_rest(world, plan_nodeset(world))
+
+
+def test_nothing_is_said_of_a_node_whose_state_is_changed_in_the_same_reconcile(cluster: Cluster) -> None:
+    drained = cluster.slurm(cluster.node("w-0", "IDLE", "DRAIN", reason=OURS + "x"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0", states=["Idle"])], drained))
+    assert of_type(plan, Undrain)
+    assert of_type(plan, PatchPodConditions) == []
+
+
+def test_conditions_come_after_the_report(cluster: Cluster) -> None:
+    plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"))))
+    assert [type(each) for each in plan.after_report] == [PatchPodConditions]
+    assert not any(isinstance(each, PatchPodConditions) for stage in plan.stages for each in stage)
 
 
 def test_conditions_that_are_true_are_not_written_again(cluster: Cluster) -> None:

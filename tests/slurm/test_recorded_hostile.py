@@ -13,7 +13,7 @@ import pytest
 from tests.slurm.replay import RECORDED, VERSIONS, Replay, kept_answer
 
 from kube_runtime.client.objects import Pod
-from slurm_operator.plan.nodeset import deadline_text
+from slurm_operator.plan.marks import deadline_text
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient

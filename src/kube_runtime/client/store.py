@@ -31,9 +31,13 @@ class Store(Generic[T]):
     indexes: Mapping[str, Index[T]] = field(default_factory=dict)
     _objects: dict[Key, T] = field(default_factory=dict)
     _indexed: dict[str, dict[str, dict[Key, T]]] = field(default_factory=dict)
+    # By index and value, and for all objects: the tuple that was last asked for, while it is still true.
+    _tuples: dict[str, dict[str, tuple[T, ...]]] = field(default_factory=dict)
+    _items: tuple[T, ...] | None = None
 
     def __post_init__(self) -> None:
         self._indexed = {name: {} for name in self.indexes}
+        self._tuples = {name: {} for name in self.indexes}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -43,12 +47,20 @@ class Store(Generic[T]):
         return self._objects.get(key)
 
     def items(self) -> tuple[T, ...]:
-        """All objects."""
-        return tuple(self._objects.values())
+        """All objects; the same tuple until one of them changes."""
+        if self._items is None:
+            self._items = tuple(self._objects.values())
+        return self._items
 
     def by_index(self, name: str, value: str) -> tuple[T, ...]:
-        """The objects that an index function gave this value for."""
-        return tuple(self._indexed[name].get(value, {}).values())
+        """The objects that an index function gave this value for; the same tuple until one of them changes."""
+        known = self._tuples[name].get(value)
+        if known is None:
+            held = self._indexed[name].get(value)
+            if held is None:
+                return ()
+            known = self._tuples[name][value] = tuple(held.values())
+        return known
 
     def put(self, item: T) -> Iterator[Change[T]]:
         """Keep an object; the changes that this was.
@@ -64,6 +76,7 @@ class Store(Generic[T]):
             return
         self._unindex(key, old)
         self._objects[key] = item
+        self._items = None
         self._index(key, item)
         yield old, item
 
@@ -71,6 +84,7 @@ class Store(Generic[T]):
         """Forget an object."""
         old = self._objects.pop(key, None)
         if old is not None:
+            self._items = None
             self._unindex(key, old)
             yield old, None
 
@@ -86,6 +100,7 @@ class Store(Generic[T]):
         for name, function in self.indexes.items():
             for value in _values(function, item):
                 self._indexed[name].setdefault(value, {})[key] = item
+                self._tuples[name].pop(value, None)
 
     def _unindex(self, key: Key, old: T | None) -> None:
         if old is None:
@@ -93,6 +108,7 @@ class Store(Generic[T]):
         for name, function in self.indexes.items():
             for value in _values(function, old):
                 held = self._indexed[name].get(value)
+                self._tuples[name].pop(value, None)
                 if held is not None:
                     held.pop(key, None)
                     if not held:

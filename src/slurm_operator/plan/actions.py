@@ -324,6 +324,8 @@ class Plan:
     """Stages in order; actions within a stage do not depend on each other."""
 
     stages: tuple[tuple[Action, ...], ...] = ()
+    # What nobody waits for: done once the status is written.
+    after_report: tuple[Action, ...] = ()
     # When to look again though nothing has changed.
     requeue_after: float | None = None
     # Of a Controller alone.
@@ -332,7 +334,7 @@ class Plan:
     @property
     def actions(self) -> tuple[Action, ...]:
         """All actions in order."""
-        return tuple(action for stage in self.stages for action in stage)
+        return tuple(action for stage in (*self.stages, self.after_report) for action in stage)
 
     def __str__(self) -> str:
         return "\n".join(str(action) for action in self.actions) or "nothing to do"

@@ -45,18 +45,18 @@ def choose(world: NodeSetWorld) -> Choice:
     present = _present(world.workers)
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})
-    wrong_mode = [worker for worker in present if _is_of_other_mode(world.cr, worker)]
-    own = [worker for worker in present if worker not in wrong_mode]
+    wrong_mode = [worker for worker in present if is_of_other_mode(world.cr, worker)]
+    own = [worker for worker in present if not is_of_other_mode(world.cr, worker)]
     if world.cr.is_daemon:
         leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        chosen = _in_steps(scaled_in(world.cr, own, world.now, is_blind=world.is_blind))
+        chosen = _in_steps(scaled_in(world.cr, own, world.now, is_blind=world.is_blind, settled=len(world.settled)))
         leaving = {worker.name: (worker, SCALE_IN) for worker in chosen}
     rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
         leaving |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
         rest = [worker for worker in rest if worker.name not in leaving]
-    updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now)
+    updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now, len(world.settled))
     leaving |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
     leaving |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
     return Choice(tuple(worker for worker in present if worker.name not in leaving), leaving)
@@ -66,22 +66,24 @@ def _present(some: Iterable[Worker]) -> list[Worker]:
     return [worker for worker in some if not worker.is_terminating and not worker.is_over]
 
 
-def _is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
+def is_of_other_mode(cr: NodeSet, worker: Worker) -> bool:
+    """Whether a worker was made for the other scaling mode."""
     made_as = worker.pod.metadata.labels.get(labels.SCALING_MODE)
     return made_as is not None and made_as != (DAEMON if cr.is_daemon else STATEFUL)
 
 
 def outdated(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[Worker]:
     """Workers of an older template, or with files that have changed since they were made."""
-    contents = dict(_contents(world))
+    hashes = dict(file_hashes(world))
     for worker in some:
         made_with = worker.pod.metadata.annotations
-        same = all(made_with.get(key, value) == value for key, value in contents.items())
+        same = all(made_with.get(key, value) == value for key, value in hashes.items())
         if worker.revision != world.revision or (not same and not is_taken_over(worker)):
             yield worker
 
 
-def _contents(world: NodeSetWorld) -> Iterator[tuple[str, str]]:
+def file_hashes(world: NodeSetWorld) -> Iterator[tuple[str, str]]:
+    """The hashes of the files that workers are made with, where a change of these replaces workers."""
     cr = world.cr
     sssd = cr.spec.ssh.sssd_conf_ref
     if cr.spec.ssh.enabled and sssd is not None and sssd.key in world.refs.secrets.get(sssd.name, {}):
@@ -96,10 +98,15 @@ def is_taken_over(worker: Worker) -> bool:
     return labels.SLURM_KEY_HASH not in worker.pod.metadata.annotations
 
 
-def scaled_in(cr: NodeSet, some: Iterable[Worker], now: datetime, *, is_blind: bool = False) -> list[Worker]:
-    """The workers that are too many, those that were chosen before first; asked by `diagnose/forecast.py` too."""
-    present = [worker for worker in _present(some) if not _is_of_other_mode(cr, worker)]
-    surplus = max(len(present) - cr.spec.replicas, 0)
+def scaled_in(
+    cr: NodeSet, some: Iterable[Worker], now: datetime, *, is_blind: bool = False, settled: int = 0
+) -> list[Worker]:
+    """The workers that are too many, those that were chosen before first; asked by `diagnose/forecast.py` too.
+
+    `settled` are more workers that stay: while there are any, nobody new is chosen.
+    """
+    present = [worker for worker in _present(some) if not is_of_other_mode(cr, worker)]
+    surplus = max(len(present) + settled - cr.spec.replicas, 0)
     if not surplus:
         return []
     chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), now)

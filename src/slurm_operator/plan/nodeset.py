@@ -8,37 +8,38 @@ node. Called by `reconcile/nodeset.py`. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 
 import msgspec
 
-from kube_runtime.client.objects import RawObject
 from kube_runtime.text import first_few
-from kube_runtime.times import seconds_text
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
 from slurm_operator.build.metadata import Object
-from slurm_operator.plan import ghosts, placement, pod_conditions, records, registration, reservation, revisions
+from slurm_operator.plan import ghosts, marks, placement, pod_conditions, records, registration, reservation, revisions
 from slurm_operator.plan.actions import (
     Action,
     Apply,
     Create,
     Delete,
     DeleteNodes,
+    Drain,
     PatchMetadata,
     PatchPodConditions,
     PatchSpec,
     Plan,
     RecordEvent,
+    Undrain,
+    UpdateNodes,
 )
-from slurm_operator.plan.choice import is_taken_over
+from slurm_operator.plan.claim_owners import claim_owners
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.events import events
 from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
-from slurm_operator.plan.objects import Identity, identity
-from slurm_operator.plan.ownership import controller_of, is_claim_of, is_controlled_by
+from slurm_operator.plan.objects import identity
+from slurm_operator.plan.ownership import controller_of, is_controlled_by
 from slurm_operator.plan.workers import (
     KEY,
     REGISTRATION_GRACE_SECONDS,
@@ -46,7 +47,7 @@ from slurm_operator.plan.workers import (
     Worker,
 )
 from slurm_operator.slurm import hostlist, policy
-from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Absent, Job, SlurmList, Unknown
+from slurm_operator.slurm.model import Absent, Job, SlurmList, Unknown
 
 WAITING_REQUEUE_SECONDS = 1.0
 IDLE_REQUEUE_SECONDS = 5.0
@@ -71,25 +72,43 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         *_creations(world, new),
         tuple(_finished_workers(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
-        tuple(_pod_marks(world)),
+        tuple(marks.pod_marks(world, world.workers)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.marks(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
-        tuple(_topology_notes(world, staying)),
-        _some(pod_conditions.patches(_without(known, _about_to_go(world)), world.now)),
+        tuple(marks.topology_notes(world, staying)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
-        tuple(_claim_owners(world)),
+        tuple(claim_owners(world, world.workers)),
         _some(_worker_deletions(world)),
         unregistered,
         leftovers,
         tuple(events(world, unregistered, leftovers)),
     ]
-    stages = _without_contradictions(stages)
+    # Last, since there is one for each worker, and nobody waits for them.
+    stages.append(_some(_conditions(world, known, _nodes_written_to(stages))))
+    *stages, conditions = _without_contradictions(stages)
     return Plan(
         tuple(stage for stage in stages if stage),
+        conditions,
         WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
     )
+
+
+def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]) -> Iterator[Action]:
+    """Conditions of pods, but not of those that are about to go, nor of nodes that `changing` says change now."""
+    some = (worker for worker in _without(known, _about_to_go(world)) if worker.hostname not in changing)
+    return pod_conditions.patches(some, world.now)
+
+
+def _nodes_written_to(stages: Iterable[tuple[Action, ...]]) -> Set[str]:
+    """The nodes that have another state in a moment: what they have now would be written for nothing."""
+    found: set[str] = set()
+    for action in (action for stage in stages for action in stage):
+        match action:
+            case Drain(nodes=names) | Undrain(nodes=names) | UpdateNodes(nodes=names, changes={"state": _}):
+                found.update(names)
+    return found
 
 
 def _about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
@@ -141,7 +160,8 @@ def is_at_rest(world: NodeSetWorld, plan: Plan) -> bool:
 
 def _is_settled(world: NodeSetWorld, worker: Worker) -> bool:
     is_available = worker.is_available(world.cr.spec.min_ready_seconds, world.now)
-    return is_available and worker.node is not None and not worker.is_terminating and not worker.rival
+    is_returning = pod_conditions.is_returning(worker, world.now)
+    return is_available and worker.node is not None and not (worker.is_terminating or worker.rival or is_returning)
 
 
 # Objects, claims, pods
@@ -149,7 +169,7 @@ def _is_settled(world: NodeSetWorld, worker: Worker) -> bool:
 
 def _adoptions(world: NodeSetWorld) -> Iterator[Action]:
     """Workers that nobody controls get their owner, beside those that they have."""
-    for meta in (pod.metadata for pod in world.pods):
+    for meta in (worker.pod.metadata for worker in world.workers):
         if not world.deleting and not meta.deletion_timestamp and controller_of(meta) is None:
             others = tuple(msgspec.to_builtins(owner) for owner in meta.owner_references)
             yield PatchMetadata("v1", "Pod", meta, owners=(*others, metadata.owner(world.cr)))
@@ -266,10 +286,12 @@ def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     claims and node record.
     """
     present = world.workers
-    held = {worker.ordinal for worker in present if worker.ordinal is not None}
     leaving = sum(why == SCALE_IN for _, why in world.choice.leaving.values())
     leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
-    needed = world.cr.spec.replicas - (len(present) - leaving)
+    needed = world.cr.spec.replicas - (len(present) + len(world.settled) - leaving)
+    if needed <= 0:
+        return []
+    held = {worker.ordinal for worker in present if worker.ordinal is not None} | world.settled.ordinals
     result: list[int] = []
     number = 0
     while len(result) < needed:
@@ -338,74 +360,7 @@ def _delete(worker: Worker, why: str) -> Delete:
     return Delete("v1", "Pod", worker.pod.metadata, why)
 
 
-# Marks on pods
-
-
-def _pod_marks(world: NodeSetWorld) -> Iterator[Action]:
-    for worker in world.workers:
-        if worker.is_terminating:
-            continue
-        annotations = dict(_annotations(world, worker))
-        marks = dict(_labels(world, worker))
-        if annotations or marks:
-            yield PatchMetadata("v1", "Pod", worker.pod.metadata, marks, annotations)
-
-
-def _annotations(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | None]]:
-    condemned = world.choice.why(worker)
-    if worker.condemned != condemned:
-        yield labels.CONDEMNED, condemned or None
-    yield from _key_marks(world, worker, condemned)
-    if isinstance(world.slurm.jobs, Unknown):
-        return
-    deadline = deadline_text(worker)
-    if worker.pod.metadata.annotations.get(labels.POD_DEADLINE) != deadline:
-        yield labels.POD_DEADLINE, deadline
-
-
-def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[tuple[str, str | None]]:
-    annotations = worker.pod.metadata.annotations
-    if is_taken_over(worker) and world.key.in_force:
-        yield labels.SLURM_KEY_HASH, world.key.in_force
-        yield from nodeset.content_hashes(world.cr, world.refs).items()
-    # Only on what Slurm reported in this reconcile, and only once the choice is written down.
-    free = worker.condemned == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
-    released = world.key.current if free else None
-    if annotations.get(labels.RELEASED_FOR_KEY) != released:
-        yield labels.RELEASED_FOR_KEY, released
-
-
-def deadline_text(worker: Worker) -> str | None:
-    """When the last job on a worker must be over."""
-    if worker.deadline is None:
-        return None
-    if isinstance(worker.deadline, int) and 0 <= worker.deadline <= MAX_EPOCH_SECONDS:
-        return seconds_text(worker.deadline)
-    return "9999-12-31T23:59:59Z"
-
-
-def _labels(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | None]]:
-    if worker.node is None:
-        return
-    busy = policy.is_busy(worker.node) and world.cr.spec.workload_disruption_protection
-    protected = worker.pod.metadata.labels.get(labels.POD_PROTECT)
-    if busy and protected != "true":
-        yield labels.POD_PROTECT, "true"
-    elif not busy and protected is not None:
-        yield labels.POD_PROTECT, None
-
-
-# Places, and workers that Slurm has lost
-
-
-def _topology_notes(world: NodeSetWorld, staying: Iterable[Worker]) -> Iterator[Action]:
-    """The pod's own note of its place in the topology: written once Slurm has it."""
-    for worker in staying:
-        wanted = registration.topology_of(world.nodes.get(worker.pod.spec.node_name))
-        noted = worker.pod.metadata.annotations.get(labels.TOPOLOGY, "")
-        if wanted != noted and worker.node is not None and worker.is_ready:
-            note = {labels.TOPOLOGY: wanted or None}
-            yield PatchMetadata("v1", "Pod", worker.pod.metadata, annotations=note)
+# Workers that Slurm has lost
 
 
 def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
@@ -428,40 +383,6 @@ def _worker_deletions(world: NodeSetWorld) -> Iterator[Action]:
             continue
         if isinstance(worker.may_remove, policy.Yes):
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
-
-
-def _claim_owners(world: NodeSetWorld) -> Iterator[Action]:
-    """Who each claim goes with; set before its pod goes, taken back when the pod stays after all."""
-    for worker in world.workers:
-        if worker.is_terminating:
-            continue
-        leaves = world.choice.why(worker) == SCALE_IN and isinstance(worker.may_remove, policy.Yes)
-        pod: Object = {"metadata": {"name": worker.name, "uid": worker.pod.metadata.uid}}
-        wanted = claims.owners(world.cr, pod, scaled_in=leaves)
-        for claim in claims.claims(world.cr, claim_identity(world.cr, worker)):
-            found = world.live.get(identity(claim))
-            # A claim that was not made for this worker is somebody's data, though the worker may use it.
-            if found is not None and is_claim_of(world.cr.name, found.metadata):
-                yield from _set_owners(world.cr, worker, identity(claim), found, wanted)
-
-
-def claim_identity(cr: NodeSet, worker: Worker) -> str:
-    """What a worker's claims are named for."""
-    return nodeset.WorkerIdentity(worker.ordinal).identity(cr) if worker.ordinal is not None else worker.hostname
-
-
-def _set_owners(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
-    """Make these the claim's owners, beside those that are not of ours."""
-    present = found.metadata.owner_references
-    others_namesof_ours = (("NodeSet", cr.name), ("Pod", worker.name))
-    ours = {
-        each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in others_namesof_ours
-    }
-    if ours == {owner["uid"] for owner in wanted}:
-        return
-    references = found.content()["metadata"].get("ownerReferences") or ()
-    others = [each for each in references if each.get("uid") not in ours]
-    yield PatchMetadata(*key[:2], found.metadata, owners=(*others, *wanted))
 
 
 def finalizer_removal(world: NodeSetWorld) -> PatchMetadata | None:

@@ -1,8 +1,8 @@
 """What one reconcile of a NodeSet sees, frozen: its pods, its cluster in Slurm, and everything beside them.
 
-In: what `reconcile/nodeset.py` has read. Out: what follows from it, computed once: the workers, each with its rival for
-the host name, if any; the newest revision and its pod template; which workers are removed. Pure; `plan/nodeset.py`
-decides on it, `status/nodeset.py` reports it.
+In: what `reconcile/nodeset.py` has read. Out: what follows from it, computed once: which workers are settled, and the
+others, each with its rival for the host name, if any; the newest revision and its pod template; which workers are
+removed. Pure; `plan/nodeset.py` decides on it, `status/nodeset.py` reports it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.ghosts import Asked
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
+from slurm_operator.plan.settled import NOBODY, Settled, still_settled
 from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
@@ -53,15 +54,23 @@ class NodeSetWorld:
     asked: Mapping[str, Asked] = field(default_factory=dict)
     # The other NodeSets of the Slurm.
     rivals: tuple[duplicates.Rival, ...] = ()
+    # Those of its workers for whom there was nothing to do when they were last looked at.
+    settled_before: Settled = NOBODY
 
     # A plan and its report ask for these, and a thousand workers take their time.
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
-        """The workers that there are."""
-        found = workers(self.cr, self.pods, self.slurm, self.now)
+        """The workers for whom something may have to be done: all but the settled ones."""
+        pods = (pod for pod in self.pods if pod.metadata.uid not in self.settled.rows)
+        found = workers(self.cr, pods, self.slurm, self.now, len(self.settled))
         taken = _taken(self, found)
         return tuple(replace(each, rival=taken[each.name]) if each.name in taken else each for each in found)
+
+    @cached_property
+    def settled(self) -> Settled:
+        """The workers for whom there is nothing to do."""
+        return still_settled(self.settled_before, self)
 
     @cached_property
     def choice(self) -> Choice:
@@ -101,10 +110,13 @@ def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:
 
 def held_back(world: NodeSetWorld, wanted: list[nodeset.WorkerIdentity]) -> dict[str, str]:
     """By name of a pod that is not made: who has its host name; the first of several has it."""
-    first = {worker.hostname: f"pod {worker.name}" for worker in world.workers}
+    if not wanted:
+        return {}
+    first = {host: f"pod {name}" for host, name in world.settled.pods.items()}
+    first |= {worker.hostname: f"pod {worker.name}" for worker in world.workers}
     held = frozenset(first)
     hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
-    others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm) if wanted else {}
+    others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm)
     found: dict[str, str] = {}
     for worker in wanted:
         name, host = worker.name(world.cr), worker.hostname(world.cr)

@@ -14,12 +14,17 @@ from kube_runtime.text import printable
 from kube_runtime.times import time_text
 from slurm_operator.plan.actions import Action, PatchPodConditions
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, REGISTERED, Worker
+from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Known, Node, Unknown
 
 PREFIX = "SlurmNodeState"
 # One of these, the first that fits; then every flag that is set.
 BASES = ("ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN")
 FLAGS = ("COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "UNDRAIN")
+# In these a node's reason says why it takes no jobs. Slurm may keep one long after that is over.
+OUT_OF_SERVICE = frozenset({"DRAIN", "DOWN", "ERROR", "FAIL", "INVALID", "INVALID_REG", "NOT_RESPONDING"})
+# For so long a node that was put back into service may not respond: its slurmd is asked to register first.
+RETURN_SECONDS = 10.0
 # Slurm bounds no reason, and an object of Kubernetes has room for hardly more than a megabyte.
 MAX_MESSAGE_CHARACTERS = 1024
 
@@ -31,7 +36,7 @@ Content = tuple[str, str, str]
 def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
     """Every pod whose conditions are not what Slurm says."""
     for worker in some:
-        if worker.is_terminating or isinstance(worker.view, Unknown):
+        if worker.is_terminating or isinstance(worker.view, Unknown) or is_returning(worker, now):
             continue
         if not isinstance(worker.view, Known) and worker.ready_since is None and not _was_registered(worker):
             # A worker that is still starting has nothing to say.
@@ -41,12 +46,21 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
             yield PatchPodConditions(worker.pod.metadata, tuple(_condition(worker, each, now) for each in wanted))
 
 
+def is_returning(worker: Worker, now: datetime) -> bool:
+    """Whether a node was put back into service a moment ago: until its slurmd registers, Slurm calls it silent."""
+    node = worker.node
+    if node is None or "NOT_RESPONDING" not in node.states or policy.is_draining(node):
+        return False
+    since = now.timestamp() - node.reason_at
+    return node.reason == policy.BACK_IN_SERVICE_REASON and 0 <= since < RETURN_SECONDS
+
+
 def _wanted(worker: Worker) -> Iterator[Content]:
     node = worker.node
     yield REGISTERED, "True" if node else "False", _registration(worker)
     if node is None:
         return
-    message = printable(node.reason, MAX_MESSAGE_CHARACTERS)
+    message = printable(node.reason, MAX_MESSAGE_CHARACTERS) if node.states & OUT_OF_SERVICE else ""
     for state in states(node):
         yield _condition_type(state), "True", message
 

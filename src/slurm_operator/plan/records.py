@@ -33,9 +33,9 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
         return
     if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND and not world.deleting:
         return
-    pods = {pod.metadata.name for pod in world.pods}
     kept = {*wanted, *(worker.hostname for worker in world.workers)}
-    left = [node for node in own(cr, world.slurm.nodes) if _may_go(node) and node.name not in kept]
+    left = [node for node in own(cr, world.slurm.nodes, ended=True) if _may_go(node) and node.name not in kept]
+    pods = {pod.metadata.name for pod in world.pods} if left else set()
     gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
     names = hostlist.in_order(unnamed((node.name for node in gone), world.slurm))
     if names and len(names) >= _about_to_end(world):
@@ -57,11 +57,11 @@ def _is_without_pod(world: NodeSetWorld, info: Mapping[str, str], pods: Collecti
     return bool(info.get("node")) and info["node"] not in world.nodes and info["node"] not in world.unread_nodes
 
 
-def own(cr: NodeSet, listed: SlurmList[Node] | Unknown) -> list[Node]:
-    """The records that name this NodeSet."""
+def own(cr: NodeSet, listed: SlurmList[Node] | Unknown, *, ended: bool = False) -> list[Node]:
+    """The records that name this NodeSet; of all, or only of those whose slurmd may have ended."""
     nodes = listed.items if isinstance(listed, SlurmList) else ()
     # A cheap test first, since there may be ten thousand comments: one that names it contains its uid.
-    near = (node for node in nodes if cr.metadata.uid in node.comment)
+    near = (node for node in nodes if cr.metadata.uid in node.comment and (not ended or "DOWN" in node.states))
     return [node for node in near if _names(cr, read_pod_info(node.comment))]
 
 

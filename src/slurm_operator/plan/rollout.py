@@ -15,33 +15,35 @@ from slurm_operator.build import names
 from slurm_operator.plan.workers import UPDATE, Worker, in_deletion_order
 
 
-def to_update(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime) -> list[Worker]:
-    """The workers that should go because they are old; a choice that was made is kept."""
+def to_update(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime, settled: int = 0) -> list[Worker]:
+    """The workers that should go because they are old; a choice that was made is kept.
+
+    `settled` are more workers, all available and none of them old.
+    """
     match cr.spec.update_strategy.type:
         case "RollingUpdate":
-            return _rolling(cr, some, old, now)
+            return _rolling(cr, some, old, now, settled)
         case "ScheduledUpdate":
             return [worker for worker in old if not worker.is_ready or _in_window(cr, worker)]
         case _:
             return []
 
 
-def _rolling(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime) -> list[Worker]:
+def _rolling(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime, settled: int) -> list[Worker]:
     chosen = [worker for worker in old if worker.condemned == UPDATE]
-    broken = [worker for worker in old if not worker.is_ready and worker not in chosen]
-    healthy = [worker for worker in old if worker.is_ready and worker not in chosen]
+    others = [worker for worker in old if worker.condemned != UPDATE]
+    broken = [worker for worker in others if not worker.is_ready]
+    healthy = [worker for worker in others if worker.is_ready]
     wanted = len(some) if cr.is_daemon else cr.spec.replicas
-    room = max_unavailable(cr, wanted) - _unavailable(cr, some, old, wanted, now)
+    available = _available(cr, some, old, now) + settled
+    room = max_unavailable(cr, wanted) - max(wanted - available, 0)
     # Workers that are broken already cost nothing; those that were chosen have been counted.
     return [*chosen, *broken, *in_deletion_order(healthy, now)[: max(room, 0)]]
 
 
-def _unavailable(cr: NodeSet, some: Iterable[Worker], old: list[Worker], wanted: int, now: datetime) -> int:
+def _available(cr: NodeSet, some: Iterable[Worker], old: list[Worker], now: datetime) -> int:
     gone = {worker.name for worker in old if worker.condemned == UPDATE}
-    there = [
-        worker for worker in some if worker.name not in gone and worker.is_available(cr.spec.min_ready_seconds, now)
-    ]
-    return max(wanted - len(there), 0)
+    return sum(worker.name not in gone and worker.is_available(cr.spec.min_ready_seconds, now) for worker in some)
 
 
 def max_unavailable(cr: NodeSet, total: int) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from kube_runtime.client.objects import Pod
 from kube_runtime.text import whole_number
@@ -17,7 +18,18 @@ from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.slurm import policy
-from slurm_operator.slurm.model import Absent, Job, Known, Limit, Node, NodeView, Reservation, SlurmList, Unknown, view
+from slurm_operator.slurm.model import (
+    Absent,
+    Job,
+    Known,
+    Limit,
+    Node,
+    NodeView,
+    Reservation,
+    SlurmList,
+    Unknown,
+    absence,
+)
 from slurm_operator.slurm.requests import Feature
 from slurm_operator.slurm.vanished import DOUBT_SECONDS, is_plausible
 
@@ -45,7 +57,7 @@ NOT_ASKED = Unknown("Slurm was not asked")
 NO_NODES: SlurmList[Node] = SlurmList((), complete=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeSnapshot:
     """What Slurm reports on nodes and jobs in this reconcile, or why it does not."""
 
@@ -64,7 +76,15 @@ class NodeSnapshot:
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""
-        return view(name, self.nodes)
+        if isinstance(self.nodes, Unknown):
+            return self.nodes
+        node = self.by_name.get(name)
+        return Known(node) if node is not None else absence(name, self.nodes)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """Slurm's nodes by name; none when they are unknown."""
+        return {node.name: node for node in self.nodes.items} if isinstance(self.nodes, SlurmList) else {}
 
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
         """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
@@ -174,15 +194,14 @@ class Worker:
         return int(written) if _COST.fullmatch(written) and abs(int(written)) < 2**31 else 0
 
 
-def workers(cr: NodeSet, pods: Iterable[Pod], slurm: NodeSnapshot, now: datetime) -> list[Worker]:
-    """The workers of a NodeSet, by name."""
-    by_name = {node.name: node for node in slurm.nodes.items} if isinstance(slurm.nodes, SlurmList) else {}
+def workers(cr: NodeSet, pods: Iterable[Pod], slurm: NodeSnapshot, now: datetime, settled: int = 0) -> list[Worker]:
+    """The workers of a NodeSet, by name; `settled` are more of them, all registered."""
     known = list(pods)
     hostnames = {hostname_of(cr, pod) for pod in known}
     on_nodes = jobs_by_node(slurm.jobs, hostnames)
     ends = policy.deadlines(on_nodes)
-    result = [_worker(cr, pod, slurm, by_name, ends) for pod in known]
-    in_bulk = lost_in_bulk(result, now)
+    result = [_worker(cr, pod, slurm, ends) for pod in known]
+    in_bulk = lost_in_bulk(result, now, settled)
     judged = (_judged(worker, slurm.about(worker.hostname, on_nodes), in_bulk, now) for worker in result)
     return sorted(judged, key=lambda worker: (worker.ordinal if worker.ordinal is not None else -1, worker.name))
 
@@ -192,11 +211,9 @@ def jobs_by_node(jobs: Sequence[Job] | Unknown, names: Set[str]) -> dict[str, li
     return {} if isinstance(jobs, Unknown) else policy.jobs_by_node(jobs, names)
 
 
-def _worker(
-    cr: NodeSet, pod: Pod, slurm: NodeSnapshot, by_name: Mapping[str, Node], ends: Mapping[str, Limit]
-) -> Worker:
+def _worker(cr: NodeSet, pod: Pod, slurm: NodeSnapshot, ends: Mapping[str, Limit]) -> Worker:
     hostname = hostname_of(cr, pod)
-    seen: NodeView = Known(by_name[hostname]) if hostname in by_name else slurm.view(hostname)
+    seen = slurm.view(hostname)
     other = other_cluster_of(cr, pod)
     if other:
         # This cluster's word, its silence too, is about other nodes.
@@ -221,11 +238,14 @@ def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Ye
     return policy.Yes()
 
 
-def lost_in_bulk(some: Iterable[Worker], now: datetime) -> frozenset[str]:
-    """The nodes that Slurm had and has lost a moment ago, where these are too many to be believed at once."""
+def lost_in_bulk(some: Iterable[Worker], now: datetime, settled: int = 0) -> frozenset[str]:
+    """The nodes that Slurm had and has lost a moment ago, where these are too many to be believed at once.
+
+    `settled` are more workers, all registered.
+    """
     registered = [worker for worker in some if worker.node is not None or worker.was_lost_within(DOUBT_SECONDS, now)]
     lost = [worker.hostname for worker in registered if worker.node is None]
-    return frozenset() if is_plausible(len(lost), len(registered)) else frozenset(lost)
+    return frozenset() if is_plausible(len(lost), len(registered) + settled) else frozenset(lost)
 
 
 def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = frozenset()) -> str:

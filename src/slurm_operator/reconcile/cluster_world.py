@@ -134,7 +134,11 @@ class ClusterReader:
 
     def trials(self, world: ResourceWorld[Controller]) -> WorkersWorld:
         """The pods and ConfigMaps of trials by slurmd that exist."""
-        pods = (pod for pod in self.observer.controlled_pods(world.cr.metadata.uid) if _is_of_a_trial(pod.metadata))
+        pods = (
+            pod
+            for pod in self.observer.controlled_pods(world.cr.namespace, world.cr.metadata.uid)
+            if _is_of_a_trial(pod.metadata)
+        )
         maps = (item.metadata for key, item in world.owned.items() if key[1] == "ConfigMap")
         return WorkersWorld(pods=tuple(pods), files=tuple(each for each in maps if _is_of_a_trial(each)))
 

@@ -9,6 +9,7 @@ nothing share one response; what changed in it wakes the resources that it conce
 from __future__ import annotations
 
 import asyncio
+import operator
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -206,6 +207,8 @@ class Cluster:
         if answer.last_update < before:
             self.nodes = None
             return Unknown("Slurm's list of nodes is older than the one before")
+        if before and self.nodes is not None:
+            answer = msgspec.structs.replace(answer, items=kept(self.nodes.items, answer.items, lambda node: node.name))
         self.nodes = answer
         return answer
 
@@ -218,7 +221,9 @@ class Cluster:
         if isinstance(answer, Unchanged) and self.listed is None:
             return Unknown("Slurm reports an unchanged list of jobs, but no earlier one is known")
         if isinstance(answer, SlurmList):
-            self.listed = answer if answer.complete else None
+            before = self.listed.items if self.listed is not None else ()
+            items = kept(before, answer.items, lambda job: job.job_id)
+            self.listed = msgspec.structs.replace(answer, items=items) if answer.complete else None
         if self.listed is None:
             return Unknown("Slurm's list of jobs is incomplete")
         return await self.vanished.believed(self.listed.items, self._in_time(self.client.job), self.monotonic())
@@ -380,6 +385,14 @@ def _differing(before: Iterable[A], now: Iterable[A], key: Callable[[A], Hashabl
         elif other != each:
             yield from (other, each)
     yield from left.values()
+
+
+def kept(before: tuple[A, ...], now: tuple[A, ...], key: Callable[[A], Hashable]) -> tuple[A, ...]:
+    """A list with the very objects of the one before where they are equal, and that very list if all are."""
+    known = {key(each): each for each in before}
+    items = tuple(other if (other := known.get(key(each))) == each and other is not None else each for each in now)
+    is_same = len(items) == len(before) and all(map(operator.is_, items, before))
+    return before if is_same else items
 
 
 def unknown(error: SlurmError) -> Unknown:

@@ -36,6 +36,7 @@ from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.placement import daemon_worker
+from slurm_operator.plan.settled import NOBODY, Settled, settled_after, unjudged
 from slurm_operator.plan.workers import (
     REGISTERED,
     REGISTRATION_GRACE_SECONDS,
@@ -79,6 +80,12 @@ class NodeSets:
     propagated: frozenset[str] = frozenset()
     # By the uid of a NodeSet, and by node: how often its slurmd was asked to register again.
     asked: dict[str, dict[str, ghosts.Asked]] = field(default_factory=dict)
+    # By the uid of a NodeSet: the workers for whom there was nothing to do.
+    settled: dict[str, Settled] = field(default_factory=dict)
+    # By the uid of a NodeSet: its pods, and their host names.
+    hosts: dict[str, tuple[tuple[Pod, ...], frozenset[str]]] = field(default_factory=dict)
+    # By the uid of a NodeSet: its conditions of pods could not be written.
+    failed_after_report: set[str] = field(default_factory=set)
 
     async def __call__(self, key: Key) -> Result:
         """One reconcile."""
@@ -106,7 +113,7 @@ class NodeSets:
             await self._write_status(raw, cr, workload.refused(found), {})
             return Result()
         pods = self._pods(cr)
-        strays = [pod for pod in pods if other_cluster_of(cr, pod)]
+        strays = [pod for pod in self._unjudged(cr, pods) if other_cluster_of(cr, pod)]
         if strays and not raw.metadata.deletion_timestamp:
             await self._write_status(
                 raw, cr, workload.blocked(SlurmWrongCluster.reason, _of_another_cluster(cr, strays)), {}
@@ -180,9 +187,9 @@ class NodeSets:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
-        doubtful = (hostname_of(cr, pod) for pod in pods if deleting or _may_be_removed(pod, now))
+        some = pods if deleting else [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
         return await cluster.node_snapshot(
-            frozenset(doubtful),
+            frozenset(hostname_of(cr, pod) for pod in some),
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
             fresh=fresh or deleting,
@@ -205,6 +212,8 @@ class NodeSets:
             if gone is not None:
                 await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
                 return Result()
+            await self._finish(world, raw, plan)
+            self._remember_settled(world)
         except BuildError as error:
             await self._write_status(raw, world.cr, workload.refused([error.problem]), {})
             return Result(MISSING_REQUEUE_SECONDS)
@@ -218,8 +227,27 @@ class NodeSets:
         except OperatorError as error:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
-        await self._report(world, raw)
         return Result(plan.requeue_after, is_at_rest(world, plan))
+
+    def _remember_settled(self, world: NodeSetWorld) -> None:
+        now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
+        if now is not None and now.metadata.uid == world.cr.metadata.uid:
+            self.settled[now.metadata.uid] = settled_after(world)
+
+    async def _finish(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
+        """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
+        uid, later = world.cr.metadata.uid, Plan((plan.after_report,))
+        if uid in self.failed_after_report:
+            await self.executor.execute(later, raw, "NodeSet")
+            self.failed_after_report.discard(uid)
+            await self._report(world, raw)
+            return
+        await self._report(world, raw)
+        try:
+            await self.executor.execute(later, raw, "NodeSet")
+        except OperatorError:
+            self.failed_after_report.add(uid)
+            raise
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
         """The plan; one that decides something is made again from a snapshot fetched in this very reconcile."""
@@ -279,7 +307,7 @@ class NodeSets:
 
     def _pods(self, cr: NodeSet) -> tuple[Pod, ...]:
         """The pods that the NodeSet controls, and those that it may adopt; one that goes adopts nobody."""
-        own = self.observer.controlled_pods(cr.metadata.uid)
+        own = self.observer.controlled_pods(cr.namespace, cr.metadata.uid)
         orphans = self.observer.orphaned_pods(cr.namespace) if not cr.metadata.deletion_timestamp else ()
         return (*own, *(pod for pod in orphans if is_orphan(cr.name, "Pod", pod.metadata)))
 
@@ -292,8 +320,8 @@ class NodeSets:
         pods: tuple[Pod, ...],
         slurm: NodeSnapshot,
     ) -> NodeSetWorld:
-        nodes = self.observer.nodes.items() if self.observer.nodes is not None else ()
-        there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace)
+        has_claims = bool(cr.spec.volume_claim_templates)
+        there = self.observer.in_namespace("PersistentVolumeClaim", cr.namespace) if has_claims else ()
         return NodeSetWorld(
             cr=cr,
             controller=controller,
@@ -301,7 +329,7 @@ class NodeSets:
             pods=pods,
             slurm=slurm,
             now=self.clock.now(),
-            nodes={node.metadata.name: node for node in nodes},
+            nodes=self.observer.nodes_by_name(),
             unread_nodes=self.observer.unreadable_nodes(),
             live=self.observer.live(_wanted(cr, controller, pods)),
             claims=frozenset(item.metadata.name for item in there),
@@ -315,7 +343,21 @@ class NodeSets:
             asked=self.asked.get(cr.metadata.uid, {}),
             key=self._key(controller, refs),
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
+            settled_before=self._settled(cr),
         )
+
+    def _settled(self, cr: NodeSet) -> Settled:
+        return self.settled.get(cr.metadata.uid, NOBODY)
+
+    def _unjudged(self, cr: NodeSet, pods: tuple[Pod, ...]) -> list[Pod]:
+        return unjudged(self._settled(cr), cr, pods)
+
+    def forget(self, uid: str) -> None:
+        """A NodeSet has gone: drop all that was remembered of it."""
+        self.asked.pop(uid, None)
+        self.settled.pop(uid, None)
+        self.hosts.pop(uid, None)
+        self.failed_after_report.discard(uid)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""
@@ -326,7 +368,8 @@ class NodeSets:
 
     def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: NodeSnapshot) -> Iterator[Rival]:
         """NodeSets anywhere that have a worker, and by its record the Slurm node, of a host name of ours."""
-        held = frozenset(hostname_of(cr, pod) for pod in pods)
+        # The record of a settled worker names this NodeSet.
+        held = frozenset(hostname_of(cr, pod) for pod in self._unjudged(cr, pods))
         if cr.is_daemon and self.observer.nodes is not None:
             held |= {daemon_worker(node).hostname(cr) for node in self.observer.nodes.items()}
         for (namespace, name, uid), hosts in named_owners(cr, held, slurm).items():
@@ -336,7 +379,10 @@ class NodeSets:
                 yield Rival(other, self._hosts(other) & hosts, only_held=True)
 
     def _hosts(self, cr: NodeSet) -> frozenset[str]:
-        return frozenset(hostname_of(cr, pod) for pod in self.observer.controlled_pods(cr.metadata.uid)) - {""}
+        pods, known = self.observer.controlled_pods(cr.namespace, cr.metadata.uid), self.hosts.get(cr.metadata.uid)
+        if known is None or known[0] is not pods:
+            known = self.hosts[cr.metadata.uid] = (pods, frozenset(hostname_of(cr, pod) for pod in pods) - {""})
+        return known[1]
 
     def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
@@ -404,7 +450,7 @@ def _wanted(cr: NodeSet, controller: Controller, pods: Iterable[Pod]) -> Iterabl
     yield ("v1", "Service", namespace, names.workers_service(controller.name))
     yield ("policy/v1", "PodDisruptionBudget", namespace, names.workers_pdb(controller.name))
     yield ("v1", "ConfigMap", namespace, names.ssh_config(cr))
-    for pod in pods:
+    for pod in pods if cr.spec.volume_claim_templates else ():
         identity = pod.metadata.labels.get(labels.POD_INDEX) or pod.spec.hostname
         for claim in claims.claims(cr, identity):
             yield ("v1", "PersistentVolumeClaim", namespace, claim["metadata"]["name"])

@@ -11,6 +11,7 @@ import contextlib
 from base64 import b64decode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from kube_runtime.client.cache import Cache
@@ -32,9 +33,12 @@ from slurm_operator.plan.ownership import COMPONENTS, controller_of, is_controll
 
 BY_OWNER = "owner"
 BY_NAMESPACE = "namespace"
+# Of pods alone.
+BY_CONTROLLER = "controller"
+BY_DAEMON = "daemon"
 OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
-# Under which value of that index stands what nobody controls; no uid has a space.
-ORPHANS = "nobody in "
+# Stands for the uid of whoever controls an object that nobody controls.
+NOBODY = ""
 # What pods are made by, and how it is read what they were made of.
 RECORDS: Mapping[str, Callable[[RawObject], PodOrigin]] = {
     "ControllerRevision": pod_origin.of_revision,
@@ -48,10 +52,27 @@ R = TypeVar("R", bound=Resource)
 
 
 def owners(item: Any) -> Iterable[str]:
-    """Index function: the uids of an object's owners; what nobody controls is found by its namespace."""
-    references = item.metadata.owner_references
-    uids = [reference.uid for reference in references]
-    return uids if any(reference.controller for reference in references) else [*uids, ORPHANS + item.metadata.namespace]
+    """Index function: the uids of an object's owners."""
+    return [reference.uid for reference in item.metadata.owner_references]
+
+
+def controllers(item: Any) -> Iterable[str]:
+    """Index function: an object's namespace and the uid of what controls it; an owner elsewhere is none of ours."""
+    owner = controller_of(item.metadata)
+    return [_controller_key(item.metadata.namespace, owner.uid if owner is not None else NOBODY)]
+
+
+def _controller_key(namespace: str, uid: str) -> str:
+    return f"{namespace}/{uid}"
+
+
+def daemons(item: Any) -> Iterable[str]:
+    """Index function: an object's namespace and the daemon that it says it is of."""
+    return [_daemon_key(item.metadata.namespace, item.metadata.labels.get(labels.NAME, ""))]
+
+
+def _daemon_key(namespace: str, daemon: str) -> str:
+    return f"{namespace}/{daemon}"
 
 
 def namespaces(item: Any) -> Iterable[str]:
@@ -77,6 +98,7 @@ class Observer:
     _decoded: dict[str, tuple[str, Decoded]] = field(default_factory=dict)
     _data: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     _records: dict[str, tuple[str, PodOrigin]] = field(default_factory=dict)
+    _nodes_by_name: tuple[tuple[Node, ...], Mapping[str, Node]] = ((), MappingProxyType({}))
 
     def get(self, kind: str, namespace: str, name: str) -> RawObject | None:
         """One object as it is."""
@@ -162,6 +184,13 @@ class Observer:
             for cache in self.raw.get(kind, ()):
                 yield from (((kind, name), "") for place, name in cache.unreadable if place == namespace)
 
+    def nodes_by_name(self) -> Mapping[str, Node]:
+        """Kubernetes' nodes; the same mapping until one of them changes."""
+        items = self.nodes.items() if self.nodes is not None else ()
+        if self._nodes_by_name[0] is not items:
+            self._nodes_by_name = (items, {node.metadata.name: node for node in items})
+        return self._nodes_by_name[1]
+
     def unreadable_nodes(self) -> frozenset[str]:
         """The names of Kubernetes nodes that are there but cannot be read."""
         return frozenset(name for _, name in self.nodes.unreadable) if self.nodes is not None else frozenset()
@@ -203,7 +232,11 @@ class Observer:
         hash_ = item.metadata.labels.get(labels.REVISION)
         if origin.pods or hash_ is None:
             return origin
-        made = (pod for pod in self.controlled_pods(owner) if pod.metadata.labels.get(labels.REVISION) == hash_)
+        made = (
+            pod
+            for pod in self.controlled_pods(item.metadata.namespace, owner)
+            if pod.metadata.labels.get(labels.REVISION) == hash_
+        )
         return replace(origin, has_privileged_worker=any(_has_privileged_slurmd(pod) for pod in made))
 
     def _texts(self, item: RawObject) -> Mapping[str, str]:
@@ -234,7 +267,7 @@ class Observer:
         found = {
             pod.metadata.uid: pod
             for uid in self._nodesets_of(namespace, controller)
-            for pod in self.controlled_pods(uid)
+            for pod in self.controlled_pods(namespace, uid)
         }
         wanted = {labels.NAME: labels.WORKER.daemon, labels.CLUSTER: controller}.items()
         for pod in self.orphaned_pods(namespace):
@@ -248,27 +281,29 @@ class Observer:
             if controller_name(item) == controller:
                 yield item.metadata.uid
 
-    def controlled_pods(self, uid: str) -> list[Pod]:
-        """The pods that a resource, or a workload, controls."""
-        return [
-            pod for cache in self.pods for pod in cache.by_index(BY_OWNER, uid) if is_controlled_by(uid, pod.metadata)
-        ]
+    def controlled_pods(self, namespace: str, uid: str) -> tuple[Pod, ...]:
+        """The pods that a resource, or a workload, controls; the same tuple until one of them changes."""
+        return self._pods_by(BY_CONTROLLER, _controller_key(namespace, uid))
 
-    def orphaned_pods(self, namespace: str) -> list[Pod]:
+    def orphaned_pods(self, namespace: str) -> tuple[Pod, ...]:
         """The pods that nobody controls."""
-        return [pod for cache in self.pods for pod in cache.by_index(BY_OWNER, ORPHANS + namespace)]
+        return self._pods_by(BY_CONTROLLER, _controller_key(namespace, NOBODY))
+
+    def _pods_by(self, index: str, value: str) -> tuple[Pod, ...]:
+        # What is asked for is in one namespace, and every cache that watches this has it.
+        return next((pods for cache in self.pods if (pods := cache.by_index(index, value))), ())
 
     def pods_of(self, namespace: str, component: labels.Component, instances: Container[str]) -> list[Pod]:
         """The pods of some resources of one kind."""
-        pods = (pod for cache in self.pods for pod in cache.by_index(BY_NAMESPACE, namespace))
-        return [pod for pod in pods if _labelled(pod, component, instances)]
+        pods = self._pods_by(BY_DAEMON, _daemon_key(namespace, component.daemon))
+        return [pod for pod in pods if pod.metadata.labels.get(labels.INSTANCE) in instances]
 
     def controller_pods(self, cr: Controller) -> list[Pod]:
         """The slurmctld pods of a Controller, by name: those of the StatefulSet that it controls."""
         workload = self.get("StatefulSet", cr.namespace, names.controller(cr))
         if workload is None or not is_controlled_by(cr.metadata.uid, workload.metadata):
             return []
-        return sorted(self.controlled_pods(workload.metadata.uid), key=lambda pod: pod.metadata.name)
+        return sorted(self.controlled_pods(cr.namespace, workload.metadata.uid), key=lambda pod: pod.metadata.name)
 
 
 def controller_name(item: RawObject) -> str:
@@ -277,11 +312,6 @@ def controller_name(item: RawObject) -> str:
     reference = spec.get("controllerRef") if isinstance(spec, dict) else None
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else ""
-
-
-def _labelled(pod: Pod, component: labels.Component, instances: Container[str]) -> bool:
-    found = pod.metadata.labels
-    return found.get(labels.NAME) == component.daemon and found.get(labels.INSTANCE) in instances
 
 
 def _has_privileged_slurmd(pod: Pod) -> bool:

@@ -41,7 +41,17 @@ from slurm_operator.reconcile.execute import DrawHostKeys, Executor
 from slurm_operator.reconcile.faults import FaultReports
 from slurm_operator.reconcile.measured import measure
 from slurm_operator.reconcile.nodeset import NodeSets
-from slurm_operator.reconcile.observe import BY_NAMESPACE, BY_OWNER, Observer, namespaces, owners
+from slurm_operator.reconcile.observe import (
+    BY_CONTROLLER,
+    BY_DAEMON,
+    BY_NAMESPACE,
+    BY_OWNER,
+    Observer,
+    controllers,
+    daemons,
+    namespaces,
+    owners,
+)
 from slurm_operator.reconcile.partition import PartitionOutcomes, Partitions
 from slurm_operator.reconcile.polling import SlurmPolls
 from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
@@ -56,6 +66,7 @@ from slurm_operator.settings import Settings
 WITH_PODS = (labels.CONTROLLER, labels.WORKER, labels.WORKER_TRIAL, labels.RESTAPI, labels.LOGIN)
 PODS_OF_INTEREST = f"{labels.NAME} in ({','.join(each.daemon for each in WITH_PODS)})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
+POD_INDEXES: dict[str, Any] = {BY_CONTROLLER: controllers, BY_DAEMON: daemons}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +161,15 @@ def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
     propagated = frozenset(parts.settings.propagated_node_conditions)
     reader = ClusterReader(observer, clusters, clock, config.reader(parts.client), parts.streams)
     controllers = Controllers(ControllerResource, observer, executor, clock, reader, parts.outcomes)
+    nodesets = NodeSets(observer, executor, clusters, clock, propagated)
     observer.on_deleted("Controller", controllers.forget)
+    observer.on_deleted("NodeSet", nodesets.forget)
     return {
         "Controller": controllers,
         "Accounting": accounting.reconcile(observer, executor, clock),
         "RestApi": restapi.reconcile(observer, executor, clock),
         "LoginSet": loginset.reconcile(observer, executor, clock),
-        "NodeSet": NodeSets(observer, executor, clusters, clock, propagated),
+        "NodeSet": nodesets,
         "Partition": Partitions(observer, executor, parts.outcomes, clock),
         "Token": Tokens(observer, executor, clock, parts.outside.new_id),
     }
@@ -217,7 +230,7 @@ def _observer(client: Client, settings: Settings, timing: Timing) -> Observer:
         for resource in (*OURS.values(), *CHILDREN, *OPTIONAL)
     }
     pods: tuple[Cache[Pod], ...] = tuple(
-        Cache(client, PODS, namespace=place, label_selector=PODS_OF_INTEREST, indexes=INDEXES, timing=timing)
+        Cache(client, PODS, namespace=place, label_selector=PODS_OF_INTEREST, indexes=POD_INDEXES, timing=timing)
         for place in places
     )
     nodes: Cache[Node] = Cache(client, NODES, timing=timing)

@@ -112,7 +112,7 @@ class Triggers:
 
     def _hosts(self, nodeset: RawObject) -> frozenset[str]:
         """What the Slurm nodes of its workers may be called."""
-        pods = self.observer.controlled_pods(nodeset.metadata.uid)
+        pods = self.observer.controlled_pods(nodeset.metadata.namespace, nodeset.metadata.uid)
         return frozenset(
             name for pod in pods for name in (pod.spec.hostname, pod.metadata.name, pod.spec.node_name) if name
         )

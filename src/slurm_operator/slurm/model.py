@@ -201,9 +201,10 @@ def view(name: str, answer: SlurmList[Node] | Unknown) -> NodeView:
     """What one list answer says about one node."""
     if isinstance(answer, Unknown):
         return answer
-    for node in answer.items:
-        if node.name == name:
-            return Known(node)
-    if answer.complete:
-        return Absent()
-    return Unknown(f"Slurm's list is incomplete and does not have {name}")
+    found = next((node for node in answer.items if node.name == name), None)
+    return Known(found) if found is not None else absence(name, answer)
+
+
+def absence(name: str, answer: SlurmList[Node]) -> Absent | Unknown:
+    """What it means that a list does not have a node."""
+    return Absent() if answer.complete else Unknown(f"Slurm's list is incomplete and does not have {name}")

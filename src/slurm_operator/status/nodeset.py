@@ -40,13 +40,14 @@ def fields(world: NodeSetWorld) -> dict[str, Any]:
     old = {worker.name for worker in outdated(world, present)}
     # A worker without a node record of its own is of no use, however ready its pod is.
     useful = [worker for worker in present if not worker.rival]
-    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful)
+    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful) + len(world.settled)
     desired = _desired(world)
-    there = sum(bool(worker.pod.status.phase) for worker in present)
+    settled = len(world.settled)
+    there = sum(bool(worker.pod.status.phase) for worker in present) + settled
     result = {
         "replicas": there,
-        "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in present),
-        "readyReplicas": sum(worker.is_ready for worker in useful),
+        "updatedReplicas": sum(worker.name not in old and not worker.is_terminating for worker in present) + settled,
+        "readyReplicas": sum(worker.is_ready for worker in useful) + settled,
         "availableReplicas": available,
         "unavailableReplicas": max((desired if cr.is_daemon else there) - available, 0),
         "desired": desired,
@@ -78,11 +79,15 @@ def _slurm_counts(world: NodeSetWorld, useful: Sequence[Worker]) -> dict[str, in
             "slurmDrain": before.slurm_drain,
         }
     states = [worker.node.states for worker in useful if worker.node is not None]
+
+    def count(*some: str) -> int:
+        return sum(not each.isdisjoint(some) for each in states) + world.settled.count(*some)
+
     return {
-        "slurmIdle": sum("IDLE" in each for each in states),
-        "slurmAllocated": sum(bool({"ALLOCATED", "MIXED"} & each) for each in states),
-        "slurmDown": sum("DOWN" in each for each in states),
-        "slurmDrain": sum("DRAIN" in each for each in states),
+        "slurmIdle": count("IDLE"),
+        "slurmAllocated": count("ALLOCATED", "MIXED"),
+        "slurmDown": count("DOWN"),
+        "slurmDrain": count("DRAIN"),
     }
 
 
@@ -155,7 +160,7 @@ def _state(world: NodeSetWorld) -> list[ConditionDraft]:
         return [no(READY, "DuplicateHostname", why), progressing, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
-    text = f"{counted(len(world.choice.staying), 'worker is', 'workers are')} ready and registered"
+    text = f"{counted(len(world.choice.staying) + len(world.settled), 'worker is', 'workers are')} ready and registered"
     return [yes(READY, "AllReady", text), no(PROGRESSING, "Settled", text), degraded]
 
 
@@ -171,11 +176,11 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
 
 def _numbers(world: NodeSetWorld) -> Iterator[str]:
     wanted, staying = _desired(world), world.choice.staying
-    surplus = len(staying) - wanted
+    surplus = len(staying) + len(world.settled) - wanted
     if surplus > 0 and not world.cr.is_daemon:
         yield f"{counted(surplus, 'worker')} too many; none is chosen before Slurm answers"
     # One that Kubernetes is taking down may still be ready.
-    ready = sum(worker.is_ready and not worker.rival for worker in staying)
+    ready = sum(worker.is_ready and not worker.rival for worker in staying) + len(world.settled)
     if ready < wanted:
         yield f"{share(ready, wanted, 'worker')} ready"
 
