@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from tests.plan.small_cluster import Cluster, of_type
 
@@ -31,7 +32,7 @@ def test_workers_that_are_chosen_to_go_are_told_of(cluster: Cluster) -> None:
     ]
     newer = {"image": "slurmd:newer"}
     assert two_workers(cluster, replicas=2, slurmd=newer) == [
-        "event RollingUpdate: replacing 1 worker, each when Slurm has drained its node"
+        "event RollingUpdate: replacing 2 workers, each when Slurm has drained its node"
     ]
 
 
@@ -42,6 +43,30 @@ def test_workers_that_are_chosen_to_go_are_told_of(cluster: Cluster) -> None:
 )
 def test_nothing_is_told_twice(cluster: Cluster, replicas: int, annotations: dict[str, str]) -> None:
     assert two_workers(cluster, annotations, replicas=replicas) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        pytest.param({}, True, id="a new NodeSet"),
+        pytest.param({"desired": 1, "updatedReplicas": 1}, True, id="a scale-out"),
+        pytest.param({"desired": 3, "updatedReplicas": 3}, True, id="a worker that was lost"),
+        pytest.param({"desired": 3, "updatedReplicas": 1}, False, id="a scale-out or an update that goes on"),
+    ],
+)
+def test_a_creation_is_told_of_once(cluster: Cluster, status: dict[str, int], told: bool) -> None:
+    cr = cluster.nodeset(replicas=3)
+    cr = msgspec.structs.replace(cr, status=msgspec.convert(status, type(cr.status)))
+    plan = plan_nodeset(cluster.world(cr, [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"))))
+    assert [str(each) for each in of_type(plan, RecordEvent)] == ["event ScalingUp: creating 2 workers"] * told
+
+
+def test_the_next_step_of_a_rolling_update_is_not_told_of(cluster: Cluster) -> None:
+    pods = [cluster.pod("w-0"), cluster.pod("w-1", hash_="old")]
+    world = cluster.world(cluster.nodeset(replicas=2), pods, cluster.slurm(cluster.node("w-0"), cluster.node("w-1")))
+    plan = plan_nodeset(world)
+    assert [worker.name for worker, _ in world.choice.leaving.values()] == ["w-1"]
+    assert of_type(plan, RecordEvent) == []
 
 
 def test_a_record_that_is_pruned_is_told_of(cluster: Cluster) -> None:
@@ -56,6 +81,6 @@ def test_a_record_that_is_pruned_is_told_of(cluster: Cluster) -> None:
 def test_workers_without_a_record_are_named_and_not_all(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(replicas=0), (), cluster.slurm())
     gone = [Delete("v1", "Pod", cluster.pod(f"w-{number}").metadata, "why") for number in range(7)]
-    (told,) = events(world, gone, ())
+    (told,) = events(world, 0, gone, ())
     assert (told.reason, told.warning) == ("SlurmNodeNotRegistered", True)
     assert "7 workers (w-0, w-1, w-2, w-3, w-4 and 2 more)" in told.message

@@ -30,7 +30,6 @@ from slurm_operator.plan.actions import (
     PatchPodConditions,
     PatchSpec,
     Plan,
-    RecordEvent,
     Undrain,
     UpdateNodes,
 )
@@ -83,7 +82,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         _some(_worker_deletions(world)),
         unregistered,
         leftovers,
-        tuple(events(world, unregistered, leftovers)),
+        tuple(events(world, len(_missing(world)) if new else 0, unregistered, leftovers)),
     ]
     # Last, since there is one for each worker, and nobody waits for them.
     stages.append(_some(_conditions(world, known, _nodes_written_to(stages))))
@@ -275,7 +274,6 @@ def _creations(world: NodeSetWorld, new: list[nodeset.WorkerIdentity]) -> list[t
         tuple(_stale_records(world, new)),
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
         tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
-        (RecordEvent("ScalingUp", f"creating {counted(len(new), 'worker')}"),),
     ]
 
 

@@ -25,6 +25,8 @@ FLAGS = ("COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE",
 OUT_OF_SERVICE = frozenset({"DRAIN", "DOWN", "ERROR", "FAIL", "INVALID", "INVALID_REG", "NOT_RESPONDING"})
 # For so long a node that was put back into service may not respond: its slurmd is asked to register first.
 RETURN_SECONDS = 10.0
+# So long after it became ready, a worker's node is not called unregistered.
+REGISTER_SECONDS = 10.0
 # Slurm bounds no reason, and an object of Kubernetes has room for hardly more than a megabyte.
 MAX_MESSAGE_CHARACTERS = 1024
 
@@ -38,8 +40,8 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
     for worker in some:
         if worker.is_terminating or isinstance(worker.view, Unknown) or is_returning(worker, now):
             continue
-        if not isinstance(worker.view, Known) and worker.ready_since is None and not _was_registered(worker):
-            # A worker that is still starting has nothing to say.
+        if not isinstance(worker.view, Known) and not _was_registered(worker) and _is_starting(worker, now):
+            # It has nothing to say yet.
             continue
         wanted = list(_wanted(worker))
         if set(wanted) != _present(worker):
@@ -53,6 +55,12 @@ def is_returning(worker: Worker, now: datetime) -> bool:
         return False
     since = now.timestamp() - node.reason_at
     return node.reason == policy.BACK_IN_SERVICE_REASON and 0 <= since < RETURN_SECONDS
+
+
+def _is_starting(worker: Worker, now: datetime) -> bool:
+    """Whether it is not ready, or so newly that its slurmd may be about to register."""
+    since = worker.ready_since
+    return since is None or 0 <= (now - since).total_seconds() < REGISTER_SECONDS
 
 
 def _wanted(worker: Worker) -> Iterator[Content]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.objects import Pod, RawObject
@@ -57,8 +57,9 @@ from slurm_operator.status.conditions import ConditionDraft
 
 log = logging.getLogger(__name__)
 
-# A watch that is later than this costs a few requests for what is there already.
-CACHE_CATCH_UP_SECONDS = 2.0
+# A watch that is later than this costs a few requests for what is there already; one that is stuck is cut by then.
+CACHE_CATCH_UP_SECONDS = 10.0
+CACHE_LOOK_SECONDS = 0.05
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
@@ -131,7 +132,8 @@ class NodeSets:
             slurm = await asking
         finally:
             asking.cancel()
-        return await self._act(self._world(cr, raw, controller, refs, pods, slurm), raw, cluster)
+        # Slurm took its time: our last writes have come back to the caches meanwhile.
+        return await self._act(self._world(cr, raw, controller, refs, self._pods(cr), slurm), raw, cluster)
 
     async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot]) -> bool:
         over = asyncio.Event()
@@ -200,7 +202,8 @@ class NodeSets:
             world, plan = await self._plan(world, cluster)
             if _deletes_pods(plan) and any(pods.is_behind for pods in self.observer.pods):
                 # A pod that we deleted may still count as ready here, and another one would go for it.
-                return Result(CACHE_CATCH_UP_SECONDS)
+                await self._wait(lambda: not any(pods.is_behind for pods in self.observer.pods))
+                return Result(CACHE_LOOK_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             try:
                 await self.executor.execute(plan, raw, "NodeSet", slurm)
@@ -254,7 +257,7 @@ class NodeSets:
         plan = plan_nodeset(world)
         if world.slurm.shared and decides(plan, world):
             slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, fresh=True)
-            world = replace(world, slurm=slurm)
+            world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
         return world, plan
 
@@ -265,11 +268,13 @@ class NodeSets:
             for each in plan.actions
             if isinstance(each, Create) and each.desired["kind"] == "Pod"
         ]
+        await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
+
+    async def _wait(self, until: Callable[[], bool]) -> None:
+        """Wait for the caches, but not for ever."""
         end = self.clock.monotonic() + CACHE_CATCH_UP_SECONDS
-        while not all(any(cache.get(*key) for cache in self.observer.pods) for key in made):
-            if self.clock.monotonic() >= end:
-                return
-            await self.clock.sleep(CACHE_CATCH_UP_SECONDS / 40)
+        while not until() and self.clock.monotonic() < end:
+            await self.clock.sleep(CACHE_LOOK_SECONDS)
 
     def _remember(self, world: NodeSetWorld, plan: Plan) -> None:
         """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
