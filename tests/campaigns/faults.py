@@ -108,7 +108,7 @@ def _admin_resumes(world: World) -> None:
 
 
 def _is_list(sending: Sending) -> bool:
-    return sending.label in ("GET nodes", "GET jobs", "GET partitions")
+    return sending.label in ("GET nodes", "GET jobs", "GET jobs/state", "GET partitions")
 
 
 FAULTS: dict[str, Fault] = {

@@ -39,8 +39,25 @@ SHARES = {"26.05": 36, "24.11": 108}
 # What decides about workers is tried more often.
 DECISIVE = frozenset({"job_state", "state", "nodes", "jobs", "name", "job_id", "last_update", "errors", "cluster"})
 # Which items of each list are mutated: the worker that is to go and its suspended job, and a running job.
-ITEMS = {"nodes": (3,), "jobs": (3, 2), "partitions": (0,), "reservations": (0,), "pings": (0,)}
-LABELS = {"nodes": "GET nodes", "jobs": "GET jobs", "partitions": "GET partitions", "reservations": "GET reservations"}
+ITEMS = {
+    "nodes": (3,),
+    "jobs": (3, 2),
+    "job-states": (3, 2),
+    "job": (0,),
+    "partitions": (0,),
+    "reservations": (0,),
+    "ping": (0,),
+}
+LABELS = {
+    "nodes": "GET nodes",
+    "jobs": "GET jobs",
+    "job-states": "GET jobs/state",
+    "job": "GET job",
+    "partitions": "GET partitions",
+    "reservations": "GET reservations",
+}
+# Where a list has another name than its call.
+ROOTS = {"ping": "pings", "job-states": "jobs", "job": "jobs"}
 # List, item, field, part of the field: what is below is not read.
 DEEPEST = 4
 FOREIGN = "answers-of-another-cluster"
@@ -69,6 +86,9 @@ class RigPoint:
 
     def mutated(self, sending: Sending, reply: Reply) -> Reply:
         """The hostile answer to a call, or the honest one to any other."""
+        if self.what == "jobs" and sending.label == "GET jobs/state":
+            # The list of jobs is read where there is none of states.
+            return Reply(404, "text/plain", b"Unable to find requested URL endpoint.")
         if sending.label != LABELS.get(self.what, "GET ping") or reply.status != 200:
             return reply
         document = json.loads(reply.body)
@@ -104,7 +124,7 @@ def _always(point: RigPoint) -> bool:
 def _shapes(release: str) -> dict[str, Any]:
     """What each polled answer looks like."""
     found = {recording.name: recording.document for recording in door.recordings(release)}
-    lists = {"nodes": found["live-nodes"], "jobs": found["live-jobs"]}
+    lists = {what: found[f"live-{what}"] for what in ("nodes", "jobs", "job-states", "job")}
     others = {what: found[what] for what in ("partitions", "reservations", "ping")}
     if not others["reservations"].get("reservations"):
         del others["reservations"]
@@ -112,14 +132,14 @@ def _shapes(release: str) -> dict[str, Any]:
 
 
 def _read_paths(what: str, document: Any) -> Iterator[Path]:
-    root = "pings" if what == "ping" else what
+    root = ROOTS.get(what, what)
     seen: dict[Path, None] = {}
     for path in paths(document):
         is_read = not path or path[-1] in door.READ or isinstance(path[-1], int)
         if is_read and len(path) <= DEEPEST:
             # Whichever item is mutated, the fields are those of any.
             is_within = len(path) > 1 and path[0] == root
-            seen |= dict.fromkeys((root, item, *path[2:]) for item in ITEMS[root]) if is_within else {path: None}
+            seen |= dict.fromkeys((root, item, *path[2:]) for item in ITEMS[what]) if is_within else {path: None}
     yield from seen
 
 
@@ -166,7 +186,7 @@ async def _under(world: HostileWorld, point: RigPoint) -> list[str]:
 def _remembering(point: RigPoint, last: dict[str, Reply]) -> Act:
     def act(sending: Sending, reply: Reply) -> Reply:
         hostile = point.mutated(sending, reply)
-        if hostile is not reply:
+        if hostile is not reply and hostile.status == 200:
             last[point.what] = hostile
         return hostile
 

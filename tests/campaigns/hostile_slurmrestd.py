@@ -50,9 +50,15 @@ class Asked:
 
     @property
     def what(self) -> str:
-        """The last part of the path that names a list, or nothing."""
-        last = self.target.partition("?")[0].rstrip("/").rpartition("/")[2]
+        """The list that is asked for, or nothing; that of states is one of jobs too."""
+        path = self.target.partition("?")[0].rstrip("/")
+        last = "jobs" if self.is_of_states else path.rpartition("/")[2]
         return last if self.method == "GET" and last in LISTS else ""
+
+    @property
+    def is_of_states(self) -> bool:
+        """Whether it is the list of the states of jobs."""
+        return self.target.partition("?")[0].rstrip("/").endswith("/jobs/state")
 
 
 @dataclass
@@ -167,6 +173,8 @@ async def large(server: Hostile, asked: Asked, writer: Writer) -> None:
         "partitions": b'{"name":"p"},',
         "reservations": b"0,",
     }
+    if asked.is_of_states:
+        items["jobs"] = b'{"job_id":"1","state":["RUNNING"]},'
     said = await server.whole(asked)
     said.pop(asked.what, None)
     head = json.dumps(said)[:-1].encode() + f', "{asked.what}": ['.encode()
@@ -236,7 +244,8 @@ async def garbage(server: Hostile, asked: Asked, writer: Writer) -> None:
         return await good(server, asked, writer)
     said = await server.whole(asked)
     item = {"nodes": {"name": "x", "state": ["IDLE"]}, "jobs": {"job_id": 1, "job_state": ["RUNNING"], "nodes": "x"}}
-    first = json.dumps(item.get(asked.what, {"name": "x"}))[:-1].encode()
+    state = {"job_id": "1", "state": ["RUNNING"]}
+    first = json.dumps(state if asked.is_of_states else item.get(asked.what, {"name": "x"}))[:-1].encode()
     bad = (
         b', "comment": "\xff\xfe\xed\xa0\x80"}',
         b', "comment": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
@@ -254,7 +263,7 @@ async def garbage(server: Hostile, asked: Asked, writer: Writer) -> None:
 
 async def host_lists(server: Hostile, asked: Asked, writer: Writer) -> None:
     """Forty jobs and reservations on a hundred thousand nodes each, others at every look."""
-    if asked.what not in ("jobs", "reservations"):
+    if asked.what not in ("jobs", "reservations") or asked.is_of_states:
         return await good(server, asked, writer)
     said, turn = await server.whole(asked), server.number()
     names = f"n[0-{99_999 - turn % 7}]"
@@ -272,6 +281,9 @@ async def many_jobs(server: Hostile, asked: Asked, writer: Writer) -> None:
     if asked.what != "jobs":
         return await good(server, asked, writer)
     said, turn = await server.whole(asked), server.number()
+    if asked.is_of_states:
+        states: list[Json] = [{"job_id": str(10_000 + each), "state": ["RUNNING"]} for each in range(10_000)]
+        return await send(writer, json.dumps(said | {"jobs": [*said.get("jobs", ()), *states]}).encode())
     shape = {"user_name": "u", "account": "a", "partition": "compute", "comment": f"turn {turn}", "nodes": "compute-0"}
     more = [
         shape | {"job_id": 10_000 + each, "job_state": ["RUNNING"], "name": f"job-{each}"} for each in range(10_000)

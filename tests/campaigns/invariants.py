@@ -117,9 +117,9 @@ class Judge:
             if node is not None and not over and "DRAIN" not in node.flags:
                 self.violation("I1", f"pod {name} goes undrained ({node.base} {sorted(node.flags)})")
             now = self.world.clock.monotonic()
-            blind = [what for what in ("GET nodes", "GET jobs") if self.read_at.get(what) != now]
-            if blind:
-                self.violation("I1", f"pod {name} goes without an answer to {blind}")
+            for ways in (("GET nodes", f"GET node/{name}"), ("GET jobs", "GET jobs/state")):
+                if not any(self.read_at.get(way) == now for way in ways):
+                    self.violation("I1", f"pod {name} goes without an answer to {ways[0]}")
         self._enough_stay(cr, pod)
 
     def _enough_stay(self, cr: Any, pod: Any) -> None:
@@ -167,10 +167,15 @@ class Judge:
         if sending.label == "GET nodes" and not self.just_drained:
             self.unseen.clear()
         self.just_drained = False
+        asked = sending.label
+        if asked == "GET node":
+            name = unquote(sending.path.rpartition("/")[2])
+            asked = f"GET node/{name}"
+            self.unseen.discard(name)
         if reply.status in (200, 304):
-            self.read_at[sending.label] = self.world.clock.monotonic()
+            self.read_at[asked] = self.world.clock.monotonic()
         else:
-            self.read_at.pop(sending.label, None)
+            self.read_at.pop(asked, None)
 
     def remember(self, sending: Sending, reply: Reply) -> None:
         """Old answers, for the fault that brings them again."""

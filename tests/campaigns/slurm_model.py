@@ -310,6 +310,8 @@ class SlurmModel:
         if held is None or not held.issued <= self._now() < held.ends:
             return self._unauthorized(rest[0])
         what, *name = [unquote(part) for part in rest if part]
+        if (what, *name) == ("jobs", "state"):
+            return self._get_job_states(sending)
         if what == "reservation" and self.release == "24.11" and sending.method != "GET":
             return self._nothing(sending)
         call: Callable[..., Reply] = getattr(self, f"_{sending.method.lower()}_{what}", self._nothing)
@@ -342,6 +344,10 @@ class SlurmModel:
 
     def _get_jobs(self, sending: Sending) -> Reply:
         return self._list("jobs", sending, [self._job(job) for job in self.jobs.values()])
+
+    def _get_job_states(self, _: Sending) -> Reply:
+        found = [{"job_id": str(job.job_id), "state": [job.state]} for job in self.jobs.values()]
+        return self._json({"jobs": found})
 
     def _get_job(self, _: Sending, number: str) -> Reply:
         job = self.jobs.get(int(number))

@@ -52,7 +52,8 @@ async def test_without_the_list_of_jobs_workers_are_ready_and_none_goes(world: W
     heard = world.line.on_call
 
     def half_deaf(sending: Sending, go: Any) -> Any:
-        return FAULTS[fault].act(world, sending, go) if sending.label == "GET jobs" else heard(sending, go)
+        is_of_jobs = sending.label in ("GET jobs", "GET jobs/state")
+        return FAULTS[fault].act(world, sending, go) if is_of_jobs else heard(sending, go)
 
     world.line.on_call = half_deaf
     await world.run_for(20.0)

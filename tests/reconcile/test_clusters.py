@@ -26,7 +26,8 @@ async def test_twenty_idle_nodesets_ask_as_often_as_one(world: World) -> None:
     await world.run_for(60.0)
     calls = Counter(world.calls)
     assert calls["GET nodes"] <= 14
-    assert calls["GET jobs"] <= 14
+    assert calls["GET jobs/state"] <= 14
+    assert calls["GET jobs"] == 0
     assert calls["GET partitions"] <= 14
     assert calls.total() <= 60
     assert world.trace == []

@@ -123,7 +123,7 @@ async def blind_by_hanging(world: World) -> None:
 
 async def blind_by_hanging_lists(world: World) -> None:
     """slurmctld pings back, and never comes to an end of its lists."""
-    world.line.hangs = lambda sending: sending.label in ("GET nodes", "GET jobs")
+    world.line.hangs = lambda sending: sending.label in ("GET nodes", "GET jobs", "GET jobs/state")
 
 
 async def blind_by_an_empty_list(world: World) -> None:
@@ -140,6 +140,7 @@ async def blind_by_half_a_list(world: World) -> None:
 
 async def blind_by_no_jobs(world: World) -> None:
     world.slurm._get_jobs = lambda sending: world.slurm._list("jobs", sending, [])  # type: ignore[method-assign]
+    world.slurm._get_job_states = lambda _: world.slurm._json({"jobs": []})  # type: ignore[method-assign]
 
 
 BLIND = {

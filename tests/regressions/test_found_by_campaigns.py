@@ -18,13 +18,13 @@ async def test_one_empty_list_of_jobs_does_not_end_a_partition_that_a_record_nam
     await world.run_for(30.0)
     assert world.pods() == {}
     assert world.slurm.jobs[waits].state == "PENDING"
-    whole = world.slurm._get_jobs
+    whole = world.slurm._get_job_states
 
-    def empty_once(sending: Sending) -> Reply:
-        world.slurm._get_jobs = whole  # type: ignore[method-assign]  # one answer only
-        return world.slurm._list("jobs", sending, [])
+    def empty_once(_: Sending) -> Reply:
+        world.slurm._get_job_states = whole  # type: ignore[method-assign]  # one answer only
+        return world.slurm._json({"jobs": []})
 
-    world.slurm._get_jobs = empty_once  # type: ignore[method-assign]  # the model's own seam
+    world.slurm._get_job_states = empty_once  # type: ignore[method-assign]  # the model's own seam
     await world.run_for(60.0)
     assert "compute" in world.slurm.partitions
     assert world.custom("NodeSet", "compute") is not None

@@ -16,6 +16,7 @@ from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
     SlurmBusy,
     SlurmError,
+    SlurmFailed,
     SlurmForbidden,
     SlurmNotFound,
     SlurmRejected,
@@ -24,7 +25,7 @@ from slurm_operator.slurm.errors import (
     SlurmWrongCluster,
 )
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import UNLIMITED, Absent, Known, KnownJob, SlurmList, Unchanged, Unknown
+from slurm_operator.slurm.model import UNLIMITED, Absent, JobState, Known, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.requests import (
     Feature,
     JobSubmission,
@@ -119,6 +120,13 @@ async def test_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
     assert job.restarts == 0
 
 
+async def test_the_states_of_jobs_are_read(client: SlurmClient, replay: Replay) -> None:
+    replay.on("GET /jobs/state", "jobs_state")
+    found = await client.job_states()
+    assert found.complete
+    assert JobState(1, frozenset({"SUSPENDED"})) in found.items
+
+
 async def test_a_job_is_known_absent_or_unknown(client: SlurmClient, replay: Replay) -> None:
     replay.on("GET /jobs", "jobs")
     (listed,) = (await client.all_jobs()).items
@@ -209,13 +217,14 @@ async def test_changed_nodes_come_whole_also_where_24_11_fails(client: SlurmClie
         ("POST /job/submit", "job_submit_refused", lambda c: c.submit(SLEEP), SlurmNotFound, 2000),
         ("GET /nodes", "nodes_controller_down", lambda c: c.nodes(), SlurmUnreachable, 0),
         ("GET /jobs", "jobs_controller_down", lambda c: c.jobs(), SlurmUnreachable, 0),
+        ("GET /jobs/state", "jobs_state_controller_down", lambda c: c.job_states(), SlurmFailed, -1),
         ("GET /partitions", "partitions_controller_down", lambda c: c.partitions(), SlurmUnreachable, 0),
         ("GET /reconfigure", "reconfigure_controller_down", lambda c: c.reconfigure(), SlurmUnreachable, 0),
     ],
     ids=[
         *("node missing", "state unknown", "user without rights", "body unreadable", "controller down, update"),
         *("node busy", "partition unknown", "controller down, nodes", "controller down, jobs"),
-        *("controller down, partitions", "controller down, reconfigure"),
+        *("controller down, states of jobs", "controller down, partitions", "controller down, reconfigure"),
     ],
 )
 async def test_each_failure_has_its_type(

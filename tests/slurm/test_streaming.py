@@ -89,6 +89,16 @@ async def test_one_odd_item_does_not_take_the_others_with_it(
     assert (len(found.items), found.complete) == (items, complete)
 
 
+async def test_a_long_list_of_states_is_read_as_it_comes(unused_tcp_port: int) -> None:
+    answer = recorded("jobs_state")
+    tasks = [{"job_id": f"{number // 10}_{number}", "state": ["PENDING"]} for number in range(50_000)]
+    body = json.dumps({**answer, "jobs": tasks}, indent=2).encode()
+    async with serving(body, unused_tcp_port) as client:
+        found = await client.job_states()
+    assert (len(found.items), found.complete) == (5_000, True)
+    assert found == wire.job_states(wire.Reply(200, "application/json", body), "GET jobs/state")
+
+
 CUT = long_list()[:-100]
 DEEP = long_list()[:-1] + b', "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 OTHER = long_list().replace(b'"cluster": "test"', b'"cluster": "other"')

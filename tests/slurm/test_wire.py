@@ -18,11 +18,12 @@ from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
     SlurmBudgetExceeded,
+    SlurmError,
     SlurmUnreachable,
     SlurmWrongCluster,
 )
 from slurm_operator.slurm.hostlist import HostList
-from slurm_operator.slurm.model import Known, KnownJob, Unknown, view
+from slurm_operator.slurm.model import JobState, Known, KnownJob, Unknown, view
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.wire import Reply
 
@@ -130,6 +131,7 @@ def calls(client: SlurmClient) -> dict[str, Callable[[], Any]]:
         "ping": client.ping,
         "nodes": client.all_nodes,
         "jobs": client.all_jobs,
+        "jobs_state": client.job_states,
         "partitions": client.all_partitions,
         "reservations": client.all_reservations,
         "diag": client.diag,
@@ -211,3 +213,97 @@ def test_a_job_whose_partition_cannot_be_read_makes_the_list_incomplete(odd: obj
     document = recorded("26.05", "jobs")
     document["jobs"] = [{"job_id": 1, "job_state": ["PENDING"], "partition": odd}]
     assert not wire.jobs(reply(document), "jobs").complete
+
+
+def states_of(*items: object, hostile: bytes = b"") -> Reply:
+    return reply({**recorded("26.05", "jobs_state"), "jobs": list(items)}, hostile)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_job_record_has_its_states_once_whatever_array_or_part_it_is(release: str) -> None:
+    found = wire.job_states(load(release, "jobs_state"), "GET jobs/state")
+    assert found.complete
+    assert {each.job_id: set(each.states) for each in found.items} == {
+        1: {"SUSPENDED"},
+        # The array, of which four tasks wait, and two of its tasks.
+        2: {"PENDING"},
+        3: {"RUNNING"},
+        4: {"RUNNING"},
+        # Both parts of a heterogeneous job.
+        5: {"RUNNING"},
+        6: {"RUNNING"},
+        7: {"COMPLETED"},
+        8: {"CANCELLED", "COMPLETING"},
+        9: {"PENDING", "COMPLETING"},
+    }
+    assert len(found.items) == 9
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"state": ["RUNNING"]}, {"job_id": "7"}, {"job_id": 7, "state": ["RUNNING"]}, 7, None, [], "7"),
+        *({"job_id": "-7", "state": ["RUNNING"]}, {"job_id": "7_", "state": ["RUNNING"]}),
+        *({"job_id": "7_[1-3]", "state": ["RUNNING"]}, {"job_id": "7.batch", "state": ["RUNNING"]}),
+        *({"job_id": "9" * 5000, "state": ["RUNNING"]}, {"job_id": "\u0667", "state": ["RUNNING"]}),
+        *({"job_id": "7", "state": "RUNNING"}, {"job_id": "7", "state": ["\u202e"]}, {"job_id": "7", "state": [1]}),
+        {"job_id": "7\n", "state": ["RUNNING"]},
+    ],
+    ids=str,
+)
+def test_a_state_that_cannot_be_read_makes_the_list_incomplete(odd: object) -> None:
+    found = wire.job_states(states_of(odd, {"job_id": "8", "state": ["RUNNING"]}), "GET jobs/state")
+    assert not found.complete
+    assert found.items == (JobState(8, frozenset({"RUNNING"})),)
+
+
+def test_a_job_in_two_states_at_once_is_in_neither() -> None:
+    twice = ({"job_id": "7", "state": ["RUNNING"]}, {"job_id": "7_1", "state": ["COMPLETED"]})
+    found = wire.job_states(states_of(*twice), "GET jobs/state")
+    assert (found.items, found.complete) == ((), False)
+
+
+def test_a_state_that_nobody_knows_is_kept() -> None:
+    found = wire.job_states(states_of({"job_id": "7", "state": ["DREAMING"]}), "GET jobs/state")
+    assert (found.items, found.complete) == ((JobState(7, frozenset({"DREAMING"})),), True)
+
+
+@pytest.mark.parametrize("lacking", [None, {}, 7, "jobs"], ids=str)
+def test_an_answer_without_a_list_of_states_is_no_empty_list(lacking: object) -> None:
+    with pytest.raises(SlurmBadAnswer, match="no list"):
+        wire.job_states(reply({**recorded("26.05", "jobs_state"), "jobs": lacking}), "GET jobs/state")
+
+
+def test_errors_beside_a_list_of_states_are_believed_first() -> None:
+    document = {**recorded("26.05", "jobs_state"), "errors": [{"error_number": 1, "error": "no"}]}
+    with pytest.raises(SlurmError):
+        wire.job_states(reply(document), "GET jobs/state")
+
+
+def test_a_list_of_states_has_a_budget_of_items() -> None:
+    """Each waiting task of an array is one, so they may be many."""
+    many = [{"job_id": f"7_{task}", "state": ["PENDING"]} for task in range(wire.MAX_ITEMS + 1)]
+    found = wire.job_states(states_of(*many), "GET jobs/state")
+    assert (found.items, found.complete) == ((JobState(7, frozenset({"PENDING"})),), True)
+    with pytest.raises(SlurmBudgetExceeded, match="300,000 items"):
+        wire.job_states(states_of(*[0] * (wire.MAX_STATE_ITEMS + 1)), "GET jobs/state")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_of_an_array_only_the_record_that_was_asked_for_counts(release: str) -> None:
+    seen = wire.one_job(load(release, "job_array"), 2, "GET job")
+    assert isinstance(seen, KnownJob)
+    assert (seen.job.job_id, seen.job.states, len(seen.job.nodes)) == (2, frozenset({"PENDING"}), 0)
+    task = wire.one_job(load(release, "job_array"), 3, "GET job")
+    assert isinstance(task, KnownJob)
+    assert task.job.nodes == HostList("n1")
+    assert isinstance(wire.one_job(load(release, "job_array"), 7, "GET job"), Unknown)
+
+
+def test_two_unfinished_jobs_of_one_id_are_unknown() -> None:
+    document = recorded("26.05", "jobs")
+    (one,) = document["jobs"]
+    document["jobs"] = [one, {**one, "nodes": "n7"}]
+    assert isinstance(wire.one_job(reply(document), one["job_id"], "GET job"), Unknown)
+    document["jobs"] = [one, one]
+    assert isinstance(wire.one_job(reply(document), one["job_id"], "GET job"), KnownJob)

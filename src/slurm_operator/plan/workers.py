@@ -71,8 +71,13 @@ class NodeSnapshot:
     earlier: tuple[Job, ...] | Unknown = ()
     # The nodes of that look: a record that is missing only once may have been lost by an incomplete list.
     earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
-    # Another reconcile asked for it a moment ago: good enough to report, not to decide who goes.
-    shared: bool = False
+    # The nodes whose records, and whose jobs, were read for this very reconcile; None: all. What is known of any other
+    # is good enough to report, not to decide who goes.
+    fresh: frozenset[str] | None = None
+
+    def covers(self, nodes: frozenset[str] | None) -> bool:
+        """Whether it may decide about these nodes; None: about all, and about what jobs need."""
+        return self.fresh is None or (nodes is not None and nodes <= self.fresh)
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""

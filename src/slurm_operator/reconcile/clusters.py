@@ -29,19 +29,18 @@ from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
+from slurm_operator.slurm.job_records import EVERYTHING, NOTHING_DECIDED, Decision, JobRecords
 from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
+from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
-from slurm_operator.slurm.vanished import VanishedJobs
 
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
 # How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
-# How long nodes, or jobs, are fetched one by one in one snapshot; the rest waits for the next one.
-ONE_BY_ONE_SECONDS = 10.0
 # How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
 # before, so that the status does not flip with every snapshot; a slow list counts for less with each later snapshot.
 MIN_PATIENCE_SECONDS = 3.0
@@ -50,6 +49,14 @@ SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 # So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
 MAX_ASKED_BY_NAME = 8
+# So few are asked for by name in a snapshot that decides, or this share of the list: each costs slurmrestd about as
+# much as ten in a list.
+FEW_NODES = 2
+NODE_COST = 20
+MAX_NODES_BY_NAME = 500
+# A list of nodes that nothing is decided by may take slurmrestd a fifth of its time.
+LIST_PAUSE_FACTOR = 4.0
+MAX_LIST_PAUSE_SECONDS = 60.0
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -91,11 +98,9 @@ class Cluster:
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
     nodes: SlurmList[Node] | None = None
-    listed: SlurmList[Job] | None = None
     # How new the last list of nodes was.
     newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
-    vanished: VanishedJobs = field(default_factory=VanishedJobs)
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Whether partitions are changed live, as of the last list of them.
@@ -110,8 +115,12 @@ class Cluster:
     _last: NodeSnapshot | None = None
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
+    _job_records: JobRecords = field(init=False)
+    # Until when a mere poll does not ask for the list of nodes.
+    _list_paused_until: float = float("-inf")
 
     def __post_init__(self) -> None:
+        self._job_records = JobRecords(self.client, self.monotonic)
         self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
 
     @property
@@ -130,16 +139,18 @@ class Cluster:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
         `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
-        for by name. Without them and `fresh` it may be what another reconcile fetched a moment ago: `shared` says so.
+        for by name. `fresh` is for whatever else is decided. Without them it may be what another reconcile fetched a
+        moment ago, and records of jobs may be older: what it may decide about is in its own `fresh`.
         """
-        decides = fresh or bool(doubtful)
-        found, shared = await self._looks.get(caller, lambda: self._look(caller, whole=decides), fresh=decides)
+        decision = replace(EVERYTHING, nodes=doubtful) if fresh else Decision(doubtful)
+        found, _ = await self._looks.get(caller, lambda: self._look(caller, decision), fresh=bool(decision))
         absent = await self._absent(doubtful, found.nodes)
-        return replace(found, reservations=await self._reservations(reservations), absent=absent, shared=shared)
+        covered = None if fresh else doubtful
+        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=covered)
 
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
-        await self._looks.get(_POLL, lambda: self._look(_POLL, whole=False), fresh=True)
+        await self._looks.get(_POLL, lambda: self._look(_POLL, NOTHING_DECIDED), fresh=True)
 
     def seconds_since_look(self) -> float:
         """How long ago Slurm was asked for its nodes, whoever asked."""
@@ -171,13 +182,11 @@ class Cluster:
             self.repartitioned()
         return answer
 
-    async def _look(self, caller: Hashable, *, whole: bool) -> NodeSnapshot:
+    async def _look(self, caller: Hashable, decision: Decision) -> NodeSnapshot:
         now = self._looked_at = self.monotonic()
-        whole = whole or now >= self._whole_at
-        if whole:
-            self._whole_at = now + FULL_LIST_SECONDS
-        nodes = await self._nodes(whole=whole)
-        earlier, self.jobs = self.jobs, await self._jobs(whole=whole)
+        # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
+        nodes = await self._nodes(decision)
+        earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
         if not isinstance(nodes, Unknown):
             self._slowest_seconds = max(self.monotonic() - now, SLOWEST_DECAY_FACTOR * self._slowest_seconds)
         before, offers = self._last, await self._offers()
@@ -190,8 +199,34 @@ class Cluster:
             await self.partitions(_LOOK)
         return self._last
 
-    async def _nodes(self, *, whole: bool) -> SlurmList[Node] | Unknown:
-        since = self.nodes.last_update if self.nodes is not None and self.nodes.complete and not whole else None
+    async def _nodes(self, decision: Decision) -> SlurmList[Node] | Unknown:
+        now, known = self.monotonic(), self.nodes if self.nodes is not None and self.nodes.complete else None
+        if known is not None and now < self._whole_at:
+            if not decision and now < self._list_paused_until:
+                return known
+            if not decision.every_job and _are_few(len(decision.nodes), len(known.items)):
+                merged = await self._merged(known, decision.nodes)
+                if merged is not None:
+                    self.nodes = merged
+                    return merged
+        whole = bool(decision) or now >= self._whole_at
+        return await self._node_list(None if whole or known is None else known.last_update)
+
+    async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
+        """The last list with the records of these nodes as they are now; None if one of them cannot be asked for."""
+        views = await ask_each(self.client.node, sorted(names), self.monotonic)
+        if len(views) < len(names) or any(isinstance(view, Unknown) for view in views.values()):
+            return None
+        records = {view.node.name: view.node for view in views.values() if isinstance(view, Known)}
+        listed = {node.name for node in known.items}
+        there = (records.get(node.name, node) for node in known.items if node.name not in names or node.name in records)
+        added = (node for name, node in records.items() if name not in listed)
+        return msgspec.structs.replace(known, items=_kept_nodes(known.items, (*there, *added)))
+
+    async def _node_list(self, since: int | None) -> SlurmList[Node] | Unknown:
+        began = self.monotonic()
+        if since is None:
+            self._whole_at = began + FULL_LIST_SECONDS
         try:
             answer = await self.client.nodes(since)
         except SlurmError as error:
@@ -203,30 +238,27 @@ class Cluster:
                 if self.nodes is not None
                 else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
             )
+        now = self.monotonic()
+        self._list_paused_until = now + min(LIST_PAUSE_FACTOR * (now - began), MAX_LIST_PAUSE_SECONDS)
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
             return Unknown("Slurm's list of nodes is older than the one before")
         if before and self.nodes is not None:
-            answer = msgspec.structs.replace(answer, items=kept(self.nodes.items, answer.items, lambda node: node.name))
+            answer = msgspec.structs.replace(answer, items=_kept_nodes(self.nodes.items, answer.items))
         self.nodes = answer
         return answer
 
-    async def _jobs(self, *, whole: bool) -> tuple[Job, ...] | Unknown:
+    async def _jobs(self, decision: Decision) -> tuple[Job, ...] | Unknown:
         try:
-            answer = await self.client.jobs(self.listed.last_update if self.listed is not None and not whole else None)
+            found = await self._job_records.read(decision)
         except SlurmError as error:
-            self.listed = None
+            # Whether Slurm answers at all, its nodes are to say.
+            self._list_paused_until = float("-inf")
             return unknown(error)
-        if isinstance(answer, Unchanged) and self.listed is None:
-            return Unknown("Slurm reports an unchanged list of jobs, but no earlier one is known")
-        if isinstance(answer, SlurmList):
-            before = self.listed.items if self.listed is not None else ()
-            items = kept(before, answer.items, lambda job: job.job_id)
-            self.listed = msgspec.structs.replace(answer, items=items) if answer.complete else None
-        if self.listed is None:
-            return Unknown("Slurm's list of jobs is incomplete")
-        return await self.vanished.believed(self.listed.items, self._in_time(self.client.job), self.monotonic())
+        if isinstance(found, Unknown) or isinstance(self.jobs, Unknown):
+            return found
+        return kept(self.jobs, found, lambda job: job.job_id)
 
     async def _absent(self, doubtful: frozenset[str], nodes: SlurmList[Node] | Unknown) -> frozenset[str]:
         if isinstance(nodes, Unknown):
@@ -246,7 +278,7 @@ class Cluster:
 
     def _in_time(self, ask: Callable[[A], Awaitable[V]]) -> Callable[[A], Awaitable[V | Unknown]]:
         """The same question, asked one after another for a bounded time: a reconcile must come to its end."""
-        end = self.monotonic() + ONE_BY_ONE_SECONDS
+        end = self.monotonic() + MAX_SECONDS
 
         async def asked(name: A) -> V | Unknown:
             return await ask(name) if self.monotonic() < end else TOO_LATE
@@ -361,6 +393,17 @@ class Cluster:
             self._partitions.expire()
 
 
+def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
+    """The same decision, once it is known which of its nodes Slurm has."""
+    listed = {node.name for node in nodes.items} if isinstance(nodes, SlurmList) else frozenset[str]()
+    return replace(decision, every_holder=not decision.nodes <= listed)
+
+
+def _are_few(names: int, nodes: int) -> bool:
+    """Whether so many nodes are asked for by name rather than in a list of so many."""
+    return 0 < names <= FEW_NODES or (0 < names <= MAX_NODES_BY_NAME and names * NODE_COST <= nodes)
+
+
 def changed_nodes(before: NodeSnapshot | None, now: NodeSnapshot) -> frozenset[str] | None:
     """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
     if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
@@ -385,6 +428,10 @@ def _differing(before: Iterable[A], now: Iterable[A], key: Callable[[A], Hashabl
         elif other != each:
             yield from (other, each)
     yield from left.values()
+
+
+def _kept_nodes(before: tuple[Node, ...], now: tuple[Node, ...]) -> tuple[Node, ...]:
+    return kept(before, now, lambda node: node.name)
 
 
 def kept(before: tuple[A, ...], now: tuple[A, ...], key: Callable[[A], Hashable]) -> tuple[A, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.objects import Pod, RawObject
@@ -29,7 +29,18 @@ from slurm_operator.build.errors import BuildError, UnreadableReference
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import ghosts, keys, reservation, revisions
-from slurm_operator.plan.actions import Action, Create, Delete, PatchMetadata, Plan, SlurmAction
+from slurm_operator.plan.actions import (
+    Action,
+    Create,
+    Delete,
+    Drain,
+    PatchMetadata,
+    Plan,
+    RequestRegistration,
+    SlurmAction,
+    Undrain,
+    UpdateNodes,
+)
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import finalizer_removal, is_at_rest, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
@@ -67,6 +78,7 @@ REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
+NO_NODES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +196,22 @@ class NodeSets:
         return True
 
     async def _fetch_snapshot(
-        self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...], deleting: bool, *, fresh: bool = False
+        self,
+        cluster: Cluster | Unknown,
+        cr: NodeSet,
+        pods: tuple[Pod, ...],
+        deleting: bool,
+        decided: frozenset[str] | None = NO_NODES,
     ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
         some = pods if deleting else [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
         return await cluster.node_snapshot(
-            frozenset(hostname_of(cr, pod) for pod in some),
+            frozenset(hostname_of(cr, pod) for pod in some) | (decided or NO_NODES),
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
-            fresh=fresh or deleting,
+            fresh=deleting or decided is None,
         )
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
@@ -253,10 +270,16 @@ class NodeSets:
             raise
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
-        """The plan; one that decides something is made again from a snapshot fetched in this very reconcile."""
+        """The plan; one that decides something is made again from what Slurm reports on it in this very reconcile."""
         plan = plan_nodeset(world)
-        if world.slurm.shared and decides(plan, world):
-            slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, fresh=True)
+        asked: frozenset[str] | None = NO_NODES
+        for is_last in (False, False, True):
+            decided = decided_nodes(plan, world)
+            if world.slurm.covers(decided):
+                break
+            # A new plan may decide about other nodes.
+            asked = None if is_last or asked is None or decided is None else asked | decided
+            slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, asked)
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
         return world, plan
@@ -419,24 +442,38 @@ def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
     )
 
 
-def decides(plan: Plan, world: NodeSetWorld) -> bool:
-    """Whether a plan takes something away, writes to Slurm, or says who may go: never by an older snapshot."""
-    lets_go = world.deleting and finalizer_removal(world) is not None
-    return lets_go or any(_is_decision(action, world) for action in plan.actions)
+def decided_nodes(plan: Plan, world: NodeSetWorld) -> frozenset[str] | None:
+    """The nodes about which a plan decides: what it takes away, writes to Slurm, or says of who may go.
+
+    None: about all, or about more than the nodes themselves. What is decided is never decided by an older snapshot.
+    """
+    if world.deleting and finalizer_removal(world) is not None:
+        return None
+    hosts = {worker.name: worker.hostname for worker in world.workers}
+    found = [_decided(action, world, hosts) for action in plan.actions]
+    return None if None in found else NO_NODES.union(*(each for each in found if each is not None))
 
 
-def _is_decision(action: Action, world: NodeSetWorld) -> bool:
+def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> frozenset[str] | None:
     match action:
         case PatchMetadata(finalizers=None, owners=None):
-            return not DECIDING_MARKS.isdisjoint(action.annotations)
-        case PatchMetadata():
-            # A finalizer that holds a reservation, or the owner that a claim goes with.
-            return True
+            marks = not DECIDING_MARKS.isdisjoint(action.annotations)
+            return _host(action.seen.name, hosts) if marks else NO_NODES
         case Create(desired={"kind": "Pod"}):
             # Whether its old record goes first depends on what its old slurmd did a moment ago.
-            return isinstance(world.slurm.view(action.desired["spec"]["hostname"]), Known)
+            host = str(action.desired["spec"]["hostname"])
+            return frozenset({host}) if isinstance(world.slurm.view(host), Known) else NO_NODES
+        case Delete(kind="Pod"):
+            return _host(action.seen.name, hosts)
+        case Drain() | Undrain() | UpdateNodes() | RequestRegistration():
+            return frozenset(action.nodes)
         case _:
-            return isinstance(action, Delete | SlurmAction)
+            # A finalizer that holds a reservation, the owner that a claim goes with, a record that a waiting job needs.
+            return None if isinstance(action, PatchMetadata | Delete | SlurmAction) else NO_NODES
+
+
+def _host(pod: str, hosts: Mapping[str, str]) -> frozenset[str] | None:
+    return frozenset({hosts[pod]}) if pod in hosts else None
 
 
 def _may_be_removed(pod: Pod, now: float) -> bool:

@@ -32,6 +32,7 @@ from slurm_operator.slurm.model import (
     Absent,
     Diag,
     Job,
+    JobState,
     JobView,
     Node,
     NodeView,
@@ -184,6 +185,10 @@ class SlurmClient:
     async def all_jobs(self) -> SlurmList[Job]:
         """All jobs, without condition."""
         return await self._whole("jobs", wire.jobs)
+
+    async def job_states(self) -> SlurmList[JobState]:
+        """The states of all jobs: a few bytes for each, where a list of jobs is kilobytes."""
+        return await self._whole("jobs/state", wire.job_states)
 
     async def job(self, job_id: int) -> JobView:
         """One job as Slurm itself reports it. Absent only when Slurm says that it has none; any failure is Unknown."""
@@ -429,7 +434,7 @@ class SlurmClient:
 
     async def _received(self, sending: Sending, request: Request, reading: Reading) -> Reply:
         """The reply; a long list is read as it comes, beside the event loop, and never held as a whole."""
-        streamed = wire.streamed(request.path.rpartition("/")[2]) if request.large else None
+        streamed = wire.streamed(request.path) if request.large else None
         if streamed is None:
             return await self._patiently(sending, request)
 

@@ -83,6 +83,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     admin_comment: str = ""
 
 
+class JobState(msgspec.Struct, frozen=True):
+    """The states of one job record, and nothing else of it."""
+
+    job_id: int
+    states: frozenset[str]
+
+
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition; times are in minutes. `nodes` is the expanded list, `node_sets` what it was declared with."""
 

@@ -26,6 +26,8 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,255}\Z")]
 PartitionText = Annotated[str, msgspec.Meta(max_length=65_536)]
 HostText = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*\Z")]
 State = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,255}\Z")]
+# In a list of states: the id of the job record, with its task in an array or its part in a heterogeneous job.
+JobIdText = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}([_+][0-9]{1,10})?\Z")]
 NO_TEXT = msgspec.Raw(b'""')
 NO_LIST = msgspec.Raw(b"[]")
 NOTHING = msgspec.Raw(b"null")
@@ -108,6 +110,10 @@ class Nodes(Envelope, frozen=True):
 
 
 class Jobs(Envelope, frozen=True):
+    jobs: msgspec.Raw = NOTHING
+
+
+class JobStates(Envelope, frozen=True):
     jobs: msgspec.Raw = NOTHING
 
 
@@ -217,6 +223,11 @@ class Job(Item, frozen=True):
     resv_name: str = ""
     comment: str = ""
     admin_comment: str = ""
+
+
+class JobState(Item, frozen=True):
+    job_id: JobIdText
+    state: list[State]
 
 
 class Fields(Item, frozen=True):

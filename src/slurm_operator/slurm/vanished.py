@@ -63,6 +63,10 @@ class VanishedJobs:
     _unfinished: dict[Identity, Job] = field(default_factory=dict)
     _lost: dict[Identity, _Lost] = field(default_factory=dict)
 
+    def ids(self) -> frozenset[int]:
+        """The ids of all unfinished jobs that were believed in."""
+        return frozenset(job_id for job_id, _, _ in (*self._unfinished, *self._lost))
+
     async def believed(self, listed: tuple[Job, ...], ask: AskJob, now: float) -> tuple[Job, ...]:
         """The jobs of a complete answer, and those that it has lost."""
         by_id: dict[int, list[Job]] = {}

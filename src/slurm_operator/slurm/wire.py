@@ -7,6 +7,7 @@ from. Called by `client.py`; pure.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -29,23 +30,31 @@ Bytes = bytes | msgspec.Raw
 
 # At 2.5 kB for a node and 5.5 kB for a job, more than this do not fit into the budget of bytes.
 MAX_ITEMS = 30_000
+# Each task of an array that waits is an item of 80 bytes in a list of states.
+MAX_STATE_ITEMS = 300_000
 # Host names in all lists of one response: 10,000 nodes with 128 jobs each are 1.3 million.
 MAX_HOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
 MAX_TEXT_CHARACTERS = 256
+_RECORD_ID = re.compile(r"[_+]")
 
 
 class _TooManyItems(ValueError):
-    """A list has more than MAX_ITEMS."""
+    """A list has more items than it may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 class Streamed:
     """The items of a list that is read while it comes; what cannot be read is counted."""
 
-    def __init__(self, name: str, convert: Callable[[Bytes], Any]) -> None:
+    def __init__(self, name: str, convert: Callable[[Bytes], Any], max_items: int = MAX_ITEMS) -> None:
         self.found: list[Any] = []
         self.count = 0
         self.started = False
+        self._max_items = max_items
         self._convert = convert
         self._stream = ListStream(name, self._take)
 
@@ -62,8 +71,8 @@ class Streamed:
 
     def _take(self, item: bytes) -> None:
         self.count += 1
-        if self.count > MAX_ITEMS:
-            raise _TooManyItems
+        if self.count > self._max_items:
+            raise _TooManyItems(self._max_items)
         item = lenient.as_utf8(item)
         try:
             self.found.append(self._converted(item))
@@ -82,8 +91,8 @@ def _as_slurm_errors(call: str) -> Iterator[None]:
     """What is wrong with a list, by its meaning."""
     try:
         yield
-    except _TooManyItems:
-        raise SlurmBudgetExceeded("items", "more", MAX_ITEMS, call=call) from None
+    except _TooManyItems as problem:
+        raise SlurmBudgetExceeded("items", "more", problem.limit, call=call) from None
     except ItemTooLarge:
         raise SlurmBudgetExceeded("bytes of one item", "more", MAX_ITEM_BYTES, call=call) from None
     except RecursionError:
@@ -229,9 +238,23 @@ def jobs(reply: Reply, call: str) -> model.SlurmList[model.Job]:
 
 def one_job(reply: Reply, job_id: int, call: str) -> model.JobView:
     """What Slurm says about one job; that it has none is an error of its own (2017)."""
-    same = [job for job in jobs(reply, call).items if job.job_id == job_id]
+    same = list(dict.fromkeys(job for job in jobs(reply, call).items if job.job_id == job_id))
+    if sum(not is_over(job) for job in same) > 1:
+        return model.Unknown(f"the response has several unfinished jobs {job_id}")
     # Of several records, one that is not over is the one to go by.
     return model.KnownJob(min(same, key=is_over)) if same else model.Unknown(f"the response describes no job {job_id}")
+
+
+def job_states(reply: Reply, call: str) -> model.SlurmList[model.JobState]:
+    """The states of all job records, each once; this list alone does not say how new it is."""
+    answer = read(reply, shapes.JobStates, call=call)
+    found, count = _items(answer.jobs, _job_state, call, reply.streamed, MAX_STATE_ITEMS)
+    # Every waiting task of an array is an item, all of one record.
+    distinct = dict.fromkeys(found)
+    times = Counter(each.job_id for each in distinct)
+    kept = tuple(each for each in distinct if times[each.job_id] == 1)
+    whole = len(found) == count and len(times) == len(distinct) and not answer.problems
+    return model.SlurmList(kept, complete=whole)
 
 
 def _check_names(counts: Iterable[int], call: str) -> None:
@@ -289,8 +312,11 @@ def diag(reply: Reply, call: str) -> model.Diag:
     )
 
 
-def streamed(name: str) -> Streamed | None:
-    """A reader of that list for a response that is on its way; None where there is none."""
+def streamed(path: str) -> Streamed | None:
+    """A reader of the list at that path for a response that is on its way; None where there is none."""
+    name = path.strip("/")
+    if name == "jobs/state":
+        return Streamed("jobs", _job_state, MAX_STATE_ITEMS)
     convert = _CONVERTERS.get(name)
     return Streamed(name, convert) if convert is not None else None
 
@@ -302,22 +328,30 @@ def _list(
     call: str,
     streamed: Streamed | None = None,
 ) -> model.SlurmList[T]:
-    if bytes(memoryview(array)[:1]) != b"[":
-        raise SlurmBadAnswer("the answer has no list", call=call)
-    found, count = (streamed.found, streamed.count) if streamed is not None else _converted(array, convert, call)
+    found, count = _items(array, convert, call, streamed)
     last = answer.last_update.seconds()
     whole = len(found) == count and last > 0 and not answer.problems
     return model.SlurmList(tuple(found), complete=whole, last_update=last)
 
 
-def _converted(array: msgspec.Raw, convert: Callable[[Bytes], T], call: str) -> tuple[list[T], int]:
+def _items(
+    array: msgspec.Raw,
+    convert: Callable[[Bytes], T],
+    call: str,
+    streamed: Streamed | None = None,
+    max_items: int = MAX_ITEMS,
+) -> tuple[list[T], int]:
     """The items that can be read, and how many there are."""
+    if bytes(memoryview(array)[:1]) != b"[":
+        raise SlurmBadAnswer("the answer has no list", call=call)
+    if streamed is not None:
+        return streamed.found, streamed.count
     found: list[T] = []
     count = 0
     with _as_slurm_errors(call):
         for count, raw in enumerate(items(array), start=1):
-            if count > MAX_ITEMS:
-                raise _TooManyItems
+            if count > max_items:
+                raise _TooManyItems(max_items)
             with suppress(*lenient.UNREADABLE, HostListError):
                 found.append(convert(raw))
     return found, count
@@ -407,6 +441,12 @@ def _job(raw: Bytes) -> model.Job:
         comment=j.comment[:MAX_TEXT_CHARACTERS],
         admin_comment=j.admin_comment[:MAX_TEXT_CHARACTERS],
     )
+
+
+def _job_state(raw: Bytes) -> model.JobState:
+    j = lenient.decode(raw, shapes.JobState)
+    # `7_3` is record 7, whatever array it is of; `7+1` is record 7 too.
+    return model.JobState(int(_RECORD_ID.split(j.job_id, maxsplit=1)[0]), _set_of(tuple(j.state)))
 
 
 def _partition(raw: Bytes) -> model.Partition:
