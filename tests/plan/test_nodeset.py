@@ -268,6 +268,28 @@ def test_ten_thousand_workers_are_created_in_steps_so_that_each_reconcile_ends(c
     assert made == [f"w-{number}" for number in range(MAX_PODS_AT_ONCE, 2 * MAX_PODS_AT_ONCE)]
 
 
+def test_a_large_deletion_is_marked_in_steps_and_every_node_is_drained(cluster: Cluster) -> None:
+    names = [f"w-{number}" for number in range(3000)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    pods = [cluster.pod(name) for name in names]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=3000), pods, slurm, deleting=True))
+    assert len(of_type(plan, PatchMetadata)) == MAX_PODS_AT_ONCE
+    (drain,) = of_type(plan, Drain)
+    assert len(drain.nodes) == 3000
+
+
+def test_a_large_update_is_chosen_in_steps_and_what_is_drained_is_marked(cluster: Cluster) -> None:
+    names = [f"w-{number}" for number in range(3000)]
+    # Each has a deadline to lose, too.
+    pods = [cluster.pod(name, hash_="old", annotations={labels.POD_DEADLINE: "2030-01-01T13:00:00Z"}) for name in names]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=3000, updateStrategy=strategy), pods, slurm))
+    marked = {each.seen.name for each in of_type(plan, PatchMetadata) if labels.CONDEMNED in each.annotations}
+    (drain,) = of_type(plan, Drain)
+    assert (len(marked), set(drain.nodes)) == (MAX_CHOSEN_AT_ONCE, marked)
+
+
 def test_a_large_scale_in_is_chosen_in_steps_and_only_what_is_marked_is_drained(cluster: Cluster) -> None:
     names = [f"w-{number}" for number in range(3000)]
     slurm = cluster.slurm(*(cluster.node(name) for name in names))

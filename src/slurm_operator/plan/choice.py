@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slurm_operator.plan.nodeset_world import NodeSetWorld
 
 
-# So many more workers are chosen for a scale-in in one reconcile: each is marked before anything is done about it.
+# So many more workers are chosen in one reconcile: each is marked before anything is done about it.
 MAX_CHOSEN_AT_ONCE = 2000
 
 
@@ -50,13 +50,15 @@ def choose(world: NodeSetWorld) -> Choice:
     if world.cr.is_daemon:
         leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        chosen = _in_steps(scaled_in(world.cr, own, world.now, is_blind=world.is_blind, settled=len(world.settled)))
+        surplus = scaled_in(world.cr, own, world.now, is_blind=world.is_blind, settled=len(world.settled))
+        chosen = _in_steps(surplus, SCALE_IN)
         leaving = {worker.name: (worker, SCALE_IN) for worker in chosen}
     rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
         leaving |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
         rest = [worker for worker in rest if worker.name not in leaving]
     updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now, len(world.settled))
+    updated = _in_steps(updated, UPDATE)
     leaving |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
     leaving |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
     return Choice(tuple(worker for worker in present if worker.name not in leaving), leaving)
@@ -114,11 +116,11 @@ def scaled_in(
     return (chosen if is_blind else [*chosen, *others])[:surplus]
 
 
-def _in_steps(chosen: Iterable[Worker]) -> list[Worker]:
+def _in_steps(chosen: Iterable[Worker], why: str) -> list[Worker]:
     """Those that were chosen before, and as many more as can be marked in one reconcile."""
     some = list(chosen)
-    new = [worker for worker in some if worker.condemned != SCALE_IN][:MAX_CHOSEN_AT_ONCE]
-    return [worker for worker in some if worker.condemned == SCALE_IN] + new
+    new = [worker for worker in some if worker.condemned != why][:MAX_CHOSEN_AT_ONCE]
+    return [worker for worker in some if worker.condemned == why] + new
 
 
 def _misplaced(world: NodeSetWorld, present: Sequence[Worker]) -> Iterator[Worker]:

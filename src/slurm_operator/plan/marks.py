@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm_operator.plan.nodeset_world import NodeSetWorld
 
 
-def pod_marks(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[Action]:
+def pod_marks(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[PatchMetadata]:
     """Every pod that does not say what it should."""
     for worker in some:
         if worker.is_terminating:

@@ -43,6 +43,7 @@ from slurm_operator.plan.workers import (
     KEY,
     REGISTRATION_GRACE_SECONDS,
     SCALE_IN,
+    UPDATE,
     Worker,
 )
 from slurm_operator.slurm import hostlist, policy
@@ -71,7 +72,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         *_creations(world, new),
         tuple(_finished_workers(world)),
         # The choice is written down before anything is done about it: whoever comes next keeps it.
-        tuple(marks.pod_marks(world, world.workers)),
+        tuple(_some_marks(marks.pod_marks(world, world.workers))),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.marks(world.cr, _without(known, staying))),
@@ -126,6 +127,15 @@ def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worke
 
 def _some(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(islice(actions, MAX_PODS_AT_ONCE))
+
+
+def _some_marks(found: Iterable[PatchMetadata]) -> Iterator[Action]:
+    """As many marks as are written in one reconcile, every choice among them: its workers are drained next."""
+    some = list(found)
+    chosen = [each for each in some if each.annotations.get(labels.CONDEMNED) in (SCALE_IN, UPDATE)]
+    others = (each for each in some if each.annotations.get(labels.CONDEMNED) not in (SCALE_IN, UPDATE))
+    yield from chosen
+    yield from islice(others, max(MAX_PODS_AT_ONCE - len(chosen), 0))
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:
