@@ -1,6 +1,7 @@
 """What the API server wrote down: who asked for what, and when pods came, were Ready and went.
 
-In: the audit log of a run. Out: an `AuditLog`, asked by `scenarios.py` for the requests of a time and for moments.
+In: the audit log of a run. Out: an `AuditLog`, asked by `figures.py` for the requests of a time and for moments, and an
+`AuditTail` that tells `steps.py` during the run whether the operator still writes.
 """
 
 from __future__ import annotations
@@ -85,8 +86,7 @@ class AuditLog:
 
     def writes(self, since: float, until: float) -> int:
         """How many of them change something; leases are not counted."""
-        found = (each for each in self.between(since, until) if each.verb not in READING)
-        return sum(each.object_ref is None or each.object_ref.resource != "leases" for each in found)
+        return sum(map(_is_write, self.between(since, until)))
 
     def status_times(self, since: float, until: float) -> list[float]:
         """When the operator wrote statuses of its own resources."""
@@ -125,6 +125,32 @@ class AuditLog:
             if each.object_ref is not None:
                 found.setdefault((each.object_ref.namespace, each.kind), []).append(each)
         return found
+
+
+@dataclass(slots=True)
+class AuditTail:
+    """The end of a log that is still written: how many writes of the operator it has so far; leases are not counted."""
+
+    path: Path
+    agent: str
+    writes: int = 0
+    _offset: int = 0
+
+    def look(self) -> int:
+        """Read what is new; gives the writes so far."""
+        with self.path.open("rb") as log:
+            log.seek(self._offset)
+            whole, newline, _ = log.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        mine = f'"userAgent":"{self.agent}'.encode()
+        lines = (line for line in whole.splitlines() if mine in line)
+        self.writes += sum(_is_write(msgspec.json.decode(line, type=Entry)) for line in lines)
+        return self.writes
+
+
+def _is_write(entry: Entry) -> bool:
+    reference = entry.object_ref
+    return entry.verb not in READING and (reference is None or reference.resource != "leases")
 
 
 def most_within(times: list[float], seconds: float) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 from bench.scaling import kubernetes, objects, plots
 from bench.scaling.audit import AuditLog
-from bench.scaling.figures import bars, figures, floor_seconds
+from bench.scaling.figures import bars, figures, floor_seconds, lost_moments
 from bench.scaling.floors import Floor, measure_floor, until_pods
 from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, REST_SECONDS, call, until
 from bench.scaling.objects import COMPUTE, Json
@@ -97,6 +97,7 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
         failed += [f"kubelet: {each}" for each in kubelets.failures[:3]]
     log = AuditLog(folder / "audit.log", program.agent)
     compared = [each for each in floors if each.namespace != WARM_UP]
+    failed += lost_moments(steps, compared, log)
     found = figures(steps, floor_seconds(log, compared) if compared else None, log, pods)
     if options.plots:
         held = bars(pods, options.idle)

@@ -171,6 +171,7 @@ def _figures(steps: dict[str, Step], log: AuditLog) -> Json:
         "idle_requests_by_kind": log.by_kind(resting.since, resting.ended),
         "idle_slurm_requests": resting.slurm["total"],
         "idle_slurm_requests_by_kind": resting.slurm["requests"],
+        "idle_slurm_writes": resting.slurm["writes"],
         "idle_slurm_megabytes": round(resting.slurm["sent_bytes"] / 1e6, 2),
         "rss_mb": round(max(step.peak_megabytes for step in steps.values()), 1),
         "idle_rss_mb": round(resting.rss_megabytes, 1),

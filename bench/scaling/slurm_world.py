@@ -116,8 +116,8 @@ class SeenPod:
     seen_at: float
     ready_at: float = 0.0
     gone_at: float = 0.0
-    # Whether its node was drained when it was gone.
-    was_drained: bool = False
+    # Whether its node was drained when its end was first heard of; None before that.
+    was_drained: bool | None = None
 
 
 @dataclass(slots=True)
@@ -187,6 +187,8 @@ class World:
             seen = self.pods[uid] = SeenPod(namespace, hostname, time.time())
         slurm = self.slurms.get(namespace)
         alive = self._alive.setdefault((namespace, seen.hostname), set())
+        if pod.metadata.deletion_timestamp:
+            self._note_drain(seen)
         if kind == "DELETED":
             self.lose_pod(uid)
         elif pod.is_ready and not seen.ready_at:
@@ -204,10 +206,16 @@ class World:
         if seen.gone_at:
             return
         seen.gone_at = time.time()
+        self._note_drain(seen)
         if slurm is not None:
+            self.later(SILENCE_SECONDS, lambda: None if alive else slurm.lose(seen.hostname))
+
+    def _note_drain(self, seen: SeenPod) -> None:
+        """A drain that comes after the deletion is none."""
+        slurm = self.slurms.get(seen.namespace)
+        if slurm is not None and seen.was_drained is None:
             record = slurm.nodes.get(seen.hostname)
             seen.was_drained = record is not None and record.is_drained
-            self.later(SILENCE_SECONDS, lambda: None if alive else slurm.lose(seen.hostname))
 
     def _register(self, slurm: Slurm, seen: SeenPod, address: str, conf: str) -> None:
         if not seen.gone_at:

@@ -15,16 +15,20 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from bench.scaling import objects
+from bench.scaling.audit import AuditTail
 from bench.scaling.kubernetes import MERGE, REST_SECONDS, call, until, until_rest
 from bench.scaling.objects import COMPUTE, PARTITION, Json
-from bench.scaling.processes import Process, Program, StandIn, start
+from bench.scaling.processes import LEASE_NAMESPACE, Process, Program, StandIn, start
 from tests.real.kube.cluster import Cluster
 
+from slurm_operator.program import NAME
+
 OURS = "scale"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{NAME}"
 ROLLED = 200
 FEW_WORKERS = 10
 POLL_SECONDS = 0.25
-# At rest: so long no write to Slurm, and less than this share of a core.
+# At rest: so long no write to Kubernetes or Slurm, and less than this share of a core.
 QUIET_SECONDS, SHORT_QUIET_SECONDS, QUIET_SHARE, SETTLE_SECONDS = 4.0, 2.0, 0.15, 180.0
 # What is put off on purpose, such as keeping a configuration in the history, is not rest.
 LATE_SECONDS = 20.0
@@ -44,7 +48,7 @@ class Step:
     name: str
     workers: int
     since: float
-    # When its goal was reached, and when nothing was left to do.
+    # When its goal was reached, and when nothing had been left to do for a while: until then everything counts.
     ended: float
     settled: float
     cpu_seconds_to_goal: float
@@ -69,6 +73,10 @@ class Bench:
     is_short: bool = False
     count: int = 0
     minutes: int = 100
+    tail: AuditTail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tail = AuditTail(self.cluster.folder / "audit.log", self.program.agent)
 
     @property
     def patience_seconds(self) -> float:
@@ -121,18 +129,19 @@ class Bench:
             raise RuntimeError(f"the operator ended with {self.process.child.returncode}")
 
     async def settle(self) -> float:
-        """Wait until the operator has nothing left to do; gives when that was."""
+        """Wait until the operator has had nothing to do for a while; gives the end of that while."""
         end, rested = time.monotonic() + SETTLE_SECONDS, time.time()
-        writes, cpu = -1, self.process.cpu_seconds()
+        writes, cpu = (-1, -1), self.process.cpu_seconds()
         quiet = SHORT_QUIET_SECONDS if self.is_short else QUIET_SECONDS
         while time.time() - rested < quiet and time.monotonic() < end:
             await asyncio.sleep(1)
             self.check_alive()
-            now, spent = int((await self.stand_in.counters())["writes"]), self.process.cpu_seconds()
+            now = self.tail.look(), int((await self.stand_in.counters())["writes"])
+            spent = self.process.cpu_seconds()
             if now != writes or spent - cpu > QUIET_SHARE:
                 rested = time.time()
             writes, cpu = now, spent
-        return rested
+        return time.time()
 
     async def measure(
         self, name: str, workers: int, act: Callable[[], Awaitable[object]], goal: Callable[[float], Awaitable[Json]]
@@ -234,6 +243,7 @@ async def leader(bench: Bench) -> Step:
     wanted = bench.count + 1
     await bench.rest()
     await bench.process.kill()
+    await release_lease(bench.http)
     await bench.scale(wanted)
     before, since = await bench.stand_in.counters(), time.time()
     bench.process = await start(bench.program, bench.cluster, bench.stand_in.port)
@@ -246,6 +256,14 @@ async def leader(bench: Bench) -> Step:
     spent = bench.process.cpu_seconds()
     more = {"worked_at": seen["last_seen_at"]}
     return Step("leader", bench.count, since, ended, settled, to_goal, spent, rss, peak, slurm, more)
+
+
+async def release_lease(http: aiohttp.ClientSession) -> None:
+    """Take away the lease of an operator that was killed: another one would wait for its fifteen seconds."""
+    async with http.delete(LEASE) as answer:
+        # A peer has a lease of another name.
+        if answer.status not in {200, 404}:
+            raise RuntimeError(f"DELETE {LEASE}: {answer.status} {await answer.text()}")
 
 
 async def drain_all(bench: Bench) -> Step:

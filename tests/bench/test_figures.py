@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from bench.scaling import report
-from bench.scaling.audit import AuditLog, most_within
+from bench.scaling.audit import AuditLog, AuditTail, most_within
 from bench.scaling.figures import (
     Bar,
     bars,
     figures,
     floor_seconds,
     latency_ratio,
+    lost_moments,
     many_bars,
     missed,
     of_rounds,
@@ -168,3 +169,49 @@ def test_requests_of_a_step_are_what_was_counted_meanwhile() -> None:
     before = {"total": 2, "requests": {"GET nodes": 2}}
     after = {"total": 5, "requests": {"GET nodes": 2, "POST nodes": 3}}
     assert difference(before, after) == {"total": 3, "requests": {"POST nodes": 3}}
+
+
+def test_a_pod_that_the_audit_log_lacks_is_told(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        entry(-100, "create", "pods", "bench-client", 201, "before"),
+        entry(-98, "patch", "pods/status", "bench-kubelet", 200, "before"),
+        entry(1, "create", "pods", "slurm-operator/1", 201),
+        entry(2, "patch", "pods/status", "bench-kubelet"),
+    )
+    floors = [Floor("before", BEGIN - 104, 1, BEGIN - 95, 1)]
+    assert lost_moments({"out": step("out", 2, 10)}, floors, log) == [
+        "before: gone: 0 of 1 pods are in the audit log",
+        "out: created: 1 of 2 pods are in the audit log",
+        "out: Ready: 1 of 2 pods are in the audit log",
+    ]
+    assert lost_moments({"out": step("out", 1, 10)}, [], log) == []
+
+
+def test_a_log_that_is_still_written_is_read_once_and_by_whole_lines(tmp_path: Path) -> None:
+    lines = [
+        entry(1, "create", "pods", "slurm-operator/1"),
+        entry(2, "update", "leases", "slurm-operator/1"),
+        entry(3, "create", "pods", "bench"),
+        entry(4, "get", "pods", "slurm-operator/1"),
+        entry(5, "patch", "pods", "slurm-operator/1"),
+    ]
+    text = b"".join(msgspec.json.encode(each) + b"\n" for each in lines)
+    path = tmp_path / "audit.log"
+    tail = AuditTail(path, "slurm-operator")
+    path.write_bytes(text[:-20])
+    assert (tail.look(), tail.look()) == (1, 1)
+    path.write_bytes(text)
+    assert tail.look() == 2
+
+
+def test_a_step_that_failed_in_any_round_is_told() -> None:
+    rounds = [{"pods": 10, "exist_ratio": 1.0}, {"pods": 10, "exist_ratio": 1.1, "failed": ["in did not get there"]}]
+    assert of_rounds(rounds, [])["failed"] == ["in did not get there"]
+
+
+def test_what_is_written_after_rest_is_told_apart(tmp_path: Path) -> None:
+    log = log_of(tmp_path, entry(15, "patch", "configmaps", "slurm-operator/1"))
+    out, idle = step("out", 1, 10, {"status_at": BEGIN + 9}), step("idle", 1, 120)
+    later = Step(**{name: getattr(idle, name) for name in Step.__slots__} | {"since": BEGIN + 30})
+    assert figures({"out": out, "idle": later}, None, log, 1)["writes_put_off"] == 1
