@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.plan.small_cluster import Cluster
 
@@ -81,6 +83,40 @@ def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Cluster, act
 def test_what_is_only_said_may_share_one(cluster: Cluster, action: Action) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
     assert not decides(Plan(((action,),)), world)
+
+
+@pytest.mark.parametrize(
+    ("action", "nodes"),
+    [
+        pytest.param(Delete(*POD, "it may go"), {"w-0"}, id="a worker is deleted"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.CONDEMNED: SCALE_IN}), {"w-0"}, id="one is condemned"),
+        pytest.param(Drain(("w-0", "w-1"), "x"), {"w-0", "w-1"}, id="nodes are drained"),
+        pytest.param(new_pod("w-0"), {"w-0"}, id="a worker is made that Slurm still has a record of"),
+        pytest.param(new_pod("w-9"), set(), id="a worker is made that Slurm does not know"),
+        pytest.param(DeleteNodes(("w-0",), "x"), None, id="a record may be one that a waiting job requires"),
+        pytest.param(PatchMetadata(*NODESET, finalizers=()), None, id="a finalizer may hold a partition with jobs"),
+        pytest.param(DeleteReservation("r", "x"), None, id="a reservation may hold any node"),
+        pytest.param(Delete(*CLAIM, "x"), None, id="what is no worker"),
+        pytest.param(Delete("v1", "Pod", NODESET[2], "x"), None, id="a pod of no known worker"),
+    ],
+)
+def test_a_decision_names_the_nodes_that_must_be_asked_for(
+    cluster: Cluster, action: Action, nodes: set[str] | None
+) -> None:
+    pods = [cluster.pod("w-0"), cluster.pod("w-1")]
+    world = cluster.world(cluster.nodeset(replicas=2), pods, cluster.slurm(cluster.node("w-0")))
+    assert decided_nodes(Plan(((action,),)), world) == nodes
+    if nodes is not None:
+        assert not replace(world.slurm, fresh=frozenset()).covers(frozenset(nodes)) or not nodes
+        assert replace(world.slurm, fresh=frozenset({"w-0", "w-1"})).covers(frozenset(nodes))
+    assert replace(world.slurm, fresh=None).covers(None)
+
+
+def test_a_plan_that_decides_about_records_too_needs_everything(cluster: Cluster) -> None:
+    world = cluster.world(cluster.nodeset(replicas=1), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
+    plan = Plan(((Drain(("w-0",), "x"), DeleteNodes(("w-7",), "x")),))
+    assert decided_nodes(plan, world) is None
+    assert not replace(world.slurm, fresh=frozenset({"w-0", "w-7"})).covers(None)
 
 
 def test_every_write_to_slurm_decides(cluster: Cluster) -> None:
