@@ -11,6 +11,7 @@ from tests.campaigns.scenarios import REF, small
 
 from slurm_operator.reconcile.clusters import Cluster, SlurmTarget
 from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.decision import EVERYTHING, Decision
 from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import (
     Absent,
@@ -245,7 +246,7 @@ async def test_a_decision_about_few_of_many_nodes_asks_for_these_alone() -> None
     slurm.questions()
     slurm.put("n7", "IDLE", "DRAIN")
     slurm.put("n8", "ALLOCATED")
-    seen = await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert slurm.questions() == ["node n7", "states"]
     assert isinstance(seen.nodes, SlurmList)
     assert (seen.view("n7"), seen.view("n8")) == (
@@ -254,19 +255,17 @@ async def test_a_decision_about_few_of_many_nodes_asks_for_these_alone() -> None
     )
     assert seen.nodes.complete
     assert len(seen.nodes.items) == 100
-    assert seen.covers(frozenset({"n7"}))
-    assert not seen.covers(frozenset({"n7", "n8"}))
-    assert not seen.covers(None)
+    assert seen.fresh == Decision(frozenset({"n7"}))
 
 
 async def test_a_node_that_slurm_no_longer_has_leaves_the_snapshot_and_one_that_it_has_again_joins_it() -> None:
     slurm = Slurm(100)
     await slurm.cluster.node_snapshot()
     record = slurm.records.pop("n7")
-    seen = await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert (seen.view("n7"), seen.absent) == (Absent(), frozenset({"n7"}))
     slurm.records["n7"] = record
-    seen = await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert (seen.view("n7"), seen.absent) == (Known(record), frozenset())
 
 
@@ -275,10 +274,21 @@ async def test_a_decision_about_many_nodes_or_about_records_reads_the_list() -> 
     await slurm.cluster.node_snapshot()
     slurm.questions()
     many = frozenset(f"n{number}" for number in range(6))
-    assert (await slurm.cluster.node_snapshot(many)).covers(many)
+    assert (await slurm.cluster.node_snapshot(Decision(many))).fresh.covers(Decision(many))
     assert slurm.questions()[0] == "nodes"
-    assert (await slurm.cluster.node_snapshot(fresh=True)).covers(None)
+    assert (await slurm.cluster.node_snapshot(EVERYTHING)).fresh.covers(EVERYTHING)
     assert slurm.questions()[0] == "nodes"
+
+
+async def test_before_a_record_goes_its_node_is_asked_for_and_all_jobs_also_those_that_wait() -> None:
+    slurm = Slurm(100)
+    slurm.held = {5: Job(job_id=5, states=frozenset({"PENDING"}), required=HostList("n3"))}
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    slurm.held[5] = Job(job_id=5, states=frozenset({"PENDING"}), required=HostList("n7"))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"}), every_job=True))
+    assert slurm.questions() == ["node n7", "states", "job 5"]
+    assert seen.jobs == (slurm.held[5],)
 
 
 async def test_a_node_that_cannot_be_asked_for_by_name_is_looked_up_in_the_list() -> None:
@@ -286,7 +296,7 @@ async def test_a_node_that_cannot_be_asked_for_by_name_is_looked_up_in_the_list(
     await slurm.cluster.node_snapshot()
     slurm.questions()
     slurm.is_deaf_by_name = True
-    seen = await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert slurm.questions() == ["nodes", "states"]
     assert isinstance(seen.view("n7"), Known)
 
@@ -301,13 +311,13 @@ async def test_the_jobs_of_a_node_are_read_only_once_the_node_is_quiet() -> None
     slurm.put("n7", "ALLOCATED", "DRAIN")
     await slurm.cluster.node_snapshot()
     slurm.questions()
-    await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert slurm.questions() == ["node n7", "states"]
     slurm.put("n7", "IDLE", "DRAIN")
-    await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert slurm.questions() == ["node n7", "states", "job 1", "job 2"]
     del slurm.records["n7"]
-    await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert slurm.questions() == ["node n7", "states", "job 1", "job 2", "job 3", "node n7"]
 
 
@@ -315,7 +325,7 @@ async def test_nodes_are_read_before_jobs() -> None:
     """A job that starts after the node was seen drained and idle cannot be on it; one from before is seen."""
     slurm = Slurm(100)
     for decides in (False, True):
-        await slurm.cluster.node_snapshot(frozenset({"n7"}) if decides else frozenset())
+        await slurm.cluster.node_snapshot(Decision(frozenset({"n7"}) if decides else frozenset()))
         asked = slurm.questions()
         assert asked.index("states") > max(n for n, each in enumerate(asked) if each.startswith("node"))
 
@@ -334,7 +344,7 @@ async def test_a_list_that_took_long_is_not_asked_for_at_every_poll() -> None:
     assert asked.count("states") > 90
     slurm.put("n7", "IDLE", "DRAIN")
     began = slurm.now
-    seen = await slurm.cluster.node_snapshot(frozenset({"n7"}))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
     assert (seen.view("n7"), slurm.now) == (Known(slurm.records["n7"]), began)
 
 

@@ -27,8 +27,9 @@ from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
+from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
-from slurm_operator.slurm.job_records import EVERYTHING, NOTHING_DECIDED, Decision, JobRecords
+from slurm_operator.slurm.job_records import JobRecords
 from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
@@ -129,24 +130,16 @@ class Cluster:
         return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(
-        self,
-        doubtful: frozenset[str] = frozenset(),
-        *,
-        caller: Hashable = None,
-        reservations: bool = False,
-        fresh: bool = False,
+        self, decision: Decision = NOTHING_DECIDED, *, caller: Hashable = None, reservations: bool = False
     ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
-        `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
-        for by name. `fresh` is for whatever else is decided. Without them it may be what another reconcile fetched a
-        moment ago, and records of jobs may be older: what it may decide about is in its own `fresh`.
+        Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name.
+        Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older.
         """
-        decision = replace(EVERYTHING, nodes=doubtful) if fresh else Decision(doubtful)
         found, _ = await self._looks.get(caller, lambda: self._look(caller, decision), fresh=bool(decision))
-        absent = await self._absent(doubtful, found.nodes)
-        covered = None if fresh else doubtful
-        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=covered)
+        absent = await self._absent(decision.nodes, found.nodes)
+        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=decision)
 
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
@@ -207,13 +200,12 @@ class Cluster:
         is_due = now >= self._whole_at
         if known is not None and not decision and now < self._list_paused_until:
             return known
-        is_small = not decision.every_job and known is not None and _are_few(len(decision.nodes), len(known.items))
-        if known is not None and is_small and not is_due:
+        if known is not None and not is_due and _is_small(decision, len(known.items)):
             merged = await self._merged(known, decision.nodes)
             if merged is not None:
                 self.nodes = merged
                 return merged
-        whole = bool(decision) or is_due
+        whole = bool(decision.nodes) or decision.every_node or is_due
         return await self._node_list(None if whole or known is None else known.last_update)
 
     async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
@@ -401,6 +393,11 @@ def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
     listed = {node.name: node for node in nodes.items} if decision.nodes and isinstance(nodes, SlurmList) else {}
     quiet = frozenset(name for name in decision.nodes if name in listed and not policy.is_busy(listed[name]))
     return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
+
+
+def _is_small(decision: Decision, nodes: int) -> bool:
+    """Whether what is decided is about few of so many nodes."""
+    return not decision.every_node and _are_few(len(decision.nodes), nodes)
 
 
 def _are_few(names: int, nodes: int) -> bool:
