@@ -126,10 +126,10 @@ class RestApi:
             case "GET job":
                 return self._job(slurm, int(name))
             case "GET jobs/state":
-                found = b",".join(
-                    msgspec.json.encode({"job_id": str(job["job_id"]), "state": job["job_state"]}) for job in slurm.jobs
-                )
-                return 200, listed(slurm, "jobs", found, time.time())
+                # As wide as slurmrestd prints it; this list has no last_update.
+                states = ({"job_id": str(job["job_id"]), "state": job["job_state"]} for job in slurm.jobs)
+                found = b",\n    ".join(msgspec.json.format(msgspec.json.encode(each), indent=4) for each in states)
+                return 200, enveloped(slurm, b'"jobs": [\n    %s\n  ],\n  ' % found)
             case "GET ping" | "GET diag":
                 key = "pings" if kind == "GET ping" else "statistics"
                 content = msgspec.json.encode(recorded(kind.split()[1])[key])

@@ -111,8 +111,10 @@ def rig_points(release: str) -> Iterator[RigPoint]:
 
 
 def _is_a_lie(path: Path, value: HostileValue) -> bool:
-    """Whether Slurm says, in good order, that the job is elsewhere: nobody could know better."""
-    return path[:1] == ("jobs",) and path[2:] == ("nodes",) and door.is_host_list(value)
+    """Whether Slurm says, in good order, that the job is elsewhere, or another one: nobody could know better."""
+    if path[:1] != ("jobs",):
+        return False
+    return (path[2:] == ("nodes",) and door.is_host_list(value)) or (path[2:] == ("job_id",) and value.raw.isdigit())
 
 
 def _always(point: RigPoint) -> bool:

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tests.campaigns import campaign
 from tests.campaigns.rig import World
+from tests.campaigns.scenarios import small
 
 from slurm_operator.plan import config, drains, partition, workers
 from slurm_operator.plan import nodeset as plan
 from slurm_operator.reconcile import clusters
-from slurm_operator.slurm import policy
+from slurm_operator.slurm import job_records, policy
+from slurm_operator.slurm.decision import Decision
 
 
 def violations(scenario: str, release: str = "26.05") -> list[str]:
@@ -67,3 +69,36 @@ def test_a_partition_that_goes_before_its_jobs_is_found(monkeypatch: pytest.Monk
     # The Controller's turn holds the line too, and from 26.05 on Slurm itself does: all must be blind.
     monkeypatch.setattr(partition, "blocking_jobs", lambda *_, **__: ())
     assert any("left slurm.conf" in each for each in violations("S-del", "24.11"))
+
+
+async def under_a_suspended_job(*, moves: bool = False) -> list[str]:
+    """All workers are to go, and one of them has a job that leaves its node idle."""
+    world = World()
+    await world.open()
+    await small(world, 2)
+    job = world.slurm.submit(1000.0)
+    await world.run_for(10.0)
+    world.slurm.suspend(job)
+    await world.run_for(10.0)
+    if moves:
+        # As if it had been requeued, started elsewhere and suspended again between two polls.
+        world.slurm.jobs[job].nodes = ("compute-1",)
+        world.slurm.touch("jobs")
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
+    await world.run_for(60.0)
+    await world.close()
+    return world.judge.violations
+
+
+def test_without_a_bug_nothing_is_found() -> None:
+    assert asyncio.run(under_a_suspended_job(moves=True)) == []
+
+
+def test_jobs_that_are_listed_and_never_read_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_records.JobRecords, "_needed", lambda *_: ())
+    assert any("goes with jobs" in each for each in asyncio.run(under_a_suspended_job()))
+
+
+def test_a_decision_by_an_old_record_of_a_job_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decision, "depends_on", lambda *_: False)
+    assert any("goes with jobs" in each for each in asyncio.run(under_a_suspended_job(moves=True)))

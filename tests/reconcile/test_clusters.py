@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import REF, small
+
+from slurm_operator.reconcile.clusters import Cluster, SlurmTarget
+from slurm_operator.slurm.client import SlurmClient
+from slurm_operator.slurm.decision import EVERYTHING, Decision
+from slurm_operator.slurm.hostlist import HostList
+from slurm_operator.slurm.model import (
+    Absent,
+    Job,
+    JobState,
+    JobView,
+    Known,
+    KnownJob,
+    Node,
+    NodeView,
+    SlurmList,
+    Unchanged,
+    Unknown,
+)
+from slurm_operator.slurm.requests import Feature
 
 
 async def many_nodesets(world: World, many: int) -> None:
@@ -144,3 +163,203 @@ async def test_right_before_a_drain_of_one_node_that_node_alone_is_looked_at(wor
     assert "DRAIN" in world.slurm.nodes["compute-1"].flags
     before = world.calls[: world.calls.index("POST nodes")]
     assert [call for call in before if call != "GET ping"][-1] == "GET node"
+
+
+async def test_a_worker_that_goes_is_asked_for_by_name_and_no_list_of_jobs_is_read(world: World) -> None:
+    await small(world, 3)
+    job = world.slurm.submit(1000.0)
+    (busy,) = world.slurm.jobs[job].nodes
+    await world.run_for(10.0)
+    world.arm()
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+    await world.run_for(20.0)
+    calls = Counter(world.calls)
+    assert calls["GET node"] > 0
+    assert calls["GET jobs"] == 0
+    assert len(world.pods()) == 2
+    assert busy in world.pods()
+
+
+async def test_a_drained_worker_under_a_suspended_job_stays_until_the_job_has_ended(world: World) -> None:
+    await small(world, 2)
+    job = world.slurm.submit(1000.0)
+    (busy,) = world.slurm.jobs[job].nodes
+    await world.run_for(10.0)
+    world.slurm.suspend(job)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 0}})
+    await world.run_for(300.0)
+    assert list(world.pods()) == [busy]
+    world.slurm.resume_job(job, 1.0)
+    await world.run()
+    assert world.pods() == {}
+
+
+class Slurm:
+    """Nodes and jobs of a cluster as a client gives them; what it is asked for, and how long a list takes."""
+
+    def __init__(self, count: int, list_seconds: float = 0.0) -> None:
+        self.now = 1000.0
+        self.list_seconds = list_seconds
+        self.records = {f"n{number}": Node(name=f"n{number}", states=frozenset({"IDLE"})) for number in range(count)}
+        self.held: dict[int, Job] = {}
+        self.asked: list[str] = []
+        self.is_deaf_by_name = False
+        self.cluster = Cluster(cast("SlurmClient", self), SlurmTarget("http://x"), b"", lambda: self.now)
+
+    def put(self, name: str, *states: str) -> None:
+        self.records[name] = Node(name=name, states=frozenset(states))
+
+    async def nodes(self, since: int | None = None) -> SlurmList[Node] | Unchanged:
+        self.asked.append("nodes" if since is None else "nodes since")
+        self.now += self.list_seconds
+        return SlurmList(tuple(self.records.values()), complete=True, last_update=int(self.now))
+
+    async def node(self, name: str) -> NodeView:
+        if self.is_deaf_by_name:
+            return Unknown("no route")
+        self.asked.append(f"node {name}")
+        return Known(self.records[name]) if name in self.records else Absent()
+
+    async def job_states(self) -> SlurmList[JobState]:
+        self.asked.append("states")
+        return SlurmList(tuple(JobState(job.job_id, job.states) for job in self.held.values()), complete=True)
+
+    async def job(self, job_id: int) -> JobView:
+        self.asked.append(f"job {job_id}")
+        return KnownJob(self.held[job_id]) if job_id in self.held else Absent()
+
+    async def jobs(self, _: int | None = None) -> SlurmList[Job]:
+        self.asked.append("jobs")
+        return SlurmList(tuple(self.held.values()), complete=True, last_update=1)
+
+    async def offers(self, _: Feature) -> bool:
+        return False
+
+    def questions(self) -> list[str]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+async def test_a_decision_about_few_of_many_nodes_asks_for_these_alone() -> None:
+    slurm = Slurm(100)
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    slurm.put("n7", "IDLE", "DRAIN")
+    slurm.put("n8", "ALLOCATED")
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert slurm.questions() == ["node n7", "states"]
+    assert isinstance(seen.nodes, SlurmList)
+    assert (seen.view("n7"), seen.view("n8")) == (
+        Known(slurm.records["n7"]),
+        Known(Node(name="n8", states=frozenset({"IDLE"}))),
+    )
+    assert seen.nodes.complete
+    assert len(seen.nodes.items) == 100
+    assert seen.fresh == Decision(frozenset({"n7"}))
+
+
+async def test_a_node_that_slurm_no_longer_has_leaves_the_snapshot_and_one_that_it_has_again_joins_it() -> None:
+    slurm = Slurm(100)
+    await slurm.cluster.node_snapshot()
+    record = slurm.records.pop("n7")
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert (seen.view("n7"), seen.absent) == (Absent(), frozenset({"n7"}))
+    slurm.records["n7"] = record
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert (seen.view("n7"), seen.absent) == (Known(record), frozenset())
+
+
+async def test_a_decision_about_many_nodes_or_about_records_reads_the_list() -> None:
+    slurm = Slurm(100)
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    many = frozenset(f"n{number}" for number in range(6))
+    assert (await slurm.cluster.node_snapshot(Decision(many))).fresh.covers(Decision(many))
+    assert slurm.questions()[0] == "nodes"
+    assert (await slurm.cluster.node_snapshot(EVERYTHING)).fresh.covers(EVERYTHING)
+    assert slurm.questions()[0] == "nodes"
+
+
+async def test_before_a_record_goes_its_node_is_asked_for_and_all_jobs_also_those_that_wait() -> None:
+    slurm = Slurm(100)
+    slurm.held = {5: Job(job_id=5, states=frozenset({"PENDING"}), required=HostList("n3"))}
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    slurm.held[5] = Job(job_id=5, states=frozenset({"PENDING"}), required=HostList("n7"))
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"}), every_job=True))
+    assert slurm.questions() == ["node n7", "states", "job 5"]
+    assert seen.jobs == (slurm.held[5],)
+
+
+async def test_a_node_that_cannot_be_asked_for_by_name_is_looked_up_in_the_list() -> None:
+    slurm = Slurm(100)
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    slurm.is_deaf_by_name = True
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert slurm.questions() == ["nodes", "states"]
+    assert isinstance(seen.view("n7"), Known)
+
+
+async def test_the_jobs_of_a_node_are_read_only_once_the_node_is_quiet() -> None:
+    slurm = Slurm(100)
+    slurm.held = {
+        1: Job(job_id=1, states=frozenset({"RUNNING"}), nodes=HostList("n7")),
+        2: Job(job_id=2, states=frozenset({"SUSPENDED"}), nodes=HostList("n9")),
+        3: Job(job_id=3, states=frozenset({"RUNNING"}), nodes=HostList("n3")),
+    }
+    slurm.put("n7", "ALLOCATED", "DRAIN")
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert slurm.questions() == ["node n7", "states"]
+    slurm.put("n7", "IDLE", "DRAIN")
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert slurm.questions() == ["node n7", "states", "job 1", "job 2"]
+    del slurm.records["n7"]
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert slurm.questions() == ["node n7", "states", "job 1", "job 2", "job 3", "node n7"]
+
+
+async def test_nodes_are_read_before_jobs() -> None:
+    """A job that starts after the node was seen drained and idle cannot be on it; one from before is seen."""
+    slurm = Slurm(100)
+    for decides in (False, True):
+        await slurm.cluster.node_snapshot(Decision(frozenset({"n7"}) if decides else frozenset()))
+        asked = slurm.questions()
+        assert asked.index("states") > max(n for n, each in enumerate(asked) if each.startswith("node"))
+
+
+async def test_a_list_that_took_long_is_not_asked_for_at_every_poll() -> None:
+    slurm = Slurm(10_000, list_seconds=10.0)
+    asked, began = list[str](), slurm.now
+    while slurm.now < began + 600.0:
+        slurm.now += 5.0
+        await slurm.cluster.poll()
+        asked += slurm.questions()
+    lists = sum(each.startswith("nodes") for each in asked)
+    assert 10.0 * lists / (slurm.now - began) <= 0.2
+    assert lists >= 8
+    # Its jobs are asked for at every poll, and a decision does not wait.
+    assert asked.count("states") > 90
+    slurm.put("n7", "IDLE", "DRAIN")
+    began = slurm.now
+    seen = await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert (seen.view("n7"), slurm.now) == (Known(slurm.records["n7"]), began)
+
+
+async def test_a_slow_list_now_and_then_does_not_count_as_silence() -> None:
+    slurm = Slurm(10_000, list_seconds=10.0)
+    for _ in range(100):
+        slurm.now += 5.0
+        await slurm.cluster.poll()
+    assert slurm.cluster.patience_seconds > 10.0
+
+
+async def test_right_before_a_write_about_few_of_many_nodes_these_alone_are_looked_at() -> None:
+    slurm = Slurm(1_000)
+    await slurm.cluster.node_snapshot()
+    slurm.questions()
+    names = tuple(f"n{number}" for number in range(40))
+    assert [node.name for node in await slurm.cluster._records(names)] == list(names)
+    assert sorted(slurm.questions()) == sorted(f"node {name}" for name in names)

@@ -28,7 +28,8 @@ from slurm_operator.plan.keys import KeyState
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import KEY, SCALE_IN
-from slurm_operator.reconcile.nodeset import decided_nodes
+from slurm_operator.reconcile.nodeset import decision
+from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 
 SEEN = ObjectMeta(namespace="ns", name="w-0", uid="uid-w-0", resource_version="3")
 POD = ("v1", "Pod", SEEN)
@@ -37,7 +38,7 @@ NODESET = ("slinky.slurm.net/v1beta1", "NodeSet", ObjectMeta(namespace="ns", nam
 
 
 def decides(plan: Plan, world: NodeSetWorld) -> bool:
-    return decided_nodes(plan, world) != frozenset()
+    return bool(decision(plan, world))
 
 
 def new_pod(name: str) -> Create:
@@ -81,6 +82,49 @@ def test_what_cannot_be_taken_back_needs_a_word_of_its_own(cluster: Cluster, act
 def test_what_is_only_said_may_share_one(cluster: Cluster, action: Action) -> None:
     world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
     assert not decides(Plan(((action,),)), world)
+
+
+ABOUT_W0 = Decision(frozenset({"w-0"}))
+
+
+@pytest.mark.parametrize(
+    ("action", "needed"),
+    [
+        pytest.param(Delete(*POD, "it may go"), ABOUT_W0, id="a worker is deleted"),
+        pytest.param(PatchMetadata(*POD, annotations={labels.CONDEMNED: SCALE_IN}), ABOUT_W0, id="one is condemned"),
+        pytest.param(Drain(("w-0", "w-1"), "x"), Decision(frozenset({"w-0", "w-1"})), id="nodes are drained"),
+        pytest.param(new_pod("w-0"), ABOUT_W0, id="a worker is made that Slurm still has a record of"),
+        pytest.param(new_pod("w-9"), NOTHING_DECIDED, id="a worker is made that Slurm does not know"),
+        pytest.param(
+            DeleteNodes(("w-0",), "x"),
+            Decision(frozenset({"w-0"}), every_job=True),
+            id="a record may be one that a waiting job requires",
+        ),
+        pytest.param(
+            PatchMetadata(*CLAIM, owners=({"kind": "Pod", "uid": "uid-w-0"},)),
+            ABOUT_W0,
+            id="a claim goes with one",
+        ),
+        pytest.param(
+            PatchMetadata(*CLAIM, owners=({"kind": "Pod", "uid": "other"},)), EVERYTHING, id="it goes with a stranger"
+        ),
+        pytest.param(PatchMetadata(*CLAIM, owners=()), EVERYTHING, id="a claim goes with nobody"),
+        pytest.param(PatchMetadata(*NODESET, finalizers=()), EVERYTHING, id="a finalizer may hold a partition"),
+        pytest.param(DeleteReservation("r", "x"), EVERYTHING, id="a reservation may hold any node"),
+        pytest.param(Delete(*CLAIM, "x"), EVERYTHING, id="what is no worker"),
+        pytest.param(Delete("v1", "Pod", NODESET[2], "x"), EVERYTHING, id="a pod of no known worker"),
+    ],
+)
+def test_a_decision_says_what_must_be_read(cluster: Cluster, action: Action, needed: Decision) -> None:
+    pods = [cluster.pod("w-0"), cluster.pod("w-1")]
+    world = cluster.world(cluster.nodeset(replicas=2), pods, cluster.slurm(cluster.node("w-0")))
+    assert decision(Plan(((action,),)), world) == needed
+
+
+def test_a_plan_needs_what_all_its_actions_need(cluster: Cluster) -> None:
+    world = cluster.world(cluster.nodeset(replicas=1), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
+    plan = Plan(((Drain(("w-0",), "x"), DeleteNodes(("w-7",), "x")),))
+    assert decision(plan, world) == Decision(frozenset({"w-0", "w-7"}), every_job=True)
 
 
 def test_every_write_to_slurm_decides(cluster: Cluster) -> None:

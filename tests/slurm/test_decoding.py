@@ -45,10 +45,10 @@ def busy(seconds: float) -> str:
     return "done"
 
 
-async def admitted(decoder: Decoder, path: str = "jobs") -> bool:
+async def admitted(decoder: Decoder, path: str = "jobs", *, is_usually_small: bool = False) -> bool:
     """Whether a list may be asked for now."""
     try:
-        await asyncio.wait_for(decoder.admit(path), 0.01)
+        await asyncio.wait_for(decoder.admit(path, is_usually_small=is_usually_small), 0.01)
     except TimeoutError:
         return False
     return True
@@ -63,6 +63,16 @@ async def test_a_list_that_took_long_delays_the_next_one(decoder: Decoder, time_
     assert not await admitted(decoder)
     time_.seconds += 2.0
     assert await admitted(decoder)
+
+
+async def test_a_list_that_is_usually_small_waits_only_for_itself(decoder: Decoder) -> None:
+    decoder.close(Reading(spent_seconds=1.0), "nodes", None)
+    assert not await admitted(decoder, "jobs")
+    assert await admitted(decoder, "states", is_usually_small=True)
+    decoder.close(Reading(spent_seconds=1.0), "states", None)
+    assert not await admitted(decoder, "states", is_usually_small=True)
+    decoder.close(Reading(), "states", None)
+    assert await admitted(decoder, "states", is_usually_small=True)
 
 
 async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seconds) -> None:

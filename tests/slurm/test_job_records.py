@@ -11,16 +11,10 @@ import msgspec
 import pytest
 
 from slurm_operator.slurm import job_records
+from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmError, SlurmUnreachable
 from slurm_operator.slurm.hostlist import EMPTY, HostList
-from slurm_operator.slurm.job_records import (
-    EVERYTHING,
-    NOT_DESCRIBED,
-    NOTHING_DECIDED,
-    Decision,
-    JobRecords,
-    is_cheaper_by_id,
-)
+from slurm_operator.slurm.job_records import NOT_DESCRIBED, JobRecords, is_cheaper_by_id
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import AT_ONCE
 from slurm_operator.slurm.policy import is_over
@@ -198,15 +192,13 @@ async def test_a_suspended_job_that_moved_unseen_is_found_where_it_is(slurm: Slu
 @pytest.mark.parametrize(
     "view", [Unknown("no route"), Absent()], ids=["cannot be asked for", "is absent although it is listed"]
 )
-async def test_a_listed_job_that_is_not_described_leaves_all_unknown_and_then_the_list_is_read(
+async def test_where_a_listed_job_is_not_described_the_list_is_read(
     slurm: Slurm, records: JobRecords, view: JobView
 ) -> None:
     slurm.put(job(1, nodes="n1"))
     slurm.views[1] = view
-    assert await records.read() == NOT_DESCRIBED
-    slurm.questions()
     assert await records.read() == (job(1, nodes="n1"),)
-    assert slurm.questions() == ["list"]
+    assert slurm.questions() == ["states", "job 1", "list"]
     assert await records.read() == (job(1, nodes="n1"),)
     assert slurm.questions() == ["list since 7"]
 

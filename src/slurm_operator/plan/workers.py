@@ -18,6 +18,7 @@ from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
 from slurm_operator.slurm import policy
+from slurm_operator.slurm.decision import EVERYTHING, Decision
 from slurm_operator.slurm.model import (
     Absent,
     Job,
@@ -71,13 +72,8 @@ class NodeSnapshot:
     earlier: tuple[Job, ...] | Unknown = ()
     # The nodes of that look: a record that is missing only once may have been lost by an incomplete list.
     earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
-    # The nodes whose records, and whose jobs, were read for this very reconcile; None: all. What is known of any other
-    # is good enough to report, not to decide who goes.
-    fresh: frozenset[str] | None = None
-
-    def covers(self, nodes: frozenset[str] | None) -> bool:
-        """Whether it may decide about these nodes; None: about all, and about what jobs need."""
-        return self.fresh is None or (nodes is not None and nodes <= self.fresh)
+    # What was read for this very reconcile. Anything else in it is good enough to report, not to decide who goes.
+    fresh: Decision = EVERYTHING
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""

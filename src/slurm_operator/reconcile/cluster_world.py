@@ -48,6 +48,7 @@ from slurm_operator.reconcile.config import Logs, controller_pod, is_running, op
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import ResourceWorld
 from slurm_operator.reconcile.verdict_streams import VerdictStreams
+from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED
 from slurm_operator.slurm.model import SlurmList, Unknown
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS
 
@@ -211,7 +212,7 @@ async def fetch_snapshot(
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif is_leaving or resources or has_edits(built.conf):
-        look = await cluster.node_snapshot(caller=caller, fresh=is_leaving)
+        look = await cluster.node_snapshot(EVERYTHING if is_leaving else NOTHING_DECIDED, caller=caller)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
     if cluster.nodes is None:
         # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -28,8 +28,9 @@ from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
+from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
-from slurm_operator.slurm.job_records import EVERYTHING, NOTHING_DECIDED, Decision, JobRecords
+from slurm_operator.slurm.job_records import JobRecords
 from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
@@ -53,7 +54,7 @@ MAX_ASKED_BY_NAME = 8
 # much as ten in a list.
 FEW_NODES = 2
 NODE_COST = 20
-MAX_NODES_BY_NAME = 500
+MAX_NODES_BY_NAME = 200
 # A list of nodes that nothing is decided by may take slurmrestd a fifth of its time.
 LIST_PAUSE_FACTOR = 4.0
 MAX_LIST_PAUSE_SECONDS = 60.0
@@ -116,7 +117,8 @@ class Cluster:
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
     _job_records: JobRecords = field(init=False)
-    # Until when a mere poll does not ask for the list of nodes.
+    # When the last list of nodes was read, and until when a mere poll does not ask for another.
+    _list_at: float = float("-inf")
     _list_paused_until: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -129,24 +131,16 @@ class Cluster:
         return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(
-        self,
-        doubtful: frozenset[str] = frozenset(),
-        *,
-        caller: Hashable = None,
-        reservations: bool = False,
-        fresh: bool = False,
+        self, decision: Decision = NOTHING_DECIDED, *, caller: Hashable = None, reservations: bool = False
     ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
-        `doubtful` are nodes whose workers may go: nothing old is believed of them, and one that the list lacks is asked
-        for by name. `fresh` is for whatever else is decided. Without them it may be what another reconcile fetched a
-        moment ago, and records of jobs may be older: what it may decide about is in its own `fresh`.
+        Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name.
+        Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older.
         """
-        decision = replace(EVERYTHING, nodes=doubtful) if fresh else Decision(doubtful)
         found, _ = await self._looks.get(caller, lambda: self._look(caller, decision), fresh=bool(decision))
-        absent = await self._absent(doubtful, found.nodes)
-        covered = None if fresh else doubtful
-        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=covered)
+        absent = await self._absent(decision.nodes, found.nodes)
+        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=decision)
 
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
@@ -183,12 +177,15 @@ class Cluster:
         return answer
 
     async def _look(self, caller: Hashable, decision: Decision) -> NodeSnapshot:
-        now = self._looked_at = self.monotonic()
+        now, list_at = self.monotonic(), self._list_at
+        self._looked_at = now
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
         nodes = await self._nodes(decision)
         earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
         if not isinstance(nodes, Unknown):
-            self._slowest_seconds = max(self.monotonic() - now, SLOWEST_DECAY_FACTOR * self._slowest_seconds)
+            # What is asked without a list says nothing about the next list.
+            decay = SLOWEST_DECAY_FACTOR if self._list_at != list_at else 1.0
+            self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
         earlier_nodes = before.nodes if before is not None else ASKED_ONCE
         self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes)
@@ -201,23 +198,22 @@ class Cluster:
 
     async def _nodes(self, decision: Decision) -> SlurmList[Node] | Unknown:
         now, known = self.monotonic(), self.nodes if self.nodes is not None and self.nodes.complete else None
-        if known is not None and now < self._whole_at:
-            if not decision and now < self._list_paused_until:
-                return known
-            if not decision.every_job and _are_few(len(decision.nodes), len(known.items)):
-                merged = await self._merged(known, decision.nodes)
-                if merged is not None:
-                    self.nodes = merged
-                    return merged
-        whole = bool(decision) or now >= self._whole_at
+        is_due = now >= self._whole_at
+        if known is not None and not decision and now < self._list_paused_until:
+            return known
+        if known is not None and not is_due and _is_small(decision, len(known.items)):
+            merged = await self._merged(known, decision.nodes)
+            if merged is not None:
+                self.nodes = merged
+                return merged
+        whole = bool(decision.nodes) or decision.every_node or is_due
         return await self._node_list(None if whole or known is None else known.last_update)
 
     async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
         """The last list with the records of these nodes as they are now; None if one of them cannot be asked for."""
-        views = await ask_each(self.client.node, sorted(names), self.monotonic)
-        if len(views) < len(names) or any(isinstance(view, Unknown) for view in views.values()):
+        records = await self._by_name(sorted(names))
+        if records is None:
             return None
-        records = {view.node.name: view.node for view in views.values() if isinstance(view, Known)}
         listed = {node.name for node in known.items}
         there = (records.get(node.name, node) for node in known.items if node.name not in names or node.name in records)
         added = (node for name, node in records.items() if name not in listed)
@@ -225,8 +221,6 @@ class Cluster:
 
     async def _node_list(self, since: int | None) -> SlurmList[Node] | Unknown:
         began = self.monotonic()
-        if since is None:
-            self._whole_at = began + FULL_LIST_SECONDS
         try:
             answer = await self.client.nodes(since)
         except SlurmError as error:
@@ -238,8 +232,9 @@ class Cluster:
                 if self.nodes is not None
                 else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
             )
-        now = self.monotonic()
+        now = self._list_at = self.monotonic()
         self._list_paused_until = now + min(LIST_PAUSE_FACTOR * (now - began), MAX_LIST_PAUSE_SECONDS)
+        self._whole_at = now + FULL_LIST_SECONDS
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
@@ -322,12 +317,18 @@ class Cluster:
 
     async def _records(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
         # Slurm knows no preconditions: a look right before the write is the nearest there is.
-        if len(hosts) <= MAX_ASKED_BY_NAME:
-            views = [await self.client.node(name) for name in hosts]
-            if not any(isinstance(view, Unknown) for view in views):
-                return tuple(view.node for view in views if isinstance(view, Known))
-        known = {node.name: node for node in (await self.client.all_nodes()).items}
+        count = len(self.nodes.items) if self.nodes is not None else 0
+        known = await self._by_name(hosts) if len(hosts) <= MAX_ASKED_BY_NAME or _are_few(len(hosts), count) else None
+        if known is None:
+            known = {node.name: node for node in (await self.client.all_nodes()).items}
         return tuple(known[name] for name in hosts if name in known)
+
+    async def _by_name(self, names: Collection[str]) -> dict[str, Node] | None:
+        """The records that Slurm has of these nodes; None if one of them cannot be asked for."""
+        views = await ask_each(self.client.node, names, self.monotonic)
+        if len(views) < len(names) or any(isinstance(view, Unknown) for view in views.values()):
+            return None
+        return {name: view.node for name, view in views.items() if isinstance(view, Known)}
 
     async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object:
         """Change node records, all in the same way."""
@@ -394,9 +395,15 @@ class Cluster:
 
 
 def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
-    """The same decision, once it is known which of its nodes Slurm has."""
-    listed = {node.name for node in nodes.items} if isinstance(nodes, SlurmList) else frozenset[str]()
-    return replace(decision, every_holder=not decision.nodes <= listed)
+    """What is left to decide once the nodes are known: a worker that is at work stays, whatever its jobs are."""
+    listed = {node.name: node for node in nodes.items} if decision.nodes and isinstance(nodes, SlurmList) else {}
+    quiet = frozenset(name for name in decision.nodes if name in listed and not policy.is_busy(listed[name]))
+    return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
+
+
+def _is_small(decision: Decision, nodes: int) -> bool:
+    """Whether what is decided is about few of so many nodes."""
+    return not decision.every_node and _are_few(len(decision.nodes), nodes)
 
 
 def _are_few(names: int, nodes: int) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
@@ -33,6 +35,7 @@ from slurm_operator.plan.actions import (
     Action,
     Create,
     Delete,
+    DeleteNodes,
     Drain,
     PatchMetadata,
     Plan,
@@ -60,6 +63,7 @@ from slurm_operator.reconcile.execute import Executor
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
+from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmRejected, SlurmWrongCluster
 from slurm_operator.slurm.model import Known, Unknown
 from slurm_operator.status import nodeset as status
@@ -78,7 +82,6 @@ REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
-NO_NODES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +204,16 @@ class NodeSets:
         cr: NodeSet,
         pods: tuple[Pod, ...],
         deleting: bool,
-        decided: frozenset[str] | None = NO_NODES,
+        decision: Decision = NOTHING_DECIDED,
     ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
         now = self.clock.now().timestamp()
         some = pods if deleting else [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
         return await cluster.node_snapshot(
-            frozenset(hostname_of(cr, pod) for pod in some) | (decided or NO_NODES),
+            Decision(frozenset(hostname_of(cr, pod) for pod in some)) | (EVERYTHING if deleting else decision),
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
-            fresh=deleting or decided is None,
         )
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
@@ -272,13 +274,13 @@ class NodeSets:
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
         """The plan; one that decides something is made again from what Slurm reports on it in this very reconcile."""
         plan = plan_nodeset(world)
-        asked: frozenset[str] | None = NO_NODES
+        asked = NOTHING_DECIDED
         for is_last in (False, False, True):
-            decided = decided_nodes(plan, world)
-            if world.slurm.covers(decided):
+            decided = decision(plan, world)
+            if world.slurm.fresh.covers(decided):
                 break
             # A new plan may decide about other nodes.
-            asked = None if is_last or asked is None or decided is None else asked | decided
+            asked = EVERYTHING if is_last else asked | decided
             slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, asked)
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
@@ -442,38 +444,42 @@ def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
     )
 
 
-def decided_nodes(plan: Plan, world: NodeSetWorld) -> frozenset[str] | None:
-    """The nodes about which a plan decides: what it takes away, writes to Slurm, or says of who may go.
-
-    None: about all, or about more than the nodes themselves. What is decided is never decided by an older snapshot.
-    """
+def decision(plan: Plan, world: NodeSetWorld) -> Decision:
+    """What a plan takes away, writes to Slurm, or says of who may go: never decided by an older snapshot."""
     if world.deleting and finalizer_removal(world) is not None:
-        return None
-    hosts = {worker.name: worker.hostname for worker in world.workers}
-    found = [_decided(action, world, hosts) for action in plan.actions]
-    return None if None in found else NO_NODES.union(*(each for each in found if each is not None))
+        return EVERYTHING
+    hosts = {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
+    return reduce(or_, (_decided(action, world, hosts) for action in plan.actions), NOTHING_DECIDED)
 
 
-def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> frozenset[str] | None:
+def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:
     match action:
         case PatchMetadata(finalizers=None, owners=None):
             marks = not DECIDING_MARKS.isdisjoint(action.annotations)
-            return _host(action.seen.name, hosts) if marks else NO_NODES
+            return _about([action.seen.uid], hosts) if marks else NOTHING_DECIDED
+        case PatchMetadata(kind="PersistentVolumeClaim", finalizers=None, owners=tuple(owners)):
+            # The worker that a claim goes with; or, if it goes with none, any.
+            return _about([str(owner.get("uid")) for owner in owners if owner.get("kind") == "Pod"], hosts)
         case Create(desired={"kind": "Pod"}):
             # Whether its old record goes first depends on what its old slurmd did a moment ago.
             host = str(action.desired["spec"]["hostname"])
-            return frozenset({host}) if isinstance(world.slurm.view(host), Known) else NO_NODES
+            return Decision(frozenset({host})) if isinstance(world.slurm.view(host), Known) else NOTHING_DECIDED
         case Delete(kind="Pod"):
-            return _host(action.seen.name, hosts)
+            return _about([action.seen.uid], hosts)
         case Drain() | Undrain() | UpdateNodes() | RequestRegistration():
-            return frozenset(action.nodes)
+            return Decision(frozenset(action.nodes))
+        case DeleteNodes():
+            # A job that waits may require one of them.
+            return Decision(frozenset(action.nodes), every_job=True)
         case _:
-            # A finalizer that holds a reservation, the owner that a claim goes with, a record that a waiting job needs.
-            return None if isinstance(action, PatchMetadata | Delete | SlurmAction) else NO_NODES
+            # A finalizer that holds a reservation, or what has no worker.
+            return EVERYTHING if isinstance(action, PatchMetadata | Delete | SlurmAction) else NOTHING_DECIDED
 
 
-def _host(pod: str, hosts: Mapping[str, str]) -> frozenset[str] | None:
-    return frozenset({hosts[pod]}) if pod in hosts else None
+def _about(pods: Sequence[str], hosts: Mapping[str, str]) -> Decision:
+    """Something is decided about the workers with these uids; about everything, if one of them is not known."""
+    is_known = bool(pods) and all(uid in hosts for uid in pods)
+    return Decision(frozenset(hosts[uid] for uid in pods)) if is_known else EVERYTHING
 
 
 def _may_be_removed(pod: Pod, now: float) -> bool:

@@ -188,7 +188,7 @@ class SlurmClient:
 
     async def job_states(self) -> SlurmList[JobState]:
         """The states of all jobs: a few bytes for each, where a list of jobs is kilobytes."""
-        return await self._whole("jobs/state", wire.job_states)
+        return await self._call(requests.read_job_states(), wire.job_states)
 
     async def job(self, job_id: int) -> JobView:
         """One job as Slurm itself reports it. Absent only when Slurm says that it has none; any failure is Unknown."""
@@ -412,7 +412,7 @@ class SlurmClient:
 
     async def _exchange(self, sending: Sending, request: Request, reader: Reader[T]) -> T:
         if request.large:
-            await self._decoder.admit(request.path)
+            await self._decoder.admit(request.path, is_usually_small=request.is_usually_small)
         began, outcome, failure, reading = self._monotonic(), "ok", None, Reading()
         try:
             found = await self._decode(await self._received(sending, request, reading), reader, request.label, reading)

@@ -15,6 +15,7 @@ from heapq import nsmallest
 from typing import Protocol
 
 from slurm_operator.slurm import policy
+from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmUnsupported
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
@@ -34,8 +35,7 @@ MAX_REFRESHES = 10
 LIST_SECONDS = 60.0
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
-ONLY_RUNNING = frozenset({"RUNNING"})
-NOT_DESCRIBED = Unknown("Slurm lists jobs that it does not describe; they are asked for again in the next reconcile")
+NOT_DESCRIBED = Unknown("Slurm is slow to describe its jobs; they are asked for again in the next reconcile")
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 
 # By the id of a job.
@@ -56,37 +56,6 @@ class JobSource(Protocol):
     async def jobs(self, since: int | None = None) -> SlurmList[Job] | Unchanged:
         """All jobs."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What is about to be decided, and so which records have to be read now."""
-
-    # Workers of these nodes may go.
-    nodes: frozenset[str] = frozenset()
-    # Slurm has no record of one of them, which would show that a job runs there.
-    every_holder: bool = False
-    # Node records or a partition may go, which jobs that wait need too.
-    every_job: bool = False
-
-    def __bool__(self) -> bool:
-        """Whether anything is decided."""
-        return bool(self.nodes) or self.every_holder or self.every_job
-
-    def depends_on(self, job: Job) -> bool:
-        """Whether the record of an unfinished job must be of this very moment."""
-        if self.every_job:
-            return True
-        if not self or job.states == policy.ONLY_PENDING:
-            return False
-        # A node shows that a job runs on it. It does not show a suspended one.
-        if job.states != ONLY_RUNNING or self.every_holder:
-            return True
-        return bool(job.nodes.within(self.nodes))
-
-
-NOTHING_DECIDED = Decision()
-EVERYTHING = Decision(every_job=True)
 
 
 def is_cheaper_by_id(needed: int, jobs: int) -> bool:
@@ -140,11 +109,11 @@ class JobRecords:
         needed = list(self._needed(states, decision))
         if not is_cheaper_by_id(len(needed), len(states)):
             return None
-        unread = await self._fetch(needed, states)
-        if unread:
+        began = self.monotonic()
+        if await self._fetch(needed, states):
             # Perhaps one is too large to be read alone: with an array come all its tasks.
             self._prefer_list()
-            return NOT_DESCRIBED
+            return NOT_DESCRIBED if self.monotonic() - began >= MAX_SECONDS else None
         await self._refresh(states, frozenset(needed))
         return tuple(self._described(states))
 

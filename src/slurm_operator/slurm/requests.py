@@ -50,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any] | None = None
     needs: Feature | None = None
     large: bool = False
+    is_usually_small: bool = False
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +139,11 @@ def read(what: str, *, since: int | None = None, needs: Feature | None = None) -
     """A list or a document of slurmctld."""
     query = (("update_time", str(since)),) if since is not None else ()
     return Request(method="GET", path=f"/{what}", label=f"GET {what}", query=query, needs=needs, large=True)
+
+
+def read_job_states() -> Request:
+    """The states of all jobs."""
+    return msgspec.structs.replace(read("jobs/state"), is_usually_small=True)
 
 
 def read_one(kind: str, name: str) -> Request:

@@ -62,6 +62,7 @@ class VanishedJobs:
 
     _unfinished: dict[Identity, Job] = field(default_factory=dict)
     _lost: dict[Identity, _Lost] = field(default_factory=dict)
+    _listed: tuple[Job, ...] | None = None
 
     def ids(self) -> frozenset[int]:
         """The ids of all unfinished jobs that were believed in."""
@@ -69,6 +70,9 @@ class VanishedJobs:
 
     async def believed(self, listed: tuple[Job, ...], ask: AskJob, now: float) -> tuple[Job, ...]:
         """The jobs of a complete answer, and those that it has lost."""
+        if listed == self._listed and not self._lost:
+            return listed
+        self._listed = listed
         by_id: dict[int, list[Job]] = {}
         for job in listed:
             by_id.setdefault(job.job_id, []).append(job)

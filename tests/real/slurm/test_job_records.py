@@ -13,7 +13,8 @@ from tests.slurm.replay import VERSIONS, kept_answer
 
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.job_records import EVERYTHING, NOTHING_DECIDED, Decision, JobRecords
+from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
+from slurm_operator.slurm.job_records import JobRecords
 from slurm_operator.slurm.model import Job, JobState, JobView, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.token import TokenSource
 from slurm_operator.slurm.transport import Endpoint, Http, Sending

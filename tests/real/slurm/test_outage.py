@@ -11,6 +11,7 @@ from slurm_operator.reconcile.clusters import Cluster as SlurmCluster
 from slurm_operator.reconcile.clusters import SlurmTarget
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
+from slurm_operator.slurm.decision import EVERYTHING
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.model import Absent, Known, Node, SlurmList, Unknown
 from slurm_operator.slurm.requests import JobSubmission, NodeChange
@@ -87,7 +88,7 @@ async def test_looks_see_changes_and_the_outage_and_the_return(client: SlurmClie
     word = SlurmCluster(client, SlurmTarget(""), b"", time.monotonic, lambda names, _: woken.append(names))
 
     async def nodes() -> SlurmList[Node] | Unknown:
-        return (await word.node_snapshot(fresh=True)).nodes
+        return (await word.node_snapshot(EVERYTHING)).nodes
 
     async def is_known() -> bool:
         return isinstance(await nodes(), SlurmList)

@@ -1,0 +1,62 @@
+"""What is about to be decided, and so what has to be read from Slurm in that very reconcile.
+
+In: the nodes that a plan is about, and whether jobs that wait matter to it. Out: whether one decision covers another,
+and whether it depends on a job. Made by `reconcile/nodeset.py`, kept in a snapshot, used by `reconcile/clusters.py` and
+`job_records.py`. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.model import Job
+
+ONLY_RUNNING = frozenset({"RUNNING"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which records have to be read now."""
+
+    # Workers of these nodes may go, or something is written to them.
+    nodes: frozenset[str] = frozenset()
+    # So may any other, or what is decided is that a node is missing.
+    every_node: bool = False
+    # Slurm has no record of one of the nodes, which would show that a job runs there.
+    every_holder: bool = False
+    # Node records or a partition may go, which jobs that wait need too.
+    every_job: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether anything is decided."""
+        return bool(self.nodes) or self.every_node or self.every_holder or self.every_job
+
+    def __or__(self, other: Decision) -> Decision:
+        """Both."""
+        return Decision(
+            self.nodes | other.nodes,
+            self.every_node or other.every_node,
+            self.every_holder or other.every_holder,
+            self.every_job or other.every_job,
+        )
+
+    def covers(self, other: Decision) -> bool:
+        """Whether what was read for this one is enough for the other."""
+        has_nodes = self.every_node or (not other.every_node and other.nodes <= self.nodes)
+        return has_nodes and (self.every_job or not other.every_job)
+
+    def depends_on(self, job: Job) -> bool:
+        """Whether the record of an unfinished job must be of this very moment."""
+        if self.every_job:
+            return True
+        if not self or job.states == policy.ONLY_PENDING:
+            return False
+        # A node shows that a job runs on it. It does not show a suspended one.
+        if job.states != ONLY_RUNNING or self.every_holder or self.every_node:
+            return True
+        return bool(job.nodes.within(self.nodes))
+
+
+NOTHING_DECIDED = Decision()
+EVERYTHING = Decision(every_node=True, every_job=True)
