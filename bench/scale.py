@@ -23,10 +23,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from bench.real_slurm.slurm import require_real_slurm  # noqa: E402
 from bench.scaling import figures, large, many, report  # noqa: E402
 from bench.scaling.processes import Program  # noqa: E402
 from bench.scaling.steps import STEPS  # noqa: E402
 from tests.real.kube.tools import missing_tools  # noqa: E402
+from tests.real.slurm.rootfs import CannotProvision  # noqa: E402
 
 SHORT_PODS, SHORT_IDLE_SECONDS = 40, 5.0
 
@@ -47,6 +49,7 @@ def parse() -> argparse.Namespace:
         default=2,
         help="the bare client: before and after, before, or not at all",
     )
+    parser.add_argument("--slurm", choices=["stand-in", "real"], default="stand-in", help="real needs root")
     parser.add_argument("--scheduler", choices=["auto", "kube", "bound"], default="auto", help="who binds the workers")
     parser.add_argument("--clusters", type=int, default=0, help="so many small clusters instead of a large one")
     parser.add_argument("--nodesets", type=int, default=5, help="NodeSets of one worker in each of them")
@@ -68,6 +71,8 @@ def parse() -> argparse.Namespace:
         options.floors = min(1, options.floors)
         options.pods, options.idle = min(options.pods, SHORT_PODS), min(options.idle, SHORT_IDLE_SECONDS)
     unknown = [name for name in options.scenarios.split(",") if name not in STEPS]
+    if options.slurm == "real" and (options.clusters or options.jobs or options.record_ms):
+        parser.error("--clusters, --jobs and --record-ms are for the stand-in")
     if unknown:
         parser.error(f"no scenario is called {', '.join(unknown)}; there are {', '.join(STEPS)}")
     return options
@@ -97,6 +102,15 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[figures.B
     return figures.of_rounds(rounds, held), held
 
 
+def lacking_real_slurm() -> str:
+    """What keeps this machine from a real Slurm."""
+    try:
+        require_real_slurm()
+    except CannotProvision as missing:
+        return str(missing)
+    return ""
+
+
 def main() -> int:
     """Measure and print."""
     options = parse()
@@ -105,6 +119,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if missing := missing_tools():
         print(f"skipped: {', '.join(missing)} are not built (make kube-tools)", file=sys.stderr)
+        return 0
+    if options.slurm == "real" and (why := lacking_real_slurm()):
+        print(f"SKIPPED, nothing was measured: no real Slurm: {why}", file=sys.stderr)
         return 0
     result, held = measure(options)
     missed = [*figures.missed(result, held), *result.get("failed", [])]

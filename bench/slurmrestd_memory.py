@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -35,13 +34,13 @@ from bench.real_slurm.embedded import MERGE, EmbeddedKubernetes, until  # noqa: 
 from bench.real_slurm.jobs import Queue  # noqa: E402
 from bench.real_slurm.memory import Sample  # noqa: E402
 from bench.real_slurm.relay import Relay  # noqa: E402
-from bench.real_slurm.slurm import RealSlurm, rest_command, slurm_conf  # noqa: E402
+from bench.real_slurm.slurm import RealSlurm, require_real_slurm, rest_command, slurm_conf  # noqa: E402
 from bench.scaling import objects, plots  # noqa: E402
 from bench.scaling.objects import COMPUTE, PARTITION, Json  # noqa: E402
 from bench.scaling.processes import TICKS, Process, Program, start  # noqa: E402
 from bench.scaling.steps import say  # noqa: E402
 from tests.real.slurm import rootfs  # noqa: E402
-from tests.real.slurm.cluster import ClusterFailed, require_namespaces  # noqa: E402
+from tests.real.slurm.cluster import ClusterFailed  # noqa: E402
 
 NAMESPACE, BUSY = "memory", "busy"
 MINUTES, SHORT_MINUTES = 60.0, 4.0
@@ -355,13 +354,6 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def require_root() -> None:
-    """Raise where this machine cannot have a real Slurm."""
-    if os.geteuid() != 0:
-        raise rootfs.CannotProvision("it needs root")
-    require_namespaces()
-
-
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -388,7 +380,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        require_root()
+        require_real_slurm(options.version)
         with tempfile.TemporaryDirectory(prefix="slurmrestd-memory-") as name:
             folder = Path(options.keep or name)
             folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ and SlurmdTimeout=0 keeps slurmctld from asking after it; once drained and put b
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.real.slurm.cluster import SLURM_CONF, Cluster, wait_for
+from tests.real.slurm.cluster import SLURM_CONF, Cluster, require_namespaces, wait_for
+from tests.real.slurm.rootfs import CannotProvision, provide
 
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.restapi import RestApi
@@ -34,6 +36,14 @@ FIRST_PORT, FIRST_BRIEF_PORT, BRIEF_AT_ONCE = 17100, 21000, 40
 CPUS, MEMORY_MB = 2, 1000
 # What the test clusters have and this one has otherwise.
 REPLACED = ("ClusterName", "MaxNodeCount", "NodeSet", "PartitionName", "SelectTypeParameters")
+
+
+def require_real_slurm(version: str = EXTERNAL_SINCE) -> Path:
+    """The root file system of that version; raises CannotProvision where this machine cannot run it."""
+    if os.geteuid() != 0:
+        raise CannotProvision("it needs root")
+    require_namespaces()
+    return provide(version)
 
 
 def slurm_conf(cluster_name: str, node_sets: Sequence[str], max_nodes: int, more: Sequence[str] = ()) -> str:

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import socket
 import time
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +19,7 @@ from bench.scaling.figures import bars, figures, floor_seconds, lost_moments
 from bench.scaling.floors import Floor, measure_floor, until_pods
 from bench.scaling.kubernetes import BENCH_AGENT, PODS_PER_NODE, REST_SECONDS, call, until
 from bench.scaling.objects import COMPUTE, Json
-from bench.scaling.processes import Program, StandIn, stand_in, start
+from bench.scaling.processes import REAL_SLURM, Program, StandIn, stand_in, start
 from bench.scaling.steps import OURS, STEPS, Bench, Step, say
 from tests.real.kube.cluster import Cluster
 
@@ -65,6 +65,13 @@ def stand_in_flags(options: argparse.Namespace) -> list[str]:
     return [*pace, "--jobs", str(options.jobs), *slim]
 
 
+def _slurm(cluster: Cluster, options: argparse.Namespace) -> AbstractAsyncContextManager[StandIn]:
+    """The stand-in, or a real Slurm."""
+    if options.slurm == "real":
+        return stand_in(cluster, [], REAL_SLURM)
+    return stand_in(cluster, stand_in_flags(options))
+
+
 def usual_seconds(name: str, options: argparse.Namespace) -> float:
     """About how long a step takes, on a machine that is not busy."""
     fixed, each = USUAL_SECONDS[name]
@@ -80,11 +87,11 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
     asked = [*_chosen(program, options), *["floor"] * (options.floors + (options.floors > 0 and not options.short))]
     minutes = (20 + sum(usual_seconds(name, options) for name in asked)) / 60
     async with AsyncExitStack() as stack:
-        say(f"control plane, {nodes} fake nodes, stand-in of slurmrestd; about {max(1, minutes):.0f} min in all")
+        say(f"control plane, {nodes} fake nodes, {options.slurm} Slurm; about {max(1, minutes):.0f} min in all")
         cluster = await stack.enter_async_context(kubernetes.audited_cluster(folder, scheduler=True))
         http = await stack.enter_async_context(kubernetes.session(cluster, BENCH_AGENT))
         await kubernetes.prepare(http)
-        slurm = await stack.enter_async_context(stand_in(cluster, stand_in_flags(options)))
+        slurm = await stack.enter_async_context(_slurm(cluster, options))
         kubelets = await stack.enter_async_context(kubernetes.kubelets(cluster, nodes, slurm.log_port))
         if bound:
             await kubernetes.bind_at_once(http, nodes)
@@ -98,6 +105,9 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
     log = AuditLog(folder / "audit.log", program.agent)
     compared = [each for each in floors if each.namespace != WARM_UP]
     failed += lost_moments(steps, compared, log)
+    # A real Slurm that was not as the benchmark believed: what it waited for may have come earlier or later.
+    if wrong := sum(step.slurm.get("differences", 0) for step in steps.values()):
+        failed.append(f"{wrong} node records were not in slurmctld as their model had them")
     found = figures(steps, floor_seconds(log, compared) if compared else None, log, pods)
     if options.plots:
         held = bars(pods, options.idle)
@@ -105,6 +115,7 @@ async def measure(folder: Path, program: Program, options: argparse.Namespace) -
             say(f"wrote {path}")
     return {
         "program": program.agent,
+        "slurm": options.slurm,
         "bound_at_creation": bound,
         "heartbeat_seconds": options.heartbeat,
         "record_milliseconds": options.record_ms,

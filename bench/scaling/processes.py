@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 10.0
 LEASE_NAMESPACE = "default"
+STAND_IN, REAL_SLURM = "bench.scaling.slurm_server", "bench.real_slurm.server"
 STAND_IN_SECONDS = 30.0
 
 
@@ -150,10 +151,10 @@ class StandIn:
 
 
 @contextlib.asynccontextmanager
-async def stand_in(cluster: Cluster, flags: Sequence[str]) -> AsyncIterator[StandIn]:
-    """The stand-in as a process of its own, for the length of the block."""
+async def stand_in(cluster: Cluster, flags: Sequence[str], module: str = STAND_IN) -> AsyncIterator[StandIn]:
+    """The stand-in, or what stands in front of a real Slurm, as a process of its own for the length of the block."""
     ca = cluster.folder / "ca.crt"
-    command = [sys.executable, "-m", "bench.scaling.slurm_server", cluster.url, str(ca), str(cluster.folder), *flags]
+    command = [sys.executable, "-m", module, cluster.url, str(ca), str(cluster.folder), *flags]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     with (cluster.folder / "stand-in.log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(

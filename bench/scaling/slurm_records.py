@@ -18,6 +18,7 @@ import msgspec
 from tests.campaigns.partition_model import PartitionModel
 from tests.slurm.replay import kept_answer
 
+from slurm_operator.build.nodeset import TERMINATING
 from slurm_operator.slurm import hostlist
 
 Json = dict[str, Any]
@@ -182,6 +183,11 @@ class Slurm:
         node.reason_by, node.reason_at = node.reason_by or "slurm", self.now()
         self._pinged_at.pop(name, None)
         self.touch("nodes")
+
+    def stop(self, name: str) -> None:
+        """A slurmd's kubelet tells that it ends, as the hook of its container says."""
+        if name in self.nodes:
+            self.update_nodes({"name": [name], "state": ["DOWN"], "reason": TERMINATING})
 
     def beat(self) -> None:
         """slurmctld has asked every slurmd for its load, as it does every minute or two: all records change."""

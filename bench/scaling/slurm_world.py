@@ -44,9 +44,24 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
 
 
+class Hook(msgspec.Struct, frozen=True):
+    exec: dict[str, list[str]] = {}
+
+
+class Lifecycle(msgspec.Struct, frozen=True, rename="camel"):
+    pre_stop: Hook | None = None
+
+
 class Container(msgspec.Struct, frozen=True):
     name: str = ""
     args: list[str] = []
+    lifecycle: Lifecycle | None = None
+
+    @property
+    def tells_its_end(self) -> bool:
+        """Whether its kubelet, before it ends it, sets its node down."""
+        hook = self.lifecycle.pre_stop if self.lifecycle is not None else None
+        return hook is not None and any("state=down" in text for text in hook.exec.get("command", ()))
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -187,8 +202,10 @@ class World:
             seen = self.pods[uid] = SeenPod(namespace, hostname, time.time())
         slurm = self.slurms.get(namespace)
         alive = self._alive.setdefault((namespace, seen.hostname), set())
-        if pod.metadata.deletion_timestamp:
+        if pod.metadata.deletion_timestamp and seen.was_drained is None:
             self._note_drain(seen)
+            if slurm is not None and any(container.tells_its_end for container in pod.spec.containers):
+                slurm.stop(seen.hostname)
         if kind == "DELETED":
             self.lose_pod(uid)
         elif pod.is_ready and not seen.ready_at:
@@ -211,7 +228,7 @@ class World:
             self.later(SILENCE_SECONDS, lambda: None if alive else slurm.lose(seen.hostname))
 
     def _note_drain(self, seen: SeenPod) -> None:
-        """A drain that comes after the deletion is none."""
+        """Whether it is drained now that its end is known: a drain that comes after the deletion is none."""
         slurm = self.slurms.get(seen.namespace)
         if slurm is not None and seen.was_drained is None:
             record = slurm.nodes.get(seen.hostname)

@@ -206,7 +206,10 @@ def test_a_log_that_is_still_written_is_read_once_and_by_whole_lines(tmp_path: P
 
 
 def test_a_step_that_failed_in_any_round_is_told() -> None:
-    rounds = [{"pods": 10, "exist_ratio": 1.0}, {"pods": 10, "exist_ratio": 1.1, "failed": ["in did not get there"]}]
+    rounds: list[dict[str, Any]] = [
+        {"pods": 10, "exist_ratio": 1.0},
+        {"pods": 10, "exist_ratio": 1.1, "failed": ["in did not get there"]},
+    ]
     assert of_rounds(rounds, [])["failed"] == ["in did not get there"]
 
 
