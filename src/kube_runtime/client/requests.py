@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kube_runtime.client.objects import Resource
+from kube_runtime.client.objects import LEASES, Resource
 
 JSON = "application/json"
 # For what nobody reads: the object without spec and status, from a server that can.
@@ -47,6 +47,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     seconds: float | None = None
     fence: Callable[[], None] | None = None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it waits behind no other: whoever renews its lease too late has to stop."""
+        return self.path.startswith(f"/apis/{LEASES.group}/")
 
     def __repr__(self) -> str:
         # The body may be a Secret.

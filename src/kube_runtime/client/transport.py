@@ -170,7 +170,7 @@ class HttpTransport:
         session = self._open_session(request.what)
         with _translated(request.what):
             async with (
-                _NO_GATE if request.stream else self._ready_gate(),
+                _NO_GATE if request.stream or request.is_urgent else self._ready_gate(),
                 session.request(
                     request.method,
                     self._url(request),

@@ -75,6 +75,8 @@ def _slurmrestd(cr: RestApi, controller: Controller) -> Object:
         "env": [
             {"name": "SLURM_JWT", "value": "daemon"},
             {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
+            # Otherwise each of its threads keeps the memory of the longest list that it has ever answered.
+            {"name": "MALLOC_ARENA_MAX", "value": "1"},
         ],
         "ports": [{"name": DAEMON, "containerPort": names.SLURMRESTD_PORT, "protocol": "TCP"}],
         "startupProbe": pods.patient(pods.tcp_probe(names.SLURMRESTD_PORT)),

@@ -83,7 +83,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         _some(_worker_deletions(world)),
         unregistered,
         leftovers,
-        tuple(events(world, len(_missing(world)) if new else 0, unregistered, leftovers)),
+        tuple(events(world, len(world.missing) if new else 0, unregistered, leftovers)),
     ]
     # Last, since there is one for each worker, and nobody waits for them.
     stages.append(_some(_conditions(world, known, _nodes_written_to(stages))))
@@ -161,7 +161,7 @@ def _is_waiting(world: NodeSetWorld) -> bool:
 
 def is_at_rest(world: NodeSetWorld, plan: Plan) -> bool:
     """Whether only a change, in Kubernetes or in Slurm, can bring more to do: nothing is waited for or due later."""
-    acts = any(not isinstance(action, Apply) for action in plan.actions) or _is_waiting(world) or _missing(world)
+    acts = any(not isinstance(action, Apply) for action in plan.actions) or _is_waiting(world) or world.missing
     has_times = world.deleting or world.asked or reservation.is_asked_for(world.cr) or world.key.is_changing
     is_settled = all(_is_settled(world, worker) for worker in world.workers)
     return not acts and not has_times and not world.is_blind and is_settled
@@ -252,26 +252,18 @@ def _ssh_config(world: NodeSetWorld) -> Iterator[Action]:
 
 def new_workers(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
     """The workers to make now: none with a host name that another worker has."""
-    wanted = _missing(world)
+    wanted = world.missing
     held = held_back(world, wanted)
     return [worker for worker in wanted if worker.name(world.cr) not in held]
 
 
 def same_hostnames(world: NodeSetWorld) -> list[tuple[str, str]]:
     """Every host name of a worker, made or not, that another has; and who that is."""
-    wanted = _missing(world)
+    wanted = world.missing
     held = held_back(world, wanted)
     made = [(worker.hostname, worker.rival) for worker in world.workers if worker.rival]
     named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
     return sorted({*made, *((named[name], rival) for name, rival in held.items())})
-
-
-def _missing(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
-    if world.deleting:
-        return []
-    if world.cr.is_daemon:
-        return _missing_daemons(world)
-    return [nodeset.WorkerIdentity(ordinal=number) for number in _missing_ordinals(world)]
 
 
 def _creations(world: NodeSetWorld, new: list[nodeset.WorkerIdentity]) -> list[tuple[Action, ...]]:
@@ -285,37 +277,6 @@ def _creations(world: NodeSetWorld, new: list[nodeset.WorkerIdentity]) -> list[t
         tuple(Create(claim) for claim in made if claim["metadata"]["name"] not in world.claims),
         tuple(Create(nodeset.pod(world.cr, template, worker, pinned.get(str(worker.ordinal)))) for worker in new),
     ]
-
-
-def _missing_ordinals(world: NodeSetWorld) -> list[int]:
-    """The numbers of the workers to make: the lowest that nobody holds.
-
-    A worker that Kubernetes is taking down holds its number until it is gone, so that its successor gets the same name,
-    claims and node record.
-    """
-    present = world.workers
-    leaving = sum(why == SCALE_IN for _, why in world.choice.leaving.values())
-    leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
-    needed = world.cr.spec.replicas - (len(present) + len(world.settled) - leaving)
-    if needed <= 0:
-        return []
-    held = {worker.ordinal for worker in present if worker.ordinal is not None} | world.settled.ordinals
-    result: list[int] = []
-    number = 0
-    while len(result) < needed:
-        if number not in held:
-            result.append(number)
-        number += 1
-    return result
-
-
-def _missing_daemons(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
-    """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
-    taken = {worker.name for worker in world.workers}
-    held = {worker.pod.spec.node_name for worker in world.workers}
-    nodes = (world.nodes[name] for name in sorted(world.nodes))
-    wanted = (placement.daemon_worker(node) for node in nodes if placement.should_run(world.template["spec"], node))
-    return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in taken]
 
 
 def pins(world: NodeSetWorld, running: Iterable[Worker] = ()) -> dict[str, str]:

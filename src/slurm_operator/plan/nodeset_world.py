@@ -25,7 +25,7 @@ from slurm_operator.plan.ghosts import Asked
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.settled import NOBODY, Settled, still_settled
-from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
+from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
 
@@ -76,6 +76,11 @@ class NodeSetWorld:
     def choice(self) -> Choice:
         """Which workers stay and which go."""
         return choose(self)
+
+    @cached_property
+    def missing(self) -> list[nodeset.WorkerIdentity]:
+        """The workers that are to be made, also those whose host name another has."""
+        return _missing(self)
 
     @cached_property
     def revision(self) -> str:
@@ -140,3 +145,42 @@ def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
         return frozenset()
     nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
     return frozenset(placement.daemon_worker(node).hostname(cr) for node in nodes)
+
+
+def _missing(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
+    if world.deleting:
+        return []
+    if world.cr.is_daemon:
+        return _missing_daemons(world)
+    return [nodeset.WorkerIdentity(ordinal=number) for number in _missing_ordinals(world)]
+
+
+def _missing_ordinals(world: NodeSetWorld) -> list[int]:
+    """The numbers of the workers to make: the lowest that nobody holds.
+
+    A worker that Kubernetes is taking down holds its number until it is gone, so that its successor gets the same name,
+    claims and node record.
+    """
+    present = world.workers
+    leaving = sum(why == SCALE_IN for _, why in world.choice.leaving.values())
+    leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
+    needed = world.cr.spec.replicas - (len(present) + len(world.settled) - leaving)
+    if needed <= 0:
+        return []
+    held = {worker.ordinal for worker in present if worker.ordinal is not None} | world.settled.ordinals
+    result: list[int] = []
+    number = 0
+    while len(result) < needed:
+        if number not in held:
+            result.append(number)
+        number += 1
+    return result
+
+
+def _missing_daemons(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
+    """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
+    taken = {worker.name for worker in world.workers}
+    held = {worker.pod.spec.node_name for worker in world.workers}
+    nodes = (world.nodes[name] for name in sorted(world.nodes))
+    wanted = (placement.daemon_worker(node) for node in nodes if placement.should_run(world.template["spec"], node))
+    return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in taken]

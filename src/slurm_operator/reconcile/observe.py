@@ -262,18 +262,12 @@ class Observer:
         self._data.pop(uid, None)
         self._records.pop(uid, None)
 
-    def worker_pods(self, namespace: str, controller: str) -> list[Pod]:
+    def worker_pods(self, namespace: str, controller: str) -> Iterator[Pod]:
         """The worker pods of a cluster: those that its NodeSets control, and those that a NodeSet has left behind."""
-        found = {
-            pod.metadata.uid: pod
-            for uid in self._nodesets_of(namespace, controller)
-            for pod in self.controlled_pods(namespace, uid)
-        }
+        for uid in self._nodesets_of(namespace, controller):
+            yield from self.controlled_pods(namespace, uid)
         wanted = {labels.NAME: labels.WORKER.daemon, labels.CLUSTER: controller}.items()
-        for pod in self.orphaned_pods(namespace):
-            if wanted <= pod.metadata.labels.items():
-                found[pod.metadata.uid] = pod
-        return list(found.values())
+        yield from (pod for pod in self.orphaned_pods(namespace) if wanted <= pod.metadata.labels.items())
 
     def _nodesets_of(self, namespace: str, controller: str) -> Iterator[str]:
         """The uids of a cluster's NodeSets, also of those that cannot be read but for that."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_runtime.client.objects import RawObject
+from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.loop.queue import Key
 from slurm_operator.build import labels
 from slurm_operator.reconcile.observe import Observer
@@ -28,6 +28,8 @@ class Triggers:
     observer: Observer
     # By uid: the resourceVersion that was read, and the names in it.
     _names: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    # By the uid of a NodeSet: its pods, and what their Slurm nodes may be called.
+    _hosts_of: dict[str, tuple[tuple[Pod, ...], frozenset[str]]] = field(default_factory=dict)
 
     def referrers(self, kind: str) -> KeysOf:
         """Resources of a kind that name the changed object anywhere in a reference."""
@@ -112,10 +114,12 @@ class Triggers:
 
     def _hosts(self, nodeset: RawObject) -> frozenset[str]:
         """What the Slurm nodes of its workers may be called."""
-        pods = self.observer.controlled_pods(nodeset.metadata.namespace, nodeset.metadata.uid)
-        return frozenset(
-            name for pod in pods for name in (pod.spec.hostname, pod.metadata.name, pod.spec.node_name) if name
-        )
+        uid = nodeset.metadata.uid
+        pods, known = self.observer.controlled_pods(nodeset.metadata.namespace, uid), self._hosts_of.get(uid)
+        if known is None or known[0] is not pods:
+            names = (name for pod in pods for name in (pod.spec.hostname, pod.metadata.name, pod.spec.node_name))
+            known = self._hosts_of[uid] = (pods, frozenset(name for name in names if name))
+        return known[1]
 
     def _referenced(self, item: RawObject) -> frozenset[str]:
         version, names = self._names.get(item.metadata.uid, ("", None))
@@ -127,6 +131,7 @@ class Triggers:
     def forget(self, uid: str) -> None:
         """Drop what was remembered of an object that has gone."""
         self._names.pop(uid, None)
+        self._hosts_of.pop(uid, None)
 
 
 def referenced_names(value: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from kube_runtime.client.client import Call, Client
 from kube_runtime.client.credentials import Bearer, RotatedFile
 from kube_runtime.client.decode import Bookmark, Changed, Deleted, UnreadableEvent
 from kube_runtime.client.kubeconfig import Target
-from kube_runtime.client.objects import CONFIG_MAPS
+from kube_runtime.client.objects import CONFIG_MAPS, LEASES
 from kube_runtime.client.transport import Limits
 
 ONE = say.config_map("a", 5, key="value")
@@ -416,6 +416,22 @@ async def test_ordinary_requests_are_bounded_and_watches_do_not_count(faults: Fa
             await first
         assert (await second).metadata.name == "a"
         await events.aclose()
+
+
+async def test_a_lease_waits_behind_no_other_request(faults: FaultServer) -> None:
+    """A scale-out of thousands would keep its renewal waiting until it has run out."""
+    from kube_runtime.client.credentials import Fixed
+
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a", "namespace": "ns"}}
+    faults.answer(say.hang(), say.json(lease))
+    limits = Limits(in_flight=1, request_seconds=1.0)
+    async with Client.to(Target(server=faults.url, credentials=Fixed()), limits=limits) as client:
+        first = asyncio.create_task(client.create(CONFIG_MAPS, ONE, "ns"))
+        await faults.requests(1)
+        assert (await client.get(LEASES, "a", "ns")).metadata.name == "a"
+        assert not first.done()
+        with pytest.raises(errors.TimedOut):
+            await first
 
 
 class FencedError(Exception):
