@@ -24,13 +24,15 @@ from tests.campaigns.slurm_model import SlurmModel
 from tests.slurm.replay import VERSIONS
 
 from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.vanished import DOUBT_SECONDS
 from slurm_operator.slurm.wire import Reply
 
 PARTS = ("door", "operator")
 # Longer than the polls of a NodeSet that waits (1 s) and of one that does not (5 s).
 WINDOW_SECONDS = 6.5
 BREATH_SECONDS = 2.5
-HEALING_SECONDS = 25.0
+# A job that had another id, or another time of submission, is given so long to be found again.
+HEALING_SECONDS = DOUBT_SECONDS + 15.0
 # Longer than a worker may be unknown to Slurm before it may go.
 LONG_WINDOW_SECONDS = 50.0
 BATCH = 12
@@ -111,10 +113,8 @@ def rig_points(release: str) -> Iterator[RigPoint]:
 
 
 def _is_a_lie(path: Path, value: HostileValue) -> bool:
-    """Whether Slurm says, in good order, that the job is elsewhere, or another one: nobody could know better."""
-    if path[:1] != ("jobs",):
-        return False
-    return (path[2:] == ("nodes",) and door.is_host_list(value)) or (path[2:] == ("job_id",) and value.raw.isdigit())
+    """Whether Slurm says, in good order, that the job is elsewhere: nobody could know better."""
+    return path[:1] == ("jobs",) and path[2:] == ("nodes",) and door.is_host_list(value)
 
 
 def _always(point: RigPoint) -> bool:

@@ -348,6 +348,16 @@ async def test_a_list_that_took_long_is_not_asked_for_at_every_poll() -> None:
     assert (seen.view("n7"), slurm.now) == (Known(slurm.records["n7"]), began)
 
 
+async def test_whoever_waits_for_something_is_answered_with_a_list_half_of_the_time() -> None:
+    slurm = Slurm(10_000, list_seconds=10.0)
+    began, lists = slurm.now, 0
+    while slurm.now < began + 600.0:
+        slurm.now += 1.0
+        await slurm.cluster.node_snapshot(caller="a NodeSet")
+        lists += sum(each.startswith("nodes") for each in slurm.questions())
+    assert 0.4 <= 10.0 * lists / (slurm.now - began) <= 0.55
+
+
 async def test_a_slow_list_now_and_then_does_not_count_as_silence() -> None:
     slurm = Slurm(10_000, list_seconds=10.0)
     for _ in range(100):

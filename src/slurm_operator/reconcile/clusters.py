@@ -55,9 +55,11 @@ MAX_ASKED_BY_NAME = 8
 FEW_NODES = 2
 NODE_COST = 20
 MAX_NODES_BY_NAME = 200
-# A list of nodes that nothing is decided by may take slurmrestd a fifth of its time.
-LIST_PAUSE_FACTOR = 4.0
-MAX_LIST_PAUSE_SECONDS = 60.0
+# After a list of nodes that nothing was decided by, slurmrestd rests so many times as long as that took: lists take a
+# fifth of its time for polls, and half of it for whoever waits for something.
+POLL_REST_FACTOR = 4.0
+WAIT_REST_FACTOR = 1.0
+MAX_REST_SECONDS = 60.0
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -117,9 +119,9 @@ class Cluster:
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
     _job_records: JobRecords = field(init=False)
-    # When the last list of nodes was read, and until when a mere poll does not ask for another.
+    # When the last list of nodes was read, and how long that took.
     _list_at: float = float("-inf")
-    _list_paused_until: float = float("-inf")
+    _list_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self._job_records = JobRecords(self.client, self.monotonic)
@@ -180,7 +182,7 @@ class Cluster:
         now, list_at = self.monotonic(), self._list_at
         self._looked_at = now
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
-        nodes = await self._nodes(decision)
+        nodes = await self._nodes(decision, POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR)
         earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
@@ -196,10 +198,10 @@ class Cluster:
             await self.partitions(_LOOK)
         return self._last
 
-    async def _nodes(self, decision: Decision) -> SlurmList[Node] | Unknown:
+    async def _nodes(self, decision: Decision, rest_factor: float) -> SlurmList[Node] | Unknown:
         now, known = self.monotonic(), self.nodes if self.nodes is not None and self.nodes.complete else None
         is_due = now >= self._whole_at
-        if known is not None and not decision and now < self._list_paused_until:
+        if known is not None and not decision and now < self._list_at + self._rest_seconds(rest_factor):
             return known
         if known is not None and not is_due and _is_small(decision, len(known.items)):
             merged = await self._merged(known, decision.nodes)
@@ -208,6 +210,9 @@ class Cluster:
                 return merged
         whole = bool(decision.nodes) or decision.every_node or is_due
         return await self._node_list(None if whole or known is None else known.last_update)
+
+    def _rest_seconds(self, factor: float) -> float:
+        return min(factor * self._list_seconds, MAX_REST_SECONDS)
 
     async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
         """The last list with the records of these nodes as they are now; None if one of them cannot be asked for."""
@@ -233,8 +238,7 @@ class Cluster:
                 else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
             )
         now = self._list_at = self.monotonic()
-        self._list_paused_until = now + min(LIST_PAUSE_FACTOR * (now - began), MAX_LIST_PAUSE_SECONDS)
-        self._whole_at = now + FULL_LIST_SECONDS
+        self._list_seconds, self._whole_at = now - began, now + FULL_LIST_SECONDS
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
@@ -249,7 +253,7 @@ class Cluster:
             found = await self._job_records.read(decision)
         except SlurmError as error:
             # Whether Slurm answers at all, its nodes are to say.
-            self._list_paused_until = float("-inf")
+            self._list_seconds = 0.0
             return unknown(error)
         if isinstance(found, Unknown) or isinstance(self.jobs, Unknown):
             return found
