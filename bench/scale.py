@@ -70,6 +70,8 @@ def parse() -> argparse.Namespace:
     if options.short:
         options.floors = min(1, options.floors)
         options.pods, options.idle = min(options.pods, SHORT_PODS), min(options.idle, SHORT_IDLE_SECONDS)
+    if options.keep and Path(options.keep).is_dir() and any(Path(options.keep).iterdir()):
+        parser.error(f"{options.keep} is not empty: an earlier cluster would go on in it")
     unknown = [name for name in options.scenarios.split(",") if name not in STEPS]
     if options.slurm == "real" and (options.clusters or options.jobs or options.record_ms):
         parser.error("--clusters, --jobs and --record-ms are for the stand-in")

@@ -7,7 +7,7 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from slurm_operator.plan import pod_conditions
 from slurm_operator.plan.actions import PatchPodConditions, Undrain
-from slurm_operator.plan.nodeset import is_at_rest, plan_nodeset
+from slurm_operator.plan.nodeset import MAX_CONDITIONS_BESIDE, is_at_rest, plan_nodeset
 from slurm_operator.plan.workers import NO_LONGER_REGISTERED, NodeSnapshot, workers
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Node
@@ -67,6 +67,17 @@ def test_conditions_come_after_the_report(cluster: Cluster) -> None:
     plan = plan_nodeset(cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0"))))
     assert [type(each) for each in plan.after_report] == [PatchPodConditions]
     assert not any(isinstance(each, PatchPodConditions) for stage in plan.stages for each in stage)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "written"),
+    [pytest.param(40, 40, id="nobody comes or goes"), pytest.param(41, MAX_CONDITIONS_BESIDE, id="one is created")],
+)
+def test_conditions_do_not_keep_workers_waiting_that_come_or_go(cluster: Cluster, replicas: int, written: int) -> None:
+    names = [f"w-{number}" for number in range(40)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=replicas), [cluster.pod(name) for name in names], slurm))
+    assert len(plan.after_report) == written
 
 
 def test_conditions_that_are_true_are_not_written_again(cluster: Cluster) -> None:

@@ -101,3 +101,35 @@ async def test_one_that_waits_for_nothing_is_content_with_what_it_knows() -> Non
     slurm.shared.expire()
     await slurm.shared.get("controller", slurm.ask, max_age=30.0)
     assert slurm.asked == 3
+
+
+async def test_who_does_not_wait_gets_the_latest_answer_while_a_long_one_is_on_its_way() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    slurm.time = 10.0
+    slurm.heard.clear()
+    asking = asyncio.ensure_future(slurm.turn("poll", fresh=True))
+    await slurm.heard.wait()
+    assert await slurm.shared.get("partition", slurm.ask, waits=False) == (1, True)
+    assert await asking == (2, False)
+
+
+async def test_nobody_gets_an_answer_of_long_ago_for_not_waiting() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    slurm.time = 61.0
+    slurm.heard.clear()
+    asking = asyncio.ensure_future(slurm.turn("poll", fresh=True))
+    await slurm.heard.wait()
+    assert (await slurm.shared.get("partition", slurm.ask, waits=False))[0] == 2
+    await asking
+
+
+async def test_a_decision_waits_whoever_makes_it() -> None:
+    slurm = Slurm()
+    await slurm.turn("one")
+    slurm.heard.clear()
+    asking = asyncio.ensure_future(slurm.turn("poll", fresh=True))
+    await slurm.heard.wait()
+    assert await slurm.shared.get("removal", slurm.ask, fresh=True, waits=False) == (3, False)
+    await asking

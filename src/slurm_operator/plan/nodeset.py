@@ -54,6 +54,8 @@ IDLE_REQUEUE_SECONDS = 5.0
 # So many pods are created, or deleted, or get conditions in one reconcile: half a minute of work, after which it looks
 # again. The others follow in the next ones.
 MAX_PODS_AT_ONCE = 2000
+# So many pods get conditions in a reconcile that also creates, drains or deletes workers.
+MAX_CONDITIONS_BESIDE = 16
 
 
 def plan_nodeset(world: NodeSetWorld) -> Plan:
@@ -86,11 +88,13 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(events(world, len(world.missing) if new else 0, unregistered, leftovers)),
     ]
     # Last, since there is one for each worker, and nobody waits for them.
-    stages.append(_some(_conditions(world, known, _nodes_written_to(stages))))
-    *stages, conditions = _without_contradictions(stages)
+    conditions = _conditions(world, known, _nodes_written_to(stages))
+    at_once = MAX_CONDITIONS_BESIDE if _is_moving(stages) else MAX_PODS_AT_ONCE
+    stages.append(tuple(islice(conditions, at_once)))
+    *stages, after_report = _without_contradictions(stages)
     return Plan(
         tuple(stage for stage in stages if stage),
-        conditions,
+        after_report,
         WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
     )
 
@@ -99,6 +103,11 @@ def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]
     """Conditions of pods, but not of those that are about to go, nor of nodes that `changing` says change now."""
     some = (worker for worker in _without(known, _about_to_go(world)) if worker.hostname not in changing)
     return pod_conditions.patches(some, world.now)
+
+
+def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:
+    """Whether workers come or go: what follows from that must not wait for conditions of other pods."""
+    return any(isinstance(action, Create | Delete | Drain) for stage in stages for action in stage)
 
 
 def _nodes_written_to(stages: Iterable[tuple[Action, ...]]) -> Set[str]:

@@ -212,7 +212,10 @@ async def fetch_snapshot(
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif is_leaving or resources or has_edits(built.conf):
-        look = await cluster.node_snapshot(EVERYTHING if is_leaving else NOTHING_DECIDED, caller=caller)
+        # A change of a partition does not wait for a list of ten thousand nodes.
+        look = await cluster.node_snapshot(
+            EVERYTHING if is_leaving else NOTHING_DECIDED, caller=caller, waits=is_leaving
+        )
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
     if cluster.nodes is None:
         # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.

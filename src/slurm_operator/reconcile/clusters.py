@@ -133,14 +133,22 @@ class Cluster:
         return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(
-        self, decision: Decision = NOTHING_DECIDED, *, caller: Hashable = None, reservations: bool = False
+        self,
+        decision: Decision = NOTHING_DECIDED,
+        *,
+        caller: Hashable = None,
+        reservations: bool = False,
+        waits: bool = True,
     ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
         Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name.
-        Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older.
+        Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older; who does
+        not even wait for a list that is on its way gets the one before.
         """
-        found, _ = await self._looks.get(caller, lambda: self._look(caller, decision), fresh=bool(decision))
+        found, _ = await self._looks.get(
+            caller, lambda: self._look(caller, decision), fresh=bool(decision), waits=waits
+        )
         absent = await self._absent(decision.nodes, found.nodes)
         return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=decision)
 

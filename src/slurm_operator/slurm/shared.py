@@ -19,6 +19,8 @@ T = TypeVar("T")
 SEEN_MAX_AGE_SECONDS = 0.9
 # Older than this it serves nobody, even if whoever asked for it never comes back.
 MAX_AGE_SECONDS = 6.0
+# So old an answer may be for whoever decides nothing by it and does not wait for a long list that is on its way.
+IMPATIENT_MAX_AGE_SECONDS = 60.0
 # For how many answers it is remembered who saw them.
 MAX_REMEMBERED_LOOKS = 100
 
@@ -29,6 +31,8 @@ class Shared(Generic[T]):
 
     monotonic: Callable[[], float]
     _answer: tuple[T, float] | None = None
+    # The same, also while another question is on its way, or after a write.
+    _latest: tuple[T, float] | None = None
     _number: int = 0
     _writes: int = 0
     _seen: dict[Hashable, int] = field(default_factory=dict)
@@ -41,11 +45,17 @@ class Shared(Generic[T]):
         *,
         fresh: bool = False,
         max_age: float = SEEN_MAX_AGE_SECONDS,
+        waits: bool = True,
     ) -> tuple[T, bool]:
         """An answer, and whether it was asked for by another reconcile; one question at a time.
 
-        `max_age` is how old an answer may be that `caller` has seen already.
+        `max_age` is how old an answer may be that `caller` has seen already. Who does not wait gets the latest answer
+        while another question is on its way.
         """
+        if not fresh and not waits and self._asking.locked() and self._latest is not None:
+            answer, asked_at = self._latest
+            if self.monotonic() - asked_at < IMPATIENT_MAX_AGE_SECONDS:
+                return answer, True
         async with self._asking:
             held = None if fresh else self._usable(caller, max_age)
             if held is None:
@@ -71,6 +81,7 @@ class Shared(Generic[T]):
         began, number, writes = self.monotonic(), self._number + 1, self._writes
         self._answer = None
         answer = await ask()
-        self._answer, self._number = (answer, began) if writes == self._writes else None, number
+        self._latest = (answer, began)
+        self._answer, self._number = self._latest if writes == self._writes else None, number
         self._seen = {caller: seen for caller, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
         return answer
