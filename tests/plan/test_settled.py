@@ -16,7 +16,7 @@ from slurm_operator.plan.actions import Create
 from slurm_operator.plan.keys import KeyState
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.settled import NOBODY, Settled, settled_after, unjudged
+from slurm_operator.plan.settled import NONE_SETTLED, Settled, settled_after, unjudged
 from slurm_operator.status import nodeset as status
 
 SPEC = {"replicas": 3}
@@ -182,4 +182,4 @@ def test_pods_are_judged_anew_when_they_changed_or_the_cluster_did(cluster: Clus
     assert unjudged(before, world.cr, world.pods) == []
     assert [pod.metadata.name for pod in unjudged(before, world.cr, again)] == ["w-2"]
     assert len(unjudged(before, moved, world.pods)) == 3
-    assert len(unjudged(NOBODY, world.cr, world.pods)) == 3
+    assert len(unjudged(NONE_SETTLED, world.cr, world.pods)) == 3

@@ -15,7 +15,7 @@ from tests.property.histories import History
 from slurm_operator.build.errors import BuildError
 from slurm_operator.plan.nodeset import finalizer_removal, is_at_rest, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.settled import NOBODY, Settled, settled_after, terms
+from slurm_operator.plan.settled import NONE_SETTLED, Settled, settled_after, terms
 from slurm_operator.status import nodeset as status
 
 STEPS = 14
@@ -33,7 +33,7 @@ def outcome(world: NodeSetWorld) -> tuple[object, ...]:
 
 def live(seed: int) -> int:
     """One life, step by step; how many workers were settled, over all steps."""
-    history, before, settled = History(seed), NOBODY, 0
+    history, before, settled = History(seed), NONE_SETTLED, 0
     for step in range(STEPS):
         whole = history.world()
         world = replace(whole, settled_before=before)

@@ -318,7 +318,20 @@ async def test_the_jobs_of_a_node_are_read_only_once_the_node_is_quiet() -> None
     assert slurm.questions() == ["node n7", "states", "job 1", "job 2"]
     del slurm.records["n7"]
     await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
-    assert slurm.questions() == ["node n7", "states", "job 1", "job 2", "job 3", "node n7"]
+    # How many others have gone with it only the list can say.
+    assert slurm.questions() == ["node n7", "nodes", "states", "job 1", "job 2", "job 3", "node n7"]
+
+
+async def test_a_node_that_is_asked_for_by_name_is_no_poll_of_the_others() -> None:
+    """Otherwise a drain that lasts for hours would keep changes of all other nodes unseen."""
+    slurm = Slurm(100)
+    await slurm.cluster.node_snapshot()
+    before = slurm.cluster.seconds_since_list()
+    slurm.questions()
+    slurm.now += 5.0
+    await slurm.cluster.node_snapshot(Decision(frozenset({"n7"})))
+    assert "nodes" not in slurm.questions()
+    assert slurm.cluster.seconds_since_list() >= before + 5.0
 
 
 async def test_nodes_are_read_before_jobs() -> None:

@@ -16,7 +16,7 @@ from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, Slu
 from slurm_operator.slurm.hostlist import EMPTY, HostList
 from slurm_operator.slurm.job_records import NOT_DESCRIBED, JobRecords, is_cheaper_by_id
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.one_by_one import AT_ONCE
+from slurm_operator.slurm.one_by_one import MAX_CONCURRENT_REQUESTS
 from slurm_operator.slurm.policy import is_over
 from slurm_operator.slurm.vanished import DOUBT_SECONDS
 
@@ -277,7 +277,7 @@ async def test_records_are_read_a_few_at_a_time(slurm: Slurm, records: JobRecord
     slurm.on_job = slowly
     slurm.put(*(job(number) for number in range(1, 9)))
     assert len(await seen(records)) == 8
-    assert most[0] == AT_ONCE
+    assert most[0] == MAX_CONCURRENT_REQUESTS
 
 
 async def test_records_that_come_too_late_leave_all_unknown(slurm: Slurm, records: JobRecords) -> None:

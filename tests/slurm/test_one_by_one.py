@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from slurm_operator.slurm.one_by_one import AT_ONCE, MAX_SECONDS, ask_each
+from slurm_operator.slurm.one_by_one import MAX_CONCURRENT_REQUESTS, ONE_BY_ONE_SECONDS, ask_each
 
 
 class Clock:
@@ -33,7 +33,7 @@ async def test_what_is_too_late_is_not_asked_for() -> None:
     clock = Clock()
 
     async def ask(key: int) -> int:
-        clock.now += MAX_SECONDS / 2
+        clock.now += ONE_BY_ONE_SECONDS / 2
         return key
 
     assert await ask_each(ask, range(20), clock) == {0: 0, 1: 1}
@@ -54,4 +54,4 @@ async def test_an_error_ends_the_other_questions() -> None:
     with pytest.raises(ValueError, match="no"):
         await ask_each(ask, range(20), Clock())
     await asyncio.sleep(0)
-    assert ended == list(range(1, AT_ONCE))
+    assert ended == list(range(1, MAX_CONCURRENT_REQUESTS))

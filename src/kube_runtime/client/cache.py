@@ -127,6 +127,15 @@ class Cache(Generic[T]):
         """Whether a write of ours is not shown here yet: what is deleted now may still stand among the objects."""
         return bool(self._written) and not _reached(self._version, self._written)
 
+    @property
+    def unseen_write(self) -> str:
+        """The version of our newest write, while it is not shown here."""
+        return self._written if self.is_behind else ""
+
+    def has_seen(self, resource_version: str) -> bool:
+        """Whether a write of that version is shown here, or what came after it; no version is always seen."""
+        return not resource_version or _reached(self._version, resource_version)
+
     def age(self) -> float | None:
         """Seconds since the server last proved that this is what is there; None before the first list."""
         return None if self._fresh_at is None else self.timing.clock.monotonic() - self._fresh_at

@@ -75,7 +75,7 @@ def _slurmrestd(cr: RestApi, controller: Controller) -> Object:
         "env": [
             {"name": "SLURM_JWT", "value": "daemon"},
             {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
-            # Otherwise each of its threads keeps the memory of the longest list that it has ever answered.
+            # By default every malloc arena keeps the memory of its longest list, and there is one for each thread.
             {"name": "MALLOC_ARENA_MAX", "value": "1"},
         ],
         "ports": [{"name": DAEMON, "containerPort": names.SLURMRESTD_PORT, "protocol": "TCP"}],

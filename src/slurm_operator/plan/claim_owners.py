@@ -46,9 +46,9 @@ def claim_identity(cr: NodeSet, worker: Worker) -> str:
 def _set_owners(cr: NodeSet, worker: Worker, key: Identity, found: RawObject, wanted: list[Object]) -> Iterator[Action]:
     """Make these the claim's owners, beside those that are not of ours."""
     present = found.metadata.owner_references
-    others_namesof_ours = (("NodeSet", cr.name), ("Pod", worker.name))
+    names_of_our_owners = (("NodeSet", cr.name), ("Pod", worker.name))
     ours = {
-        each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in others_namesof_ours
+        each.uid for each in present if each.uid == cr.metadata.uid or (each.kind, each.name) in names_of_our_owners
     }
     if ours == {owner["uid"] for owner in wanted}:
         return

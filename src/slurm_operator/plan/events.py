@@ -1,7 +1,7 @@
 """The events of a NodeSet's reconcile, with the reasons that the Go operator has for the same.
 
 In: the world, and what a plan creates and deletes. Out: events, one for each decision: a scale-out that takes several
-reconciles, or a rolling update of many steps, is told of once. A world at rest has none. Pure; used by
+reconciles, or a rolling update of many steps, gets one. A world at rest has none. Pure; used by
 `plan/nodeset.py`.
 """
 
@@ -17,14 +17,12 @@ from slurm_operator.plan.choice import outdated
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
-CHOSEN = {SCALE_IN: "ScalingDown", UPDATE: "RollingUpdate"}
-
 
 def events(
     world: NodeSetWorld, missing: int, unregistered: Iterable[Action], leftovers: Iterable[Action]
 ) -> Iterator[RecordEvent]:
     """The events of one reconcile; `missing` workers are to be created."""
-    if missing and not _is_told(world):
+    if missing and not _is_reported(world):
         yield RecordEvent("ScalingUp", f"creating {counted(missing, 'worker')}")
     yield from _chosen(world)
     lost = [each.name for each in unregistered if isinstance(each, Delete)]
@@ -38,7 +36,7 @@ def events(
         )
 
 
-def _is_told(world: NodeSetWorld) -> bool:
+def _is_reported(world: NodeSetWorld) -> bool:
     """Whether the status says already that workers are missing, after a scale-out or for an update."""
     cr, before = world.cr, world.cr.status
     return not cr.is_daemon and before.desired == cr.spec.replicas and before.updated_replicas < before.desired
@@ -49,16 +47,17 @@ def _chosen(world: NodeSetWorld) -> Iterator[RecordEvent]:
     new = Counter(why for worker, why in world.choice.leaving.values() if worker.condemned != why)
     when = "each when Slurm has drained its node"
     if new[SCALE_IN]:
-        yield RecordEvent(CHOSEN[SCALE_IN], f"removing {counted(new[SCALE_IN], 'worker')}, {when}")
+        yield RecordEvent("ScalingDown", f"removing {counted(new[SCALE_IN], 'worker')}, {when}")
     if new[UPDATE] and not _has_begun(world):
         old = sum(1 for _ in outdated(world, world.workers))
-        yield RecordEvent(CHOSEN[UPDATE], f"replacing {counted(old, 'worker')}, {when}")
+        yield RecordEvent("RollingUpdate", f"replacing {counted(old, 'worker')}, {when}")
 
 
 def _has_begun(world: NodeSetWorld) -> bool:
-    """Whether workers have been replaced for the newest template, or chosen for that."""
-    is_new = (worker.revision == world.revision or worker.condemned == UPDATE for worker in world.workers)
-    return bool(world.settled.rows) or any(is_new)
+    """Whether workers have been replaced already, or chosen for that."""
+    old = {worker.name for worker in outdated(world, world.workers)}
+    begun = (worker.name not in old or worker.condemned == UPDATE for worker in world.workers)
+    return bool(world.settled.rows) or any(begun)
 
 
 def _named(what: str, names: list[str]) -> str:

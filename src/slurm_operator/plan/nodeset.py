@@ -73,11 +73,12 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_objects(world)),
         *_creations(world, new),
         tuple(_finished_workers(world)),
-        # The choice is written down before anything is done about it: whoever comes next keeps it.
+        # A choice is written down before anything is done about it: whoever comes next keeps it. What follows from the
+        # NodeSet itself, as a deletion does, would be chosen again.
         tuple(_some_marks(marks.pod_marks(world, world.workers))),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
-        tuple(registration.marks(world.cr, _without(known, staying))),
+        tuple(registration.comments(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(marks.topology_notes(world, staying)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
@@ -172,11 +173,11 @@ def is_at_rest(world: NodeSetWorld, plan: Plan) -> bool:
     """Whether only a change, in Kubernetes or in Slurm, can bring more to do: nothing is waited for or due later."""
     acts = any(not isinstance(action, Apply) for action in plan.actions) or _is_waiting(world) or world.missing
     has_times = world.deleting or world.asked or reservation.is_asked_for(world.cr) or world.key.is_changing
-    is_settled = all(_is_settled(world, worker) for worker in world.workers)
+    is_settled = all(_is_steady(world, worker) for worker in world.workers)
     return not acts and not has_times and not world.is_blind and is_settled
 
 
-def _is_settled(world: NodeSetWorld, worker: Worker) -> bool:
+def _is_steady(world: NodeSetWorld, worker: Worker) -> bool:
     is_available = worker.is_available(world.cr.spec.min_ready_seconds, world.now)
     is_returning = pod_conditions.is_returning(worker, world.now)
     return is_available and worker.node is not None and not (worker.is_terminating or worker.rival or is_returning)

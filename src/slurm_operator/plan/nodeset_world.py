@@ -24,7 +24,7 @@ from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.ghosts import Asked
 from slurm_operator.plan.keys import UNCHANGED, KeyState
 from slurm_operator.plan.objects import Identity
-from slurm_operator.plan.settled import NOBODY, Settled, still_settled
+from slurm_operator.plan.settled import NONE_SETTLED, Settled, still_settled
 from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
@@ -55,9 +55,9 @@ class NodeSetWorld:
     # The other NodeSets of the Slurm.
     rivals: tuple[duplicates.Rival, ...] = ()
     # Those of its workers for whom there was nothing to do when they were last looked at.
-    settled_before: Settled = NOBODY
+    settled_before: Settled = NONE_SETTLED
 
-    # A plan and its report ask for these, and a thousand workers take their time.
+    # Cached: plan and report both use these, and ten thousand workers take time.
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:

@@ -40,7 +40,7 @@ def updates(
         yield UpdateNodes(tuple(hostlist.in_order(back)), {"state": "RESUME"}, "their pods are back")
 
 
-def marks(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
+def comments(cr: NodeSet, some: Iterable[Worker]) -> Iterator[Action]:
     """The comments of records of workers that are not ready or are leaving: a record is deleted with its pod only if
     its comment names the NodeSet.
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from slurm_operator.plan.nodeset_world import NodeSetWorld
 
 NO_JOBS: Sequence[Job] = ()
-# In these a node is of no use, which the status says.
+# In these a node is of no use, which the status says: it looks for them among the workers that are not settled.
+# INVALID_REG: slurmctld refuses what the node says of itself, and gives it no job.
 USELESS_STATES = frozenset({"DOWN", "FAIL", "INVALID_REG"})
 OVER = ("Failed", "Succeeded")
 
@@ -102,11 +103,11 @@ class Settled:
         return Counter(row.node.states for row in self.rows.values())
 
 
-NOBODY = Settled()
+NONE_SETTLED = Settled()
 
 
 def terms(world: NodeSetWorld) -> Terms | None:
-    """What its workers are judged by; None while every worker has to be looked at in every reconcile."""
+    """What its workers are judged by; None where no worker may be skipped."""
     cr = world.cr
     by_all = cr.is_daemon or cr.spec.pin_to_node or reservation.is_asked_for(cr)
     if world.deleting or world.is_blind or world.key.is_changing or by_all:
@@ -123,7 +124,7 @@ def terms(world: NodeSetWorld) -> Terms | None:
 
 
 def unjudged(before: Settled, cr: NodeSet, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that were not seen as they are now, or were not settled."""
+    """Pods that have changed since they were judged, or were not settled."""
     if before.terms is None or before.terms.spec.controller_ref != cr.spec.controller_ref:
         return list(pods)
     return [pod for pod in pods if (row := before.rows.get(pod.metadata.uid)) is None or row.pod is not pod]
@@ -137,7 +138,7 @@ def still_settled(before: Settled, world: NodeSetWorld) -> Settled:
     is_same_list = before.jobs is jobs
     on_nodes = before.on_nodes if is_same_list else jobs_by_node(jobs, before.pods.keys())
     rows = _without_namesakes(dict(_unchanged(before.rows, world, on_nodes)), world)
-    if _are_all_compared(world, rows):
+    if _must_choose_more(world, rows):
         return Settled(now)
     if is_same_list and len(rows) == len(before.rows):
         # With all that was computed from them.
@@ -169,7 +170,7 @@ def _without_namesakes(rows: dict[str, Row], world: NodeSetWorld) -> dict[str, R
     return {uid: row for uid, row in rows.items() if row.hostname not in others} if others else rows
 
 
-def _are_all_compared(world: NodeSetWorld, rows: Mapping[str, Row]) -> bool:
+def _must_choose_more(world: NodeSetWorld, rows: Mapping[str, Row]) -> bool:
     """Whether more workers have to be chosen for a scale-in than have been."""
     surplus = len(world.pods) - world.cr.spec.replicas
     if surplus <= 0:

@@ -32,7 +32,7 @@ from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.job_records import JobRecords
 from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
+from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS, ask_each
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -40,6 +40,8 @@ from slurm_operator.slurm.token import TokenSource
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
+# A long list less often: one of 10,000 nodes takes a second of CPU to read.
+FULL_LIST_SECONDS_PER_NODE = 0.06
 # How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
@@ -50,13 +52,12 @@ SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 # So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
 MAX_ASKED_BY_NAME = 8
-# So few are asked for by name in a snapshot that decides, or this share of the list: each costs slurmrestd about as
-# much as ten in a list.
+# Up to this many nodes are read by name for a decision, or one in NODE_COST of the list.
 FEW_NODES = 2
 NODE_COST = 20
 MAX_NODES_BY_NAME = 200
-# After a list of nodes that nothing was decided by, slurmrestd rests so many times as long as that took: lists take a
-# fifth of its time for polls, and half of it for whoever waits for something.
+# After a list of nodes that no decision needed, slurmrestd is left alone for this many times as long as the list took:
+# by polls, and by whoever waits for something.
 POLL_REST_FACTOR = 4.0
 WAIT_REST_FACTOR = 1.0
 MAX_REST_SECONDS = 60.0
@@ -111,8 +112,8 @@ class Cluster:
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
-    # When Slurm was last asked for its nodes.
-    _looked_at: float = float("-inf")
+    # When Slurm was last asked for all its nodes.
+    _listed_at: float = float("-inf")
     _looks: Shared[NodeSnapshot] = field(init=False)
     _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
     _last: NodeSnapshot | None = None
@@ -156,9 +157,9 @@ class Cluster:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
         await self._looks.get(_POLL, lambda: self._look(_POLL, NOTHING_DECIDED), fresh=True)
 
-    def seconds_since_look(self) -> float:
-        """How long ago Slurm was asked for its nodes, whoever asked."""
-        return self.monotonic() - self._looked_at
+    def seconds_since_list(self) -> float:
+        """How long ago Slurm was asked for all its nodes, whoever asked."""
+        return self.monotonic() - self._listed_at
 
     def report_silence(self) -> None:
         """It is slow to answer: whoever reports on it may have to say so."""
@@ -188,7 +189,6 @@ class Cluster:
 
     async def _look(self, caller: Hashable, decision: Decision) -> NodeSnapshot:
         now, list_at = self.monotonic(), self._list_at
-        self._looked_at = now
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
         nodes = await self._nodes(decision, POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR)
         earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
@@ -223,17 +223,20 @@ class Cluster:
         return min(factor * self._list_seconds, MAX_REST_SECONDS)
 
     async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
-        """The last list with the records of these nodes as they are now; None if one of them cannot be asked for."""
+        """The last list with the records of these nodes as they are now; None if one of them cannot be asked for.
+
+        None also if a record has gone since: how many others have gone with it only a list can say.
+        """
         records = await self._by_name(sorted(names))
-        if records is None:
-            return None
         listed = {node.name for node in known.items}
+        if records is None or not names & listed <= records.keys():
+            return None
         there = (records.get(node.name, node) for node in known.items if node.name not in names or node.name in records)
         added = (node for name, node in records.items() if name not in listed)
         return msgspec.structs.replace(known, items=_kept_nodes(known.items, (*there, *added)))
 
     async def _node_list(self, since: int | None) -> SlurmList[Node] | Unknown:
-        began = self.monotonic()
+        began = self._listed_at = self.monotonic()
         try:
             answer = await self.client.nodes(since)
         except SlurmError as error:
@@ -246,7 +249,8 @@ class Cluster:
                 else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
             )
         now = self._list_at = self.monotonic()
-        self._list_seconds, self._whole_at = now - began, now + FULL_LIST_SECONDS
+        self._list_seconds = now - began
+        self._whole_at = now + max(FULL_LIST_SECONDS, FULL_LIST_SECONDS_PER_NODE * len(answer.items))
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.nodes = None
@@ -285,7 +289,7 @@ class Cluster:
 
     def _in_time(self, ask: Callable[[A], Awaitable[V]]) -> Callable[[A], Awaitable[V | Unknown]]:
         """The same question, asked one after another for a bounded time: a reconcile must come to its end."""
-        end = self.monotonic() + MAX_SECONDS
+        end = self.monotonic() + ONE_BY_ONE_SECONDS
 
         async def asked(name: A) -> V | Unknown:
             return await ask(name) if self.monotonic() < end else TOO_LATE

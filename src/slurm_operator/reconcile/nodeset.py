@@ -10,8 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
@@ -28,6 +26,7 @@ from slurm_operator.api.problem import errors
 from slurm_operator.api.restapi import RestApi
 from slurm_operator.build import claims, labels, names
 from slurm_operator.build.errors import BuildError, UnreadableReference
+from slurm_operator.build.hostnames import is_numbered
 from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import ghosts, keys, reservation, revisions
@@ -50,7 +49,7 @@ from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.placement import daemon_worker
-from slurm_operator.plan.settled import NOBODY, Settled, settled_after, unjudged
+from slurm_operator.plan.settled import NONE_SETTLED, Settled, settled_after, unjudged
 from slurm_operator.plan.workers import (
     REGISTERED,
     REGISTRATION_GRACE_SECONDS,
@@ -72,7 +71,7 @@ from slurm_operator.status.conditions import ConditionDraft
 
 log = logging.getLogger(__name__)
 
-# A watch that is later than this costs a few requests for what is there already; one that is stuck is cut by then.
+# After this, the watch counts as stuck; acting on an older cache costs only a few needless requests.
 CACHE_CATCH_UP_SECONDS = 10.0
 CACHE_LOOK_SECONDS = 0.05
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
@@ -98,8 +97,8 @@ class NodeSets:
     asked: dict[str, dict[str, ghosts.Asked]] = field(default_factory=dict)
     # By the uid of a NodeSet: the workers for whom there was nothing to do.
     settled: dict[str, Settled] = field(default_factory=dict)
-    # By the uid of a NodeSet: its pods, and their host names.
-    hosts: dict[str, tuple[tuple[Pod, ...], frozenset[str]]] = field(default_factory=dict)
+    # By the uid of a NodeSet: its pods, whether it is in DaemonSet mode, and so their host names.
+    hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its conditions of pods could not be written.
     failed_after_report: set[str] = field(default_factory=set)
 
@@ -219,9 +218,8 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan = await self._plan(world, cluster)
-            if _deletes_pods(plan) and any(pods.is_behind for pods in self.observer.pods):
+            if _deletes_pods(plan) and not await self._has_seen_own_writes(world):
                 # A pod that we deleted may still count as ready here, and another one would go for it.
-                await self._wait(lambda: not any(pods.is_behind for pods in self.observer.pods))
                 return Result(CACHE_LOOK_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             try:
@@ -294,6 +292,12 @@ class NodeSets:
             if isinstance(each, Create) and each.desired["kind"] == "Pod"
         ]
         await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
+
+    async def _has_seen_own_writes(self, world: NodeSetWorld) -> bool:
+        """Whether the world has all that was written to pods before; if not, waits until the next one would."""
+        written = [(cache, cache.unseen_write) for cache in self.observer.pods]
+        await self._wait(lambda: all(cache.has_seen(version) for cache, version in written))
+        return self._pods(world.cr) == world.pods
 
     async def _wait(self, until: Callable[[], bool]) -> None:
         """Wait for the caches, but not for ever."""
@@ -377,7 +381,7 @@ class NodeSets:
         )
 
     def _settled(self, cr: NodeSet) -> Settled:
-        return self.settled.get(cr.metadata.uid, NOBODY)
+        return self.settled.get(cr.metadata.uid, NONE_SETTLED)
 
     def _unjudged(self, cr: NodeSet, pods: tuple[Pod, ...]) -> list[Pod]:
         return unjudged(self._settled(cr), cr, pods)
@@ -398,8 +402,9 @@ class NodeSets:
 
     def _named_by_records(self, cr: NodeSet, pods: tuple[Pod, ...], slurm: NodeSnapshot) -> Iterator[Rival]:
         """NodeSets anywhere that have a worker, and by its record the Slurm node, of a host name of ours."""
-        # The record of a settled worker names this NodeSet.
-        held = frozenset(hostname_of(cr, pod) for pod in self._unjudged(cr, pods))
+        # Other records of numbered workers are found by their names.
+        some = self._unjudged(cr, pods) if is_numbered(cr) else pods
+        held = frozenset(hostname_of(cr, pod) for pod in some)
         if cr.is_daemon and self.observer.nodes is not None:
             held |= {daemon_worker(node).hostname(cr) for node in self.observer.nodes.items()}
         for (namespace, name, uid), hosts in named_owners(cr, held, slurm).items():
@@ -410,9 +415,10 @@ class NodeSets:
 
     def _hosts(self, cr: NodeSet) -> frozenset[str]:
         pods, known = self.observer.controlled_pods(cr.namespace, cr.metadata.uid), self.hosts.get(cr.metadata.uid)
-        if known is None or known[0] is not pods:
-            known = self.hosts[cr.metadata.uid] = (pods, frozenset(hostname_of(cr, pod) for pod in pods) - {""})
-        return known[1]
+        if known is None or known[0] is not pods or known[1] != cr.is_daemon:
+            names = frozenset(hostname_of(cr, pod) for pod in pods) - {""}
+            known = self.hosts[cr.metadata.uid] = (pods, cr.is_daemon, names)
+        return known[2]
 
     def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
@@ -449,7 +455,7 @@ def decision(plan: Plan, world: NodeSetWorld) -> Decision:
     if world.deleting and finalizer_removal(world) is not None:
         return EVERYTHING
     hosts = {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
-    return reduce(or_, (_decided(action, world, hosts) for action in plan.actions), NOTHING_DECIDED)
+    return Decision.all_of(_decided(action, world, hosts) for action in plan.actions)
 
 
 def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:

@@ -38,7 +38,7 @@ BY_CONTROLLER = "controller"
 BY_DAEMON = "daemon"
 OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
 # Stands for the uid of whoever controls an object that nobody controls.
-NOBODY = ""
+NO_CONTROLLER = ""
 # What pods are made by, and how it is read what they were made of.
 RECORDS: Mapping[str, Callable[[RawObject], PodOrigin]] = {
     "ControllerRevision": pod_origin.of_revision,
@@ -59,7 +59,7 @@ def owners(item: Any) -> Iterable[str]:
 def controllers(item: Any) -> Iterable[str]:
     """Index function: an object's namespace and the uid of what controls it; an owner elsewhere is none of ours."""
     owner = controller_of(item.metadata)
-    return [_controller_key(item.metadata.namespace, owner.uid if owner is not None else NOBODY)]
+    return [_controller_key(item.metadata.namespace, owner.uid if owner is not None else NO_CONTROLLER)]
 
 
 def _controller_key(namespace: str, uid: str) -> str:
@@ -281,7 +281,7 @@ class Observer:
 
     def orphaned_pods(self, namespace: str) -> tuple[Pod, ...]:
         """The pods that nobody controls."""
-        return self._pods_by(BY_CONTROLLER, _controller_key(namespace, NOBODY))
+        return self._pods_by(BY_CONTROLLER, _controller_key(namespace, NO_CONTROLLER))
 
     def _pods_by(self, index: str, value: str) -> tuple[Pod, ...]:
         # What is asked for is in one namespace, and every cache that watches this has it.

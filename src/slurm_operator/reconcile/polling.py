@@ -35,7 +35,7 @@ class SlurmPolls:
         if cluster is None:
             return Result()
         interval = interval_seconds(len(polled))
-        wait = interval - cluster.seconds_since_look()
+        wait = interval - cluster.seconds_since_list()
         if wait > 0:
             return Result(wait)
         silence = self.clock.call_later(cluster.patience_seconds, cluster.report_silence)

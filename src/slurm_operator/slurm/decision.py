@@ -7,6 +7,7 @@ and whether it depends on a job. Made by `reconcile/nodeset.py`, kept in a snaps
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slurm_operator.slurm import policy
@@ -19,9 +20,9 @@ ONLY_RUNNING = frozenset({"RUNNING"})
 class Decision:
     """Which records have to be read now."""
 
-    # Workers of these nodes may go, or something is written to them.
+    # Nodes whose workers may be removed, or whose records are written.
     nodes: frozenset[str] = frozenset()
-    # So may any other, or what is decided is that a node is missing.
+    # The whole list of nodes is needed: any node may be affected, or one is said to be missing.
     every_node: bool = False
     # Slurm has no record of one of the nodes, which would show that a job runs there.
     every_holder: bool = False
@@ -44,7 +45,19 @@ class Decision:
     def covers(self, other: Decision) -> bool:
         """Whether what was read for this one is enough for the other."""
         has_nodes = self.every_node or (not other.every_node and other.nodes <= self.nodes)
-        return has_nodes and (self.every_job or not other.every_job)
+        has_holders = self.every_holder or self.every_node or self.every_job or not other.every_holder
+        return has_nodes and has_holders and (self.every_job or not other.every_job)
+
+    @classmethod
+    def all_of(cls, decisions: Iterable[Decision]) -> Decision:
+        """All of these in one."""
+        some = list(decisions)
+        return cls(
+            frozenset().union(*(each.nodes for each in some)),
+            any(each.every_node for each in some),
+            any(each.every_holder for each in some),
+            any(each.every_job for each in some),
+        )
 
     def depends_on(self, job: Job) -> bool:
         """Whether the record of an unfinished job must be of this very moment."""

@@ -54,19 +54,19 @@ class Decoder:
         self._next_at = float("-inf")
         # By path: until when it is not asked for again, and why.
         self._refused: dict[str, tuple[float, SlurmBudgetExceeded]] = {}
-        # The paths whose last response had a cost.
-        self._costly: set[str] = set()
+        # By path: whether its last response had a cost.
+        self._costly: dict[str, bool] = {}
 
     async def admit(self, path: str, *, is_usually_small: bool = False) -> None:
         """Wait until that list may be asked for; raises again that it is too large, while that is recent.
 
-        One that is usually small does not wait for what another list has cost, unless it was long itself.
+        One that was small the last time, or usually is, does not wait for what another list has cost.
         """
         until, problem = self._refused.pop(path, (float("-inf"), None))
         if problem is not None and self._monotonic() < until:
             self._refused[path] = until, problem
             raise problem.again()
-        if is_usually_small and path not in self._costly:
+        if not self._costly.get(path, not is_usually_small):
             return
         if (pause := self._next_at - self._monotonic()) > 0:
             await asyncio.sleep(pause)
@@ -95,9 +95,9 @@ class Decoder:
     def close(self, reading: Reading, path: str, problem: SlurmError | None) -> None:
         """A response is over: what it cost says when the next one may come."""
         if not reading.spent_seconds:
-            self._costly.discard(path)
+            self._costly[path] = False
             return
-        self._costly.add(path)
+        self._costly[path] = True
         now = self._monotonic()
         self._next_at = max(self._next_at, now + min(reading.spent_seconds / CPU_SHARE, MAX_PAUSE_SECONDS))
         # One that was merely cut off, or came too late, may be good the next time.

@@ -18,16 +18,16 @@ from slurm_operator.slurm import policy
 from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmUnsupported
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.one_by_one import MAX_SECONDS, ask_each
+from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS, ask_each
 from slurm_operator.slurm.vanished import VanishedJobs
 
-# So many records are always read one by one; of more jobs, a record alone costs slurmrestd as much as four in a list,
-# and never more than so many in one poll: that is about a second of its time.
+# Up to FEW_RECORDS are always read one by one. Beyond that, one record costs as much as four in a list, and MAX_RECORDS
+# take about a second.
 FEW_RECORDS = 8
 RECORD_COST = 4
 MAX_RECORDS = 200
-# A time limit, a partition or required nodes may change while the states do not. So old may a record be that nothing is
-# decided by, as far as one request a second allows.
+# A time limit, a partition or required nodes may change while the states do not. A record that no decision needs may be
+# this old, as far as one request a second allows.
 MAX_AGE_SECONDS = 300.0
 REFRESHES_PER_SECOND = 1.0
 MAX_REFRESHES = 10
@@ -113,7 +113,7 @@ class JobRecords:
         if await self._fetch(needed, states):
             # Perhaps one is too large to be read alone: with an array come all its tasks.
             self._prefer_list()
-            return NOT_DESCRIBED if self.monotonic() - began >= MAX_SECONDS else None
+            return NOT_DESCRIBED if self.monotonic() - began >= ONE_BY_ONE_SECONDS else None
         await self._refresh(states, frozenset(needed))
         return tuple(self._described(states))
 
@@ -159,7 +159,7 @@ class JobRecords:
             if record.read_at <= now - MAX_AGE_SECONDS and job_id not in fresh and not policy.is_over(record.job)
         )
         for job_id in await self._fetch([job_id for _, _, job_id in nsmallest(allowed, old)], states):
-            # Others come first the next time.
+            # Counts as read, so that the others come first next time.
             self._records[job_id] = _Record(self._records[job_id].job, now)
 
     async def _fetch(self, ids: Collection[int], states: States) -> list[int]:
@@ -180,7 +180,7 @@ class JobRecords:
 
     def _in_time(self, ask: Callable[[int], Awaitable[JobView]]) -> Callable[[int], Awaitable[JobView]]:
         """The same question for a bounded time: a reconcile must come to its end."""
-        end = self.monotonic() + MAX_SECONDS
+        end = self.monotonic() + ONE_BY_ONE_SECONDS
 
         async def asked(job_id: int) -> JobView:
             return await ask(job_id) if self.monotonic() < end else TOO_LATE

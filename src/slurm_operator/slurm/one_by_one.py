@@ -13,14 +13,14 @@ from typing import TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-AT_ONCE = 4
+MAX_CONCURRENT_REQUESTS = 4
 # How long nodes, or jobs, are asked for one by one in one snapshot; the rest waits for the next one.
-MAX_SECONDS = 10.0
+ONE_BY_ONE_SECONDS = 10.0
 
 
 async def ask_each(ask: Callable[[K], Awaitable[V]], keys: Iterable[K], monotonic: Callable[[], float]) -> dict[K, V]:
     """The answers; whatever has none was not asked for in time."""
-    waiting, answers, end = iter(keys), dict[K, V](), monotonic() + MAX_SECONDS
+    waiting, answers, end = iter(keys), dict[K, V](), monotonic() + ONE_BY_ONE_SECONDS
 
     async def ask_on() -> None:
         for key in waiting:
@@ -28,7 +28,7 @@ async def ask_each(ask: Callable[[K], Awaitable[V]], keys: Iterable[K], monotoni
                 return
             answers[key] = await ask(key)
 
-    asking = [asyncio.ensure_future(ask_on()) for _ in range(AT_ONCE)]
+    asking = [asyncio.ensure_future(ask_on()) for _ in range(MAX_CONCURRENT_REQUESTS)]
     try:
         await asyncio.gather(*asking)
     finally:

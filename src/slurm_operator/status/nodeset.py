@@ -16,6 +16,7 @@ from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.choice import outdated
 from slurm_operator.plan.nodeset import kept_by_slurm, pins, same_hostnames
 from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.plan.settled import USELESS_STATES
 from slurm_operator.plan.workers import KEY, Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
@@ -40,9 +41,9 @@ def fields(world: NodeSetWorld) -> dict[str, Any]:
     old = {worker.name for worker in outdated(world, present)}
     # A worker without a node record of its own is of no use, however ready its pod is.
     useful = [worker for worker in present if not worker.rival]
-    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful) + len(world.settled)
-    desired = _desired(world)
     settled = len(world.settled)
+    available = sum(worker.is_available(cr.spec.min_ready_seconds, world.now) for worker in useful) + settled
+    desired = _desired(world)
     there = sum(bool(worker.pod.status.phase) for worker in present) + settled
     result = {
         "replicas": there,
@@ -178,7 +179,8 @@ def _numbers(world: NodeSetWorld) -> Iterator[str]:
     wanted, staying = _desired(world), world.choice.staying
     surplus = len(staying) + len(world.settled) - wanted
     if surplus > 0 and not world.cr.is_daemon:
-        yield f"{counted(surplus, 'worker')} too many; none is chosen before Slurm answers"
+        when = "none is chosen before Slurm answers" if world.is_blind else "they are chosen in steps"
+        yield f"{counted(surplus, 'worker')} too many; {when}"
     # One that Kubernetes is taking down may still be ready.
     ready = sum(worker.is_ready and not worker.rival for worker in staying) + len(world.settled)
     if ready < wanted:
@@ -208,9 +210,7 @@ def _waiting(world: NodeSetWorld) -> str:
 
 
 def _broken(workers: Sequence[Worker]) -> str:
-    # INVALID_REG: slurmctld refuses what the node says of itself, and gives it no job.
-    useless = {"DOWN", "FAIL", "INVALID_REG"}
-    down = [worker for worker in workers if worker.node is not None and useless & worker.node.states]
+    down = [worker for worker in workers if worker.node is not None and USELESS_STATES & worker.node.states]
     if not down:
         return ""
     first = down[0]
