@@ -16,7 +16,7 @@ from tests.campaigns.hostile_manifests import ManifestPoint
 from tests.campaigns.hostile_values import BY_NAME, HostileValue, Path
 
 from slurm_operator.build import labels
-from slurm_operator.plan import nodeset, workers
+from slurm_operator.plan import marks, nodeset, workers
 from slurm_operator.reconcile import observe, token
 from slurm_operator.slurm import hostlist, lenient, policy, vanished, wire
 from slurm_operator.slurm.items import items
@@ -73,7 +73,7 @@ def _strict_list(answer: Any, found: Any, convert: Any, *_: Any) -> Any:
 
 
 def test_t2_a_time_limit_beyond_the_calendar_is_found(plant: Plant) -> None:
-    for module in (policy, nodeset):
+    for module in (policy, marks):
         plant(module, "MAX_EPOCH_SECONDS", 10**18)
     assert said(in_rig("jobs", ("jobs", 2, "time_limit", "number"), "year-10192-minutes"), "I11")
 
