@@ -218,7 +218,7 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan = await self._plan(world, cluster)
-            if _deletes_pods(plan) and not await self._has_seen_own_writes(world):
+            if _deletes_pods(plan) and not await self._has_seen_own_writes():
                 # A pod that we deleted may still count as ready here, and another one would go for it.
                 return Result(CACHE_LOOK_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
@@ -293,11 +293,13 @@ class NodeSets:
         ]
         await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
 
-    async def _has_seen_own_writes(self, world: NodeSetWorld) -> bool:
-        """Whether the world has all that was written to pods before; if not, waits until the next one would."""
+    async def _has_seen_own_writes(self) -> bool:
+        """Whether the caches show all that was written to pods; if not, waits, and Slurm is to be asked again."""
         written = [(cache, cache.unseen_write) for cache in self.observer.pods]
+        if not any(version for _, version in written):
+            return True
         await self._wait(lambda: all(cache.has_seen(version) for cache, version in written))
-        return self._pods(world.cr) == world.pods
+        return False
 
     async def _wait(self, until: Callable[[], bool]) -> None:
         """Wait for the caches, but not for ever."""
