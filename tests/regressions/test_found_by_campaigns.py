@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
 
+from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
@@ -28,6 +36,38 @@ async def test_one_empty_list_of_jobs_does_not_end_a_partition_that_a_record_nam
     await world.run_for(60.0)
     assert "compute" in world.slurm.partitions
     assert world.custom("NodeSet", "compute") is not None
+
+
+@dataclass
+class LateCache:
+    """A watch that shows a write of ours only after so many looks."""
+
+    looks: int
+
+    @property
+    def unseen_write(self) -> str:
+        return "5" if self.looks > 0 else ""
+
+    def has_seen(self, _: str) -> bool:
+        self.looks -= 1
+        return self.looks <= 0
+
+
+@pytest.mark.parametrize(
+    ("looks", "may_delete"),
+    [
+        pytest.param(0, True, id="everything is seen"),
+        pytest.param(3, False, id="seen after a wait: what Slurm said is old by then"),
+        pytest.param(10**6, False, id="not seen at all"),
+    ],
+)
+async def test_nothing_is_deleted_on_an_answer_from_before_a_wait(looks: int, may_delete: bool) -> None:
+    """R4/unobserved.S-in/039: a worker went by an answer of ten seconds ago."""
+    ticks = count()
+    clock: Any = SimpleNamespace(monotonic=lambda: float(next(ticks)), sleep=lambda _: asyncio.sleep(0))
+    observer: Any = SimpleNamespace(pods=(LateCache(looks),))
+    nothing: Any = None
+    assert await NodeSets(observer, nothing, nothing, clock)._has_seen_own_writes() is may_delete
 
 
 async def test_a_slurm_that_stays_away_does_not_make_a_status_write_at_every_look(world: World) -> None:

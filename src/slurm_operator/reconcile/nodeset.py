@@ -71,7 +71,8 @@ from slurm_operator.status.conditions import ConditionDraft
 
 log = logging.getLogger(__name__)
 
-# After this, the watch counts as stuck. Creating by an older cache costs a few needless requests; nothing is deleted by it.
+# After this, the watch counts as stuck. Creating by an older cache costs a few needless requests; nothing is deleted
+# by it.
 CACHE_CATCH_UP_SECONDS = 10.0
 CACHE_LOOK_SECONDS = 0.05
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
