@@ -65,9 +65,20 @@ async def test_nothing_is_deleted_on_an_answer_from_before_a_wait(looks: int, ma
     """R4/unobserved.S-in/039: a worker went by an answer of ten seconds ago."""
     ticks = count()
     clock: Any = SimpleNamespace(monotonic=lambda: float(next(ticks)), sleep=lambda _: asyncio.sleep(0))
-    observer: Any = SimpleNamespace(pods=(LateCache(looks),))
     nothing: Any = None
-    assert await NodeSets(observer, nothing, nothing, clock)._has_seen_own_writes() is may_delete
+    late: Any = LateCache(looks)
+    nodesets = NodeSets(nothing, nothing, nothing, clock)
+    nodesets.written["uid"] = ((late, late.unseen_write),)
+    assert await nodesets._has_seen_own_writes("uid") is may_delete
+
+
+async def test_a_nodeset_that_deletes_waits_for_no_write_of_another() -> None:
+    """A neighbour that creates ten thousand workers has always one that the cache does not show yet."""
+    nothing: Any = None
+    never: Any = LateCache(10**6)
+    nodesets = NodeSets(nothing, nothing, nothing, nothing)
+    nodesets.written["neighbour"] = ((never, never.unseen_write),)
+    assert await nodesets._has_seen_own_writes("uid")
 
 
 async def test_a_slurm_that_stays_away_does_not_make_a_status_write_at_every_look(world: World) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kube_runtime.client.cache import Cache
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
@@ -37,6 +38,7 @@ from slurm_operator.plan.actions import (
     DeleteNodes,
     Drain,
     PatchMetadata,
+    PatchPodConditions,
     Plan,
     RequestRegistration,
     SlurmAction,
@@ -102,6 +104,8 @@ class NodeSets:
     hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its conditions of pods could not be written.
     failed_after_report: set[str] = field(default_factory=set)
+    # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
+    written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
         """One reconcile."""
@@ -190,7 +194,7 @@ class NodeSets:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):
                 return False
-            await self.executor.execute(plan, raw, "NodeSet")
+            await self._execute(plan, raw)
         except OperatorError as error:
             # The rest of the reconcile meets it too, and says so.
             log.debug("not created before Slurm has answered: %s", error)
@@ -219,19 +223,19 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan = await self._plan(world, cluster)
-            if _deletes_pods(plan) and not await self._has_seen_own_writes():
+            if _deletes_pods(plan) and not await self._has_seen_own_writes(raw.metadata.uid):
                 # A pod that we deleted may still count as ready here, and another one would go for it.
                 return Result(CACHE_LOOK_SECONDS)
             slurm = cluster if isinstance(cluster, Cluster) else None
             try:
-                await self.executor.execute(plan, raw, "NodeSet", slurm)
+                await self._execute(plan, raw, slurm)
             finally:
                 # Also if another action failed: slurmds must not be asked again at every retry.
                 self._remember(world, plan)
             await self._wait_until_cached(plan)
             gone = finalizer_removal(world) if world.deleting else None
             if gone is not None:
-                await self.executor.execute(Plan(((gone,),)), raw, "NodeSet")
+                await self._execute(Plan(((gone,),)), raw)
                 return Result()
             await self._finish(world, raw, plan)
             self._remember_settled(world)
@@ -259,13 +263,13 @@ class NodeSets:
         """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
         uid, later = world.cr.metadata.uid, Plan((plan.after_report,))
         if uid in self.failed_after_report:
-            await self.executor.execute(later, raw, "NodeSet")
+            await self._execute(later, raw)
             self.failed_after_report.discard(uid)
             await self._report(world, raw)
             return
         await self._report(world, raw)
         try:
-            await self.executor.execute(later, raw, "NodeSet")
+            await self._execute(later, raw)
         except OperatorError:
             self.failed_after_report.add(uid)
             raise
@@ -294,10 +298,19 @@ class NodeSets:
         ]
         await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
 
-    async def _has_seen_own_writes(self) -> bool:
-        """Whether the caches show all that was written to pods; if not, waits, and Slurm is to be asked again."""
-        written = [(cache, cache.unseen_write) for cache in self.observer.pods]
-        if not any(version for _, version in written):
+    async def _execute(self, plan: Plan, raw: RawObject, slurm: Cluster | None = None) -> None:
+        try:
+            await self.executor.execute(plan, raw, "NodeSet", slurm)
+        finally:
+            if any(_writes_pod(each) for each in plan.actions):
+                # What others write later is not waited for: a busy neighbour would keep this NodeSet waiting for ever.
+                seen = tuple((cache, cache.unseen_write) for cache in self.observer.pods)
+                self.written[raw.metadata.uid] = seen
+
+    async def _has_seen_own_writes(self, uid: str) -> bool:
+        """Whether the caches show all that was written to its pods; if not, waits, and Slurm is to be asked again."""
+        written = self.written.get(uid, ())
+        if all(cache.has_seen(version) for cache, version in written):
             return True
         await self._wait(lambda: all(cache.has_seen(version) for cache, version in written))
         return False
@@ -336,7 +349,7 @@ class NodeSets:
             # No Controller, read or unread, and so no Slurm to ask: the cluster has gone for good.
             left = tuple(each for each in cr.metadata.finalizers if each not in ours)
             patch = PatchMetadata(API_VERSION, "NodeSet", cr.metadata, finalizers=left)
-            await self.executor.execute(Plan(((patch,),)), raw, "NodeSet")
+            await self._execute(Plan(((patch,),)), raw)
             return Result()
         message = f"Controller {cr.spec.controller_ref.name!r} is not in this namespace"
         await self._write_status(raw, cr, workload.failed("ReferenceNotFound", message), {})
@@ -395,6 +408,7 @@ class NodeSets:
         self.settled.pop(uid, None)
         self.hosts.pop(uid, None)
         self.failed_after_report.discard(uid)
+        self.written.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""
@@ -442,6 +456,15 @@ class NodeSets:
 
 def _deletes_pods(plan: Plan) -> bool:
     return any(isinstance(each, Delete) and each.kind == "Pod" for each in plan.actions)
+
+
+def _writes_pod(action: Action) -> bool:
+    match action:
+        case PatchPodConditions() | Create(desired={"kind": "Pod"}):
+            return True
+        case PatchMetadata(kind="Pod") | Delete(kind="Pod"):
+            return True
+    return False
 
 
 def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
