@@ -123,9 +123,12 @@ class Judge:
         self._enough_stay(cr, pod)
 
     def _enough_stay(self, cr: Any, pod: Any) -> None:
-        condemned = pod["metadata"].get("annotations", {}).get(labels.CONDEMNED)
+        node = self.world.slurm.nodes.get(pod["spec"]["hostname"])
+        # Written on its pod, or in the reason of its drain.
+        is_update = pod["metadata"].get("annotations", {}).get(labels.CONDEMNED) == "update"
+        is_update = is_update or (node is not None and node.reason.endswith("pending termination for update"))
         scheduled = (cr["spec"].get("updateStrategy") or {}).get("type") == "ScheduledUpdate"
-        if cr["metadata"].get("deletionTimestamp") or scheduled or condemned != "update" or not _is_ready(pod):
+        if cr["metadata"].get("deletionTimestamp") or scheduled or not is_update or not _is_ready(pod):
             return
         stay = sum(_is_ready(each) for each in self.world.pods(cr["metadata"]["name"]).values()) - 1
         wanted = cr["spec"].get("replicas", 1)

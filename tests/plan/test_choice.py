@@ -9,8 +9,8 @@ from tests.plan.small_cluster import OURS, Cluster, of_type
 from slurm_operator.build import labels, revision
 from slurm_operator.plan.actions import Delete, Drain, PatchMetadata, Undrain
 from slurm_operator.plan.choice import outdated
+from slurm_operator.plan.leaving import PLACEMENT, SCALE_IN
 from slurm_operator.plan.nodeset import plan_nodeset
-from slurm_operator.plan.workers import PLACEMENT, SCALE_IN
 
 
 def test_a_choice_is_kept_though_another_would_be_made_today(cluster: Cluster) -> None:

@@ -12,8 +12,8 @@ from tests.plan.small_cluster import Cluster, of_type
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Delete, RecordEvent
 from slurm_operator.plan.events import events
+from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.nodeset import plan_nodeset
-from slurm_operator.plan.workers import SCALE_IN
 
 SILENT = ("DOWN", "NOT_RESPONDING")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.plan.small_cluster import OURS, Cluster, of_type
 
 from kube_runtime.client import objects
 from slurm_operator.build import labels
-from slurm_operator.plan.actions import Create, Delete, DeleteNodes, Drain, PatchMetadata, Plan
-from slurm_operator.plan.choice import MAX_CHOSEN_AT_ONCE
+from slurm_operator.plan.actions import Create, Delete, DeleteNodes, Drain, PatchMetadata, Plan, Undrain
 from slurm_operator.plan.duplicates import Rival
+from slurm_operator.plan.leaving import SCALE_IN, UPDATE
 from slurm_operator.plan.nodeset import MAX_PODS_AT_ONCE, finalizer_removal, kept_by_slurm, plan_nodeset
-from slurm_operator.plan.workers import SCALE_IN, UPDATE
+from slurm_operator.slurm.model import Node
 
 
 def pods_created(plan: Plan) -> list[str]:
@@ -268,39 +270,99 @@ def test_ten_thousand_workers_are_created_in_steps_so_that_each_reconcile_ends(c
     assert made == [f"w-{number}" for number in range(MAX_PODS_AT_ONCE, 2 * MAX_PODS_AT_ONCE)]
 
 
-def test_a_large_deletion_is_marked_in_steps_and_every_node_is_drained(cluster: Cluster) -> None:
+def test_a_large_deletion_is_one_drain_and_marks_nobody(cluster: Cluster) -> None:
     names = [f"w-{number}" for number in range(3000)]
     slurm = cluster.slurm(*(cluster.node(name) for name in names))
     pods = [cluster.pod(name) for name in names]
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=3000), pods, slurm, deleting=True))
-    assert len(of_type(plan, PatchMetadata)) == MAX_PODS_AT_ONCE
+    assert not of_type(plan, PatchMetadata)
     (drain,) = of_type(plan, Drain)
     assert len(drain.nodes) == 3000
 
 
-def test_a_large_update_is_chosen_in_steps_and_what_is_drained_is_marked(cluster: Cluster) -> None:
+def test_a_large_update_is_one_drain_and_other_marks_are_written_in_steps(cluster: Cluster) -> None:
     names = [f"w-{number}" for number in range(3000)]
     # Each has a deadline to lose, too.
     pods = [cluster.pod(name, hash_="old", annotations={labels.POD_DEADLINE: "2030-01-01T13:00:00Z"}) for name in names]
     slurm = cluster.slurm(*(cluster.node(name) for name in names))
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=3000, updateStrategy=strategy), pods, slurm))
-    marked = {each.seen.name for each in of_type(plan, PatchMetadata) if labels.CONDEMNED in each.annotations}
+    patches = of_type(plan, PatchMetadata)
     (drain,) = of_type(plan, Drain)
-    assert (len(marked), set(drain.nodes)) == (MAX_CHOSEN_AT_ONCE, marked)
+    assert (len(patches), len(drain.nodes)) == (MAX_PODS_AT_ONCE, 3000)
+    assert not any(labels.CONDEMNED in each.annotations for each in patches)
 
 
-def test_a_large_scale_in_is_chosen_in_steps_and_only_what_is_marked_is_drained(cluster: Cluster) -> None:
+def test_a_large_scale_in_of_busy_workers_is_drained_at_once_and_marked_in_steps(cluster: Cluster) -> None:
     names = [f"w-{number}" for number in range(3000)]
-    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    slurm = cluster.slurm(*(cluster.node(name, "MIXED") for name in names))
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), [cluster.pod(name) for name in names], slurm))
-    marked = [
-        action.seen.name for action in of_type(plan, PatchMetadata) if labels.CONDEMNED in (action.annotations or {})
-    ]
     (drain,) = of_type(plan, Drain)
-    assert sorted(drain.nodes) == sorted(marked)
-    assert len(marked) == MAX_CHOSEN_AT_ONCE
-    pods = [cluster.pod(name, annotations={labels.CONDEMNED: "scale-in"} if name in marked else {}) for name in names]
-    choice = cluster.world(cluster.nodeset(replicas=0), pods, slurm).choice
-    assert set(marked) <= choice.leaving.keys()
-    assert len(choice.leaving) == 3000
+    assert (len(drain.nodes), len(of_type(plan, PatchMetadata))) == (3000, MAX_PODS_AT_ONCE)
+
+
+FOREIGN_DRAIN = {"states": ("IDLE", "DRAIN"), "reason": "a person's"}
+
+
+@pytest.mark.parametrize(
+    ("node", "is_marked", "is_drained"),
+    [
+        pytest.param({"states": ("IDLE",)}, False, True, id="idle: the drain says it"),
+        pytest.param({"states": ("MIXED",)}, True, True, id="busy: it waits, perhaps for days"),
+        pytest.param(FOREIGN_DRAIN, True, False, id="drained by a person: that reason stays"),
+        pytest.param({"states": ("DOWN",), "reason": "disk"}, True, False, id="down for a person's reason"),
+        pytest.param(None, True, False, id="without a record"),
+    ],
+)
+def test_a_choice_is_written_down_in_one_place(
+    cluster: Cluster, node: dict[str, Any] | None, is_marked: bool, is_drained: bool
+) -> None:
+    """By one drain for many workers; on the pod where no drain can say it, or where it has to last."""
+    states = () if node is None else node["states"]
+    listed = [] if node is None else [cluster.node("w-0", *states, reason=node.get("reason", ""))]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=0), [cluster.pod("w-0")], cluster.slurm(*listed)))
+    marked = [each for each in of_type(plan, PatchMetadata) if each.annotations.get(labels.CONDEMNED) == SCALE_IN]
+    assert (bool(marked), bool(of_type(plan, Drain))) == (is_marked, is_drained)
+
+
+def drained_for(cluster: Cluster, name: str, why: str, nodeset: str = "ns/w") -> Node:
+    reason = f"{OURS}Pod of NodeSet ({nodeset}) is pending termination for {why}"
+    return cluster.node(name, "IDLE", "DRAIN", reason=reason)
+
+
+def test_a_choice_that_a_drain_keeps_is_kept(cluster: Cluster) -> None:
+    """By the numbers, w-1 would go first."""
+    pods, slurm = [cluster.pod("w-0"), cluster.pod("w-1")], (drained_for(cluster, "w-0", SCALE_IN), cluster.node("w-1"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), pods, cluster.slurm(*slurm)))
+    assert [each.name for each in of_type(plan, Delete)] == ["w-0"]
+    assert not of_type(plan, Drain)
+    assert not of_type(plan, PatchMetadata)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(("w-0", SCALE_IN, "ns/other"), id="another NodeSet's worker had this record"),
+        pytest.param(("w-0", "key rotation", "ns/w"), id="a rotation writes down more than its choice"),
+        pytest.param(("w-0", "fun", "ns/w"), id="no reason of ours"),
+    ],
+)
+def test_a_drain_that_says_no_choice_of_this_nodeset_keeps_none(cluster: Cluster, node: tuple[str, str, str]) -> None:
+    pods, slurm = [cluster.pod("w-0"), cluster.pod("w-1")], (drained_for(cluster, *node), cluster.node("w-1"))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), pods, cluster.slurm(*slurm)))
+    assert [each.nodes for each in of_type(plan, Drain)] == [("w-1",)]
+    assert [each.nodes for each in of_type(plan, Undrain)] == [("w-0",)]
+
+
+def test_a_scale_in_that_is_taken_back_undrains_and_writes_no_pod(cluster: Cluster) -> None:
+    pods, slurm = [cluster.pod("w-0"), cluster.pod("w-1")], (cluster.node("w-0"), drained_for(cluster, "w-1", SCALE_IN))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=2), pods, cluster.slurm(*slurm)))
+    assert [each.nodes for each in of_type(plan, Undrain)] == [("w-1",)]
+    assert not of_type(plan, PatchMetadata)
+
+
+def test_a_worker_that_fails_during_a_scale_in_is_replaced_at_once(cluster: Cluster) -> None:
+    """Those that are going hold numbers of their own, and nobody is made in their place."""
+    going = [cluster.pod(f"w-{number}", terminating=True) for number in (3, 4, 5)]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=3), [cluster.pod("w-0"), cluster.pod("w-2"), *going]))
+    assert pods_created(plan) == ["w-1"]

@@ -6,8 +6,8 @@ from tests.plan.small_cluster import Cluster, of_type
 
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Delete, Drain
+from slurm_operator.plan.leaving import UPDATE
 from slurm_operator.plan.nodeset import plan_nodeset
-from slurm_operator.plan.workers import UPDATE
 
 
 def test_an_update_drains_no_more_than_may_be_missing(cluster: Cluster) -> None:

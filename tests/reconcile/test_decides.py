@@ -25,9 +25,9 @@ from slurm_operator.plan.actions import (
     UpdateNodes,
 )
 from slurm_operator.plan.keys import KeyState
+from slurm_operator.plan.leaving import KEY, SCALE_IN
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import KEY, SCALE_IN
 from slurm_operator.reconcile.nodeset import decision
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 

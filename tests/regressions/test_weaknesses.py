@@ -16,8 +16,8 @@ from slurm_operator.build import accounting, controller, labels, nodeset
 from slurm_operator.build.slurm_conf import slurm_conf
 from slurm_operator.plan import token
 from slurm_operator.plan.actions import Delete, Drain
+from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.nodeset import plan_nodeset
-from slurm_operator.plan.workers import SCALE_IN
 from slurm_operator.slurm.token import mint
 
 # Of the list of what was noticed: those that are about behaviour. The others are about size, or have their own kinds.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.plan.small_cluster import Cluster
 
+from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.model import Job, SlurmList, Unknown
 from slurm_operator.status import nodeset
 

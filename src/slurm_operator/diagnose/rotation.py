@@ -27,7 +27,7 @@ from slurm_operator.diagnose.facts import (
     spec_of,
 )
 from slurm_operator.diagnose.room import jobs_on
-from slurm_operator.plan.workers import KEY
+from slurm_operator.plan.leaving import KEY
 
 CODE = "KeyRotation"
 # How the condition names a worker that is not free, and how it goes on with what would force the rotation.

@@ -28,8 +28,8 @@ from slurm_operator.diagnose.facts import (
 from slurm_operator.diagnose.partition_owner import owner_of
 from slurm_operator.diagnose.room import Room, nodes_of, partitions_of
 from slurm_operator.diagnose.scale_in import is_deleted
+from slurm_operator.plan.leaving import DELETION, SCALE_IN
 from slurm_operator.plan.registration import read_pod_info
-from slurm_operator.plan.workers import DELETION, SCALE_IN
 from slurm_operator.slurm import policy
 
 # Of all reasons to remove a worker, those after which there is none in its place.

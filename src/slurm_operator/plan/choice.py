@@ -16,15 +16,12 @@ from kube_runtime.client.objects import Pod
 from slurm_operator.api.nodeset import DAEMON, STATEFUL, NodeSet
 from slurm_operator.build import labels, nodeset
 from slurm_operator.plan import placement
+from slurm_operator.plan.leaving import DELETION, KEY, PLACEMENT, SCALE_IN, UPDATE
 from slurm_operator.plan.rollout import to_update
-from slurm_operator.plan.workers import DELETION, KEY, PLACEMENT, SCALE_IN, UPDATE, Worker, in_deletion_order
+from slurm_operator.plan.workers import Worker, in_deletion_order
 
 if TYPE_CHECKING:
     from slurm_operator.plan.nodeset_world import NodeSetWorld
-
-
-# So many more workers are chosen in one reconcile: each is marked before anything is done about it.
-MAX_CHOSEN_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +47,13 @@ def choose(world: NodeSetWorld) -> Choice:
     if world.cr.is_daemon:
         leaving = {worker.name: (worker, PLACEMENT) for worker in _misplaced(world, own)}
     else:
-        surplus = scaled_in(world.cr, own, world.now, is_blind=world.is_blind, settled=len(world.settled))
-        chosen = _in_steps(surplus, SCALE_IN)
+        chosen = scaled_in(world.cr, own, world.now, is_blind=world.is_blind, settled=len(world.settled))
         leaving = {worker.name: (worker, SCALE_IN) for worker in chosen}
     rest = [worker for worker in own if worker.name not in leaving]
     if not world.controller.spec.external:
         leaving |= {worker.name: (worker, KEY) for worker in rest if world.key.is_old(worker.pod)}
         rest = [worker for worker in rest if worker.name not in leaving]
     updated = to_update(world.cr, rest, list(outdated(world, rest)), world.now, len(world.settled))
-    updated = _in_steps(updated, UPDATE)
     leaving |= {worker.name: (worker, UPDATE) for worker in updated if not world.is_blind or worker.condemned == UPDATE}
     leaving |= {worker.name: (worker, PLACEMENT) for worker in wrong_mode}
     return Choice(tuple(worker for worker in present if worker.name not in leaving), leaving)
@@ -114,13 +109,6 @@ def scaled_in(
     chosen = in_deletion_order((each for each in present if each.condemned == SCALE_IN), now)
     others = in_deletion_order((each for each in present if each.condemned != SCALE_IN), now)
     return (chosen if is_blind else [*chosen, *others])[:surplus]
-
-
-def _in_steps(chosen: Iterable[Worker], why: str) -> list[Worker]:
-    """Those that were chosen before, and as many more as can be marked in one reconcile."""
-    some = list(chosen)
-    new = [worker for worker in some if worker.condemned != why][:MAX_CHOSEN_AT_ONCE]
-    return [worker for worker in some if worker.condemned == why] + new
 
 
 def _misplaced(world: NodeSetWorld, present: Sequence[Worker]) -> Iterator[Worker]:

@@ -14,9 +14,10 @@ from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import claims, nodeset
 from slurm_operator.build.metadata import Object
 from slurm_operator.plan.actions import Action, PatchMetadata
+from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import is_claim_of
-from slurm_operator.plan.workers import SCALE_IN, Worker
+from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from kube_runtime.client.objects import Node as KubeNode
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import Action, Drain, Undrain
+from slurm_operator.plan.leaving import leaving_reason
 from slurm_operator.plan.workers import Worker
-from slurm_operator.slurm import policy
+from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Node
 
 
@@ -36,12 +37,11 @@ def drains(
     for worker, why in leaving:
         if worker.node is not None and may_drain(worker.node):
             # One reason for all of them: a scale-in of a thousand nodes is one call.
-            reason = f"Pod of NodeSet ({name}) is pending termination for {why}"
-            by_reason.setdefault(reason, []).append(worker.hostname)
+            by_reason.setdefault(leaving_reason(name, why), []).append(worker.hostname)
     for reason, hosts in sorted(by_reason.items()):
-        yield Drain(tuple(sorted(hosts)), reason)
+        yield Drain(tuple(hostlist.in_order(hosts)), reason)
     if undrained:
-        yield Undrain(tuple(sorted(undrained)))
+        yield Undrain(tuple(hostlist.in_order(undrained)))
 
 
 def cordon_reason(worker: Worker, nodes: Mapping[str, KubeNode], propagated: frozenset[str]) -> str | None:

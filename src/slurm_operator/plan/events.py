@@ -14,8 +14,8 @@ from kube_runtime.text import first_few
 from slurm_operator.api.plural import counted
 from slurm_operator.plan.actions import Action, Delete, DeleteNodes, RecordEvent
 from slurm_operator.plan.choice import outdated
+from slurm_operator.plan.leaving import SCALE_IN, UPDATE
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.plan.workers import SCALE_IN, UPDATE
 
 
 def events(

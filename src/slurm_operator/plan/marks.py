@@ -1,4 +1,4 @@
-"""What is written onto worker pods: who was chosen to go, until when jobs run, who is protected, its place.
+"""What is written onto worker pods: who was chosen to go and has to wait, until when jobs run, who is protected, where.
 
 In: workers of one frozen `NodeSetWorld`. Out: patches of labels and annotations. Pure; used by `plan/nodeset.py`, and
 by `plan/settled.py` to see whether one is due.
@@ -14,7 +14,9 @@ from slurm_operator.build import labels, nodeset
 from slurm_operator.plan import registration
 from slurm_operator.plan.actions import Action, PatchMetadata
 from slurm_operator.plan.choice import is_taken_over
-from slurm_operator.plan.workers import KEY, Worker
+from slurm_operator.plan.drains import may_drain
+from slurm_operator.plan.leaving import KEY
+from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import MAX_EPOCH_SECONDS, Unknown
 
@@ -35,7 +37,7 @@ def pod_marks(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[PatchMeta
 
 def _annotations(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | None]]:
     condemned = world.choice.why(worker)
-    if worker.condemned != condemned:
+    if worker.mark != condemned and not _is_said_by_drain(worker, condemned):
         yield labels.CONDEMNED, condemned or None
     yield from _key_marks(world, worker, condemned)
     if isinstance(world.slurm.jobs, Unknown):
@@ -45,13 +47,23 @@ def _annotations(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str
         yield labels.POD_DEADLINE, deadline
 
 
+def _is_said_by_drain(worker: Worker, why: str) -> bool:
+    """Whether the drain of its node keeps the choice as well as a mark would, and not for long."""
+    node = worker.node
+    if why in ("", KEY) or worker.mark or worker.rival or node is None:
+        return False
+    # One that waits for jobs may wait for days, in which anybody may write another reason.
+    is_quiet = not policy.is_busy(node) and worker.deadline is None
+    return is_quiet and (worker.drained_for == why or may_drain(node))
+
+
 def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[tuple[str, str | None]]:
     annotations = worker.pod.metadata.annotations
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
     # Only on what Slurm reported in this reconcile, and only once the choice is written down.
-    free = worker.condemned == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
+    free = worker.mark == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
     released = world.key.current if free else None
     if annotations.get(labels.RELEASED_FOR_KEY) != released:
         yield labels.RELEASED_FOR_KEY, released

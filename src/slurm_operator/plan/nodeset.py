@@ -14,6 +14,7 @@ from itertools import islice
 import msgspec
 
 from kube_runtime.text import first_few
+from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.api.plural import counted
 from slurm_operator.build import claims, labels, metadata, names, nodeset
@@ -36,26 +37,25 @@ from slurm_operator.plan.actions import (
 from slurm_operator.plan.claim_owners import claim_owners
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.events import events
+from slurm_operator.plan.leaving import KEY
 from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
 from slurm_operator.plan.objects import identity
 from slurm_operator.plan.ownership import controller_of, is_controlled_by
-from slurm_operator.plan.workers import (
-    KEY,
-    REGISTRATION_GRACE_SECONDS,
-    SCALE_IN,
-    UPDATE,
-    Worker,
-)
+from slurm_operator.plan.workers import REGISTRATION_GRACE_SECONDS, Worker
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Absent, Job, SlurmList, Unknown
 
 WAITING_REQUEUE_SECONDS = 1.0
+# After a drain of nodes that have nothing to do: their workers may go as soon as Slurm confirms it.
+DRAINED_REQUEUE_SECONDS = 0.1
 IDLE_REQUEUE_SECONDS = 5.0
-# So many pods are created, or deleted, or get conditions in one reconcile: half a minute of work, after which it looks
-# again. The others follow in the next ones.
+# So many pods are created, marked or deleted, or get conditions in one reconcile: half a minute of work, after which it
+# looks again. The others follow in the next ones.
 MAX_PODS_AT_ONCE = 2000
-# So many pods get conditions in a reconcile that also creates, drains or deletes workers.
+# So many pods get conditions in a reconcile that also creates, drains or deletes workers, or while some are starting.
 MAX_CONDITIONS_BESIDE = 16
+# A worker that is not ready after this long is not what others have to wait for.
+STARTING_SECONDS = 60.0
 
 
 def plan_nodeset(world: NodeSetWorld) -> Plan:
@@ -73,9 +73,9 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_objects(world)),
         *_creations(world, new),
         tuple(_finished_workers(world)),
-        # A choice is written down before anything is done about it: whoever comes next keeps it. What follows from the
-        # NodeSet itself, as a deletion does, would be chosen again.
-        tuple(_some_marks(marks.pod_marks(world, world.workers))),
+        # A choice that has to wait is written down before anything is done about it: whoever comes next keeps it. One
+        # that is carried out at once is kept by the drain.
+        _some(marks.pod_marks(world, world.workers)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.comments(world.cr, _without(known, staying))),
@@ -90,14 +90,22 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     ]
     # Last, since there is one for each worker, and nobody waits for them.
     conditions = _conditions(world, known, _nodes_written_to(stages))
-    at_once = MAX_CONDITIONS_BESIDE if _is_moving(stages) else MAX_PODS_AT_ONCE
+    at_once = MAX_CONDITIONS_BESIDE if _is_moving(stages) or _is_starting(world) else MAX_PODS_AT_ONCE
     stages.append(tuple(islice(conditions, at_once)))
     *stages, after_report = _without_contradictions(stages)
     return Plan(
         tuple(stage for stage in stages if stage),
         after_report,
-        WAITING_REQUEUE_SECONDS if _is_waiting(world) else IDLE_REQUEUE_SECONDS,
+        _requeue_seconds(world, stages),
     )
+
+
+def _requeue_seconds(world: NodeSetWorld, stages: Iterable[tuple[Action, ...]]) -> float:
+    if not _is_waiting(world):
+        return IDLE_REQUEUE_SECONDS
+    drained = {name for stage in stages for each in stage if isinstance(each, Drain) for name in each.nodes}
+    may_go_now = any(worker.hostname in drained for worker in _about_to_go(world)) if drained else False
+    return DRAINED_REQUEUE_SECONDS if may_go_now else WAITING_REQUEUE_SECONDS
 
 
 def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]) -> Iterator[Action]:
@@ -109,6 +117,16 @@ def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]
 def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:
     """Whether workers come or go: what follows from that must not wait for conditions of other pods."""
     return any(isinstance(action, Create | Delete | Drain) for stage in stages for action in stage)
+
+
+def _is_starting(world: NodeSetWorld) -> bool:
+    """Whether workers are about to be ready, which the status is to say without delay."""
+
+    def age_seconds(worker: Worker) -> float:
+        created = parse_time(worker.pod.metadata.creation_timestamp)
+        return (world.now - created).total_seconds() if created is not None else STARTING_SECONDS
+
+    return any(not worker.is_ready and age_seconds(worker) < STARTING_SECONDS for worker in world.choice.staying)
 
 
 def _nodes_written_to(stages: Iterable[tuple[Action, ...]]) -> Set[str]:
@@ -137,15 +155,6 @@ def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worke
 
 def _some(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(islice(actions, MAX_PODS_AT_ONCE))
-
-
-def _some_marks(found: Iterable[PatchMetadata]) -> Iterator[Action]:
-    """As many marks as are written in one reconcile, every choice among them: its workers are drained next."""
-    some = list(found)
-    chosen = [each for each in some if each.annotations.get(labels.CONDEMNED) in (SCALE_IN, UPDATE)]
-    others = (each for each in some if each.annotations.get(labels.CONDEMNED) not in (SCALE_IN, UPDATE))
-    yield from chosen
-    yield from islice(others, max(MAX_PODS_AT_ONCE - len(chosen), 0))
 
 
 def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Action, ...]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import count, islice
 
 from kube_runtime.client.objects import Node, Pod, RawObject
 from slurm_operator.api.controller import Controller
@@ -23,9 +24,10 @@ from slurm_operator.plan import duplicates, placement, revisions
 from slurm_operator.plan.choice import Choice, choose
 from slurm_operator.plan.ghosts import Asked
 from slurm_operator.plan.keys import UNCHANGED, KeyState
+from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.settled import NONE_SETTLED, Settled, still_settled
-from slurm_operator.plan.workers import SCALE_IN, NodeSnapshot, Worker, workers
+from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
 from slurm_operator.slurm.model import Unknown
 
 
@@ -159,22 +161,17 @@ def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     """The numbers of the workers to make: the lowest that nobody holds.
 
     A worker that Kubernetes is taking down holds its number until it is gone, so that its successor gets the same name,
-    claims and node record.
+    claims and node record: where that number is among the lowest, nobody else is made in its place.
     """
-    present = world.workers
-    leaving = sum(why == SCALE_IN for _, why in world.choice.leaving.values())
-    leaving += sum(worker.is_terminating and worker.condemned == SCALE_IN for worker in present)
-    needed = world.cr.spec.replicas - (len(present) + len(world.settled) - leaving)
+    leaving = {name for name, (_, why) in world.choice.leaving.items() if why == SCALE_IN}
+    stay = [worker for worker in world.workers if not worker.is_terminating and worker.name not in leaving]
+    needed = world.cr.spec.replicas - len(stay) - len(world.settled)
     if needed <= 0:
         return []
-    held = {worker.ordinal for worker in present if worker.ordinal is not None} | world.settled.ordinals
-    result: list[int] = []
-    number = 0
-    while len(result) < needed:
-        if number not in held:
-            result.append(number)
-        number += 1
-    return result
+    taken = {worker.ordinal for worker in stay} | world.settled.ordinals
+    lowest = islice((number for number in count() if number not in taken), needed)
+    held = {worker.ordinal for worker in world.workers}
+    return [number for number in lowest if number not in held]
 
 
 def _missing_daemons(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:

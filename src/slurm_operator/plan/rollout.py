@@ -12,7 +12,8 @@ from datetime import datetime
 from kube_runtime.text import whole_number
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import names
-from slurm_operator.plan.workers import UPDATE, Worker, in_deletion_order
+from slurm_operator.plan.leaving import UPDATE
+from slurm_operator.plan.workers import Worker, in_deletion_order
 
 
 def to_update(cr: NodeSet, some: list[Worker], old: list[Worker], now: datetime, settled: int = 0) -> list[Worker]:

@@ -28,9 +28,10 @@ from slurm_operator.plan.choice import file_hashes, is_of_other_mode, outdated
 from slurm_operator.plan.claim_owners import claim_identity, claim_owners
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.keys import KeyState
+from slurm_operator.plan.leaving import SCALE_IN, drained_for
 from slurm_operator.plan.objects import Identity, identity
 from slurm_operator.plan.ownership import is_controlled_by
-from slurm_operator.plan.workers import SCALE_IN, Worker, hostname_of, jobs_by_node, other_cluster_of
+from slurm_operator.plan.workers import Worker, hostname_of, jobs_by_node, other_cluster_of
 from slurm_operator.slurm.model import Job, Node, Unknown
 from slurm_operator.slurm.requests import Feature
 
@@ -177,8 +178,15 @@ def _must_choose_more(world: NodeSetWorld, rows: Mapping[str, Row]) -> bool:
         return False
     others = [pod for pod in world.pods if pod.metadata.uid not in rows]
     present = [pod for pod in others if not pod.metadata.deletion_timestamp and pod.status.phase not in OVER]
-    chosen = sum(pod.metadata.annotations.get(labels.CONDEMNED) == SCALE_IN for pod in present)
+    chosen = sum(_is_chosen_for_scale_in(world, pod) for pod in present)
     return surplus - (len(others) - len(present)) > chosen
+
+
+def _is_chosen_for_scale_in(world: NodeSetWorld, pod: Pod) -> bool:
+    mark, node = pod.metadata.annotations.get(labels.CONDEMNED), world.slurm.by_name.get(hostname_of(world.cr, pod))
+    if mark or node is None:
+        return mark == SCALE_IN
+    return drained_for(node, f"{world.cr.namespace}/{world.cr.name}") == SCALE_IN
 
 
 # Becoming settled

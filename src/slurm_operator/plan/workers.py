@@ -17,6 +17,7 @@ from kube_runtime.text import whole_number
 from kube_runtime.times import parse_time
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels
+from slurm_operator.plan.leaving import drained_for
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.decision import EVERYTHING, Decision
 from slurm_operator.slurm.model import (
@@ -33,12 +34,6 @@ from slurm_operator.slurm.model import (
 )
 from slurm_operator.slurm.requests import Feature
 from slurm_operator.slurm.vanished import DOUBT_SECONDS, is_plausible
-
-SCALE_IN = "scale-in"
-UPDATE = "update"
-DELETION = "deletion"
-PLACEMENT = "placement"
-KEY = "key rotation"
 
 # An int32, as Kubernetes reads it: int() refuses thousands of digits.
 _COST = re.compile(r"-?(?:0|[1-9][0-9]{0,9})")
@@ -106,6 +101,8 @@ class Worker:
     absence_doubt: str = ""
     # Who else has its host name, and so its node record; empty when nobody has.
     rival: str = ""
+    # Why it goes, as the drain of its node says; empty when it says nothing of the kind.
+    drained_for: str = ""
 
     @property
     def name(self) -> str:
@@ -120,6 +117,11 @@ class Worker:
     @property
     def condemned(self) -> str:
         """Why it was chosen to go; empty when it was not."""
+        return self.mark or self.drained_for
+
+    @property
+    def mark(self) -> str:
+        """The same, as it is written on its pod."""
         return self.pod.metadata.annotations.get(labels.CONDEMNED, "")
 
     @property
@@ -219,7 +221,9 @@ def _worker(cr: NodeSet, pod: Pod, slurm: NodeSnapshot, ends: Mapping[str, Limit
     if other:
         # This cluster's word, its silence too, is about other nodes.
         seen = Unknown(f"pod {pod.metadata.name} is a worker of Controller {other!r}")
-    return Worker(pod, ordinal_of(cr, pod), hostname, seen, policy.No("not judged yet"), ends.get(hostname))
+    why = drained_for(seen.node, f"{cr.namespace}/{cr.name}") if isinstance(seen, Known) else ""
+    not_judged = policy.No("not judged yet")
+    return Worker(pod, ordinal_of(cr, pod), hostname, seen, not_judged, ends.get(hostname), drained_for=why)
 
 
 def _judged(worker: Worker, slurm: NodeSnapshot, in_bulk: Set[str], now: datetime) -> Worker:

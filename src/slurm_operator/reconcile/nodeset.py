@@ -82,6 +82,8 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
+# So many pods get conditions before somebody looks whether there is more urgent work.
+AFTER_REPORT_AT_ONCE = 128
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
@@ -104,6 +106,8 @@ class NodeSets:
     hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its conditions of pods could not be written.
     failed_after_report: set[str] = field(default_factory=set)
+    # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm allows it.
+    leaving: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -212,13 +216,19 @@ class NodeSets:
     ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
-        now = self.clock.now().timestamp()
-        some = pods if deleting else [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
+        about = EVERYTHING if deleting else decision | self._about_leaving(cr, pods)
         return await cluster.node_snapshot(
-            Decision(frozenset(hostname_of(cr, pod) for pod in some)) | (EVERYTHING if deleting else decision),
+            about,
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
         )
+
+    def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
+        """The workers that may be removed in this reconcile: asked for at once, the plan need not be made twice."""
+        now, leaving = self.clock.now().timestamp(), self.leaving.get(cr.metadata.uid, frozenset())
+        there = [pod for pod in self._unjudged(cr, pods) if not pod.metadata.deletion_timestamp]
+        hosts = ((hostname_of(cr, pod), _may_be_removed(pod, now)) for pod in there)
+        return Decision(frozenset(host for host, may_go in hosts if may_go or host in leaving))
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
@@ -261,18 +271,28 @@ class NodeSets:
 
     async def _finish(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
-        uid, later = world.cr.metadata.uid, Plan((plan.after_report,))
+        uid = world.cr.metadata.uid
         if uid in self.failed_after_report:
-            await self._execute(later, raw)
+            await self._execute(Plan((plan.after_report,)), raw)
             self.failed_after_report.discard(uid)
             await self._report(world, raw)
             return
         await self._report(world, raw)
         try:
-            await self._execute(later, raw)
+            for begin in range(0, len(plan.after_report), AFTER_REPORT_AT_ONCE):
+                later = plan.after_report[begin : begin + AFTER_REPORT_AT_ONCE]
+                await self._execute(Plan((later,)), raw)
+                if self._has_new_work(world):
+                    return
         except OperatorError:
             self.failed_after_report.add(uid)
             raise
+
+    def _has_new_work(self, world: NodeSetWorld) -> bool:
+        """Whether the NodeSet was changed, or a pod came or went, since this reconcile began."""
+        now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
+        is_changed = now is None or now.metadata.generation != world.cr.metadata.generation
+        return is_changed or len(self._pods(world.cr)) != len(world.pods)
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
         """The plan; one that decides something is made again from what Slurm reports on it in this very reconcile."""
@@ -327,9 +347,11 @@ class NodeSets:
         unknown = isinstance(world.slurm.jobs, Unknown)
         with_ghosts = world.asked if unknown else ghosts.ghosts(world.workers, world.slurm)
         asked = ghosts.remembered(world.asked, plan.actions, with_ghosts, world.now.timestamp())
-        self.asked.pop(world.cr.metadata.uid, None)
+        uid = world.cr.metadata.uid
+        self.asked.pop(uid, None)
         if asked:
-            self.asked[world.cr.metadata.uid] = asked
+            self.asked[uid] = asked
+        self.leaving[uid] = frozenset(worker.hostname for worker, _ in world.choice.leaving.values())
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
@@ -409,6 +431,7 @@ class NodeSets:
         self.hosts.pop(uid, None)
         self.failed_after_report.discard(uid)
         self.written.pop(uid, None)
+        self.leaving.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""

@@ -14,10 +14,11 @@ from slurm_operator.api.plural import counted, share
 from slurm_operator.build import labels
 from slurm_operator.plan import placement, reservation
 from slurm_operator.plan.choice import outdated
+from slurm_operator.plan.leaving import KEY
 from slurm_operator.plan.nodeset import kept_by_slurm, pins, same_hostnames
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.settled import USELESS_STATES
-from slurm_operator.plan.workers import KEY, Worker
+from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.model import Absent, Unknown
 from slurm_operator.slurm.requests import Feature
