@@ -52,6 +52,8 @@ SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 # So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
 MAX_ASKED_BY_NAME = 8
+# So old a list may be to which a look right before a write adds what has changed: too short for a clock to be set back.
+LISTED_NOW_SECONDS = 5.0
 # Up to this many nodes are read by name for a decision, or one in NODE_COST of the list.
 FEW_NODES = 2
 NODE_COST = 20
@@ -336,8 +338,16 @@ class Cluster:
         count = len(self.nodes.items) if self.nodes is not None else 0
         known = await self._by_name(hosts) if len(hosts) <= MAX_ASKED_BY_NAME or _are_few(len(hosts), count) else None
         if known is None:
-            known = {node.name: node for node in (await self.client.all_nodes()).items}
+            known = {node.name: node for node in await self._listed_now()}
         return tuple(known[name] for name in hosts if name in known)
+
+    async def _listed_now(self) -> tuple[Node, ...]:
+        """All nodes; if they were listed a moment ago, Slurm is only asked what has changed since."""
+        known = self.nodes
+        if known is None or not known.complete or self.monotonic() - self._list_at > LISTED_NOW_SECONDS:
+            return (await self.client.all_nodes()).items
+        answer = await self.client.nodes(known.last_update)
+        return known.items if isinstance(answer, Unchanged) else answer.items
 
     async def _by_name(self, names: Collection[str]) -> dict[str, Node] | None:
         """The records that Slurm has of these nodes; None if one of them cannot be asked for."""

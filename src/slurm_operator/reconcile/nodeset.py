@@ -226,9 +226,10 @@ class NodeSets:
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
         """The workers that may be removed in this reconcile: asked for at once, the plan need not be made twice."""
         now, leaving = self.clock.now().timestamp(), self.leaving.get(cr.metadata.uid, frozenset())
-        there = [pod for pod in self._unjudged(cr, pods) if not pod.metadata.deletion_timestamp]
-        hosts = ((hostname_of(cr, pod), _may_be_removed(pod, now)) for pod in there)
-        return Decision(frozenset(host for host, may_go in hosts if may_go or host in leaving))
+        some = [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
+        if leaving:
+            some += [pod for pod in pods if hostname_of(cr, pod) in leaving]
+        return Decision(frozenset(hostname_of(cr, pod) for pod in some if not pod.metadata.deletion_timestamp))
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
@@ -521,6 +522,9 @@ def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> D
             return Decision(frozenset({host})) if isinstance(world.slurm.view(host), Known) else NOTHING_DECIDED
         case Delete(kind="Pod"):
             return _about([action.seen.uid], hosts)
+        case UpdateNodes(changes={"comment": _, **others}) if not others:
+            # It says whose worker the node is, which does not depend on what Slurm reports.
+            return NOTHING_DECIDED
         case Drain() | Undrain() | UpdateNodes() | RequestRegistration():
             return Decision(frozenset(action.nodes))
         case DeleteNodes():
