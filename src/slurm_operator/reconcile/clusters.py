@@ -122,6 +122,8 @@ class Cluster:
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
     _job_records: JobRecords = field(init=False)
+    # Whether all nodes were listed in this look, without any condition.
+    _read_every_node: bool = False
     # When the last list of nodes was read, and how long that took.
     _list_at: float = float("-inf")
     _list_seconds: float = 0.0
@@ -142,18 +144,22 @@ class Cluster:
         caller: Hashable = None,
         reservations: bool = False,
         waits: bool = True,
+        workers: frozenset[str] | None = None,
     ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
-        Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name.
+        Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name
+        if it is one of the `workers`: a record that has gone needs no confirmation.
         Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older; who does
         not even wait for a list that is on its way gets the one before.
         """
         found, _ = await self._looks.get(
             caller, lambda: self._look(caller, decision), fresh=bool(decision), waits=waits
         )
-        absent = await self._absent(decision.nodes, found.nodes)
-        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=decision)
+        doubtful = decision.nodes if workers is None else decision.nodes & workers
+        absent = await self._absent(doubtful, found.nodes)
+        fresh = found.fresh if decision else NOTHING_DECIDED
+        return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=fresh)
 
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
@@ -190,7 +196,7 @@ class Cluster:
         return answer
 
     async def _look(self, caller: Hashable, decision: Decision) -> NodeSnapshot:
-        now, list_at = self.monotonic(), self._list_at
+        now, list_at, self._read_every_node = self.monotonic(), self._list_at, False
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
         nodes = await self._nodes(decision, POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR)
         earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
@@ -200,7 +206,8 @@ class Cluster:
             self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
         earlier_nodes = before.nodes if before is not None else ASKED_ONCE
-        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes)
+        fresh = _widened(decision, nodes) if self._read_every_node else decision
+        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
@@ -250,6 +257,7 @@ class Cluster:
                 if self.nodes is not None
                 else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
             )
+        self._read_every_node = since is None
         now = self._list_at = self.monotonic()
         self._list_seconds = now - began
         self._whole_at = now + max(FULL_LIST_SECONDS, FULL_LIST_SECONDS_PER_NODE * len(answer.items))
@@ -425,6 +433,17 @@ def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
     listed = {node.name: node for node in nodes.items} if decision.nodes and isinstance(nodes, SlurmList) else {}
     quiet = frozenset(name for name in decision.nodes if name in listed and not policy.is_busy(listed[name]))
     return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
+
+
+def _widened(decision: Decision, nodes: SlurmList[Node] | Unknown) -> Decision:
+    """What may be decided by a list of all nodes that was read for a few of them: something about any that it has.
+
+    Jobs that do not simply run were read too. One that does shows on its node, and an older record of one only keeps a
+    worker.
+    """
+    if not decision or isinstance(nodes, Unknown):
+        return decision
+    return replace(decision, nodes=decision.nodes.union(node.name for node in nodes.items))
 
 
 def _is_small(decision: Decision, nodes: int) -> bool:

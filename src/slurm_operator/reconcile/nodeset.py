@@ -82,8 +82,10 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# So many pods get conditions before somebody looks whether there is more urgent work.
+# So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
+# changed meanwhile is to stand in the status.
 AFTER_REPORT_AT_ONCE = 128
+AFTER_REPORT_SECONDS = 1.0
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
@@ -221,6 +223,7 @@ class NodeSets:
             about,
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
+            workers=frozenset(hostname_of(cr, pod) for pod in pods) if about else frozenset(),
         )
 
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
@@ -280,14 +283,18 @@ class NodeSets:
             return
         await self._report(world, raw)
         try:
-            for begin in range(0, len(plan.after_report), AFTER_REPORT_AT_ONCE):
-                later = plan.after_report[begin : begin + AFTER_REPORT_AT_ONCE]
-                await self._execute(Plan((later,)), raw)
-                if self._has_new_work(world):
-                    return
+            await self._after_report(world, raw, plan)
         except OperatorError:
             self.failed_after_report.add(uid)
             raise
+
+    async def _after_report(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
+        """What nobody waits for, as long as nobody waits; the rest is planned again."""
+        end = self.clock.monotonic() + AFTER_REPORT_SECONDS
+        for begin in range(0, len(plan.after_report), AFTER_REPORT_AT_ONCE):
+            await self._execute(Plan((plan.after_report[begin : begin + AFTER_REPORT_AT_ONCE],)), raw)
+            if self.clock.monotonic() >= end or self._has_new_work(world):
+                return
 
     def _has_new_work(self, world: NodeSetWorld) -> bool:
         """Whether the NodeSet was changed, or a pod came or went, since this reconcile began."""
