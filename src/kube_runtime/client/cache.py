@@ -265,6 +265,7 @@ class Cache(Generic[T]):
             self._set_error(None)
 
     async def _relist(self) -> None:
+        written = self._written
         with nullcontext() if self.synced else self.collector.paused():
             listing = await self.client.list(
                 self.resource,
@@ -280,6 +281,9 @@ class Cache(Generic[T]):
             self._report(self._store.replace(listing.items, frozenset(map(key_of, same))))
         self._suspect = False
         self._seen(listing.resource_version)
+        if self._written == written:
+            # A list that was asked for after a write shows it, even if the server was restored from an older copy.
+            self._written = ""
         self._synced.set()
 
     def _note_unreadable(self, found: Iterable[Unreadable]) -> None:

@@ -186,6 +186,8 @@ class DeleteNodes:
 
     nodes: tuple[str, ...]
     why: str
+    # Workers of these names are created next: without this, they would not be.
+    has_successors: bool = False
 
     def __str__(self) -> str:
         return f"delete node records {hostlist.compress(self.nodes)}: {self.why}"

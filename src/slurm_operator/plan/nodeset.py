@@ -53,7 +53,7 @@ IDLE_REQUEUE_SECONDS = 5.0
 # looks again. The others follow in the next ones.
 MAX_PODS_AT_ONCE = 2000
 # So many pods get conditions in a reconcile that also creates, drains or deletes workers, or while some are starting.
-MAX_CONDITIONS_BESIDE = 16
+MAX_CONDITIONS_BESIDE = 4
 # A worker that is not ready after this long is not what others have to wait for.
 STARTING_SECONDS = 60.0
 
@@ -110,7 +110,9 @@ def _requeue_seconds(world: NodeSetWorld, stages: Iterable[tuple[Action, ...]]) 
 
 def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]) -> Iterator[Action]:
     """Conditions of pods, but not of those that are about to go, nor of nodes that `changing` says change now."""
-    some = (worker for worker in _without(known, _about_to_go(world)) if worker.hostname not in changing)
+    some = [worker for worker in _without(known, _about_to_go(world)) if worker.hostname not in changing]
+    # Where only a few get them, one that never had any is not kept waiting by others whose state goes to and fro.
+    some.sort(key=pod_conditions.has_any)
     return pod_conditions.patches(some, world.now)
 
 
@@ -325,7 +327,7 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -
     silent = (node.name for node in world.slurm.nodes.items if node.name in hostnames and policy.may_be_forgotten(node))
     names = hostlist.in_order(records.unnamed(silent, world.slurm))
     if names:
-        yield DeleteNodes(tuple(names), "their pods are recreated")
+        yield DeleteNodes(tuple(names), "their pods are recreated", has_successors=True)
 
 
 def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:

@@ -48,6 +48,11 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
             yield PatchPodConditions(worker.pod.metadata, tuple(_condition(worker, each, now) for each in wanted))
 
 
+def has_any(worker: Worker) -> bool:
+    """Whether its pod says anything of its Slurm node yet."""
+    return any(each.type == REGISTERED for each in worker.pod.status.conditions)
+
+
 def is_returning(worker: Worker, now: datetime) -> bool:
     """Whether a node was put back into service a moment ago: until its slurmd registers, Slurm calls it silent."""
     node = worker.node

@@ -25,6 +25,7 @@ from slurm_operator.api.restapi import RestApi
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain, may_undrain
 from slurm_operator.plan.ghosts import may_ask
+from slurm_operator.plan.registration import left_down_by_its_pod
 from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
@@ -145,16 +146,19 @@ class Cluster:
         reservations: bool = False,
         waits: bool = True,
         workers: frozenset[str] | None = None,
+        earlier: NodeSnapshot | None = None,
     ) -> NodeSnapshot:
         """Fetch a snapshot of Slurm; an unchanged list is an answer too.
 
         Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name
-        if it is one of the `workers`: a record that has gone needs no confirmation.
+        if it is one of the `workers`: a record that has gone needs no confirmation. What `earlier` has of nodes, the
+        snapshot that this very reconcile has fetched before, is not read again.
         Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older; who does
         not even wait for a list that is on its way gets the one before.
         """
+        known = earlier if earlier is not None and _has_nodes_of(earlier, decision) else None
         found, _ = await self._looks.get(
-            caller, lambda: self._look(caller, decision), fresh=bool(decision), waits=waits
+            caller, lambda: self._look(caller, decision, known), fresh=bool(decision), waits=waits
         )
         doubtful = decision.nodes if workers is None else decision.nodes & workers
         absent = await self._absent(doubtful, found.nodes)
@@ -195,19 +199,25 @@ class Cluster:
             self.repartitioned()
         return answer
 
-    async def _look(self, caller: Hashable, decision: Decision) -> NodeSnapshot:
+    async def _look(self, caller: Hashable, decision: Decision, known: NodeSnapshot | None = None) -> NodeSnapshot:
         now, list_at, self._read_every_node = self.monotonic(), self._list_at, False
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
-        nodes = await self._nodes(decision, POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR)
-        earlier, self.jobs = self.jobs, await self._jobs(_on(nodes, decision))
+        rest_factor = POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR
+        nodes = known.nodes if known is not None else await self._nodes(decision, rest_factor)
+        read_at = known.nodes_read_at if known is not None else self.monotonic()
+        undecided = _on(nodes, decision)
+        earlier, self.jobs = self.jobs, await self._jobs(undecided)
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
             decay = SLOWEST_DECAY_FACTOR if self._list_at != list_at else 1.0
             self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
         earlier_nodes = before.nodes if before is not None else ASKED_ONCE
-        fresh = _widened(decision, nodes) if self._read_every_node else decision
-        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh)
+        fresh = _widened(decision, nodes) if self._read_every_node and undecided else decision
+        if known is not None:
+            # It is still one list, also where a record must be missing in two.
+            earlier_nodes, fresh = known.earlier_nodes, decision | Decision(known.fresh.nodes, known.fresh.every_node)
+        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh, read_at)
         if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
@@ -365,8 +375,11 @@ class Cluster:
         return {name: view.node for name, view in views.items() if isinstance(view, Known)}
 
     async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object:
-        """Change node records, all in the same way."""
-        return await self._written(self.client.update_nodes(names, msgspec.convert(changes, NodeChange)))
+        """Change node records, all in the same way; a state only where it is still what our own pod left."""
+        async with self.writing:
+            chosen = await self._still(names, left_down_by_its_pod) if "state" in changes else names
+            change = msgspec.convert(changes, NodeChange)
+            return await self._written(self.client.update_nodes(chosen, change)) if chosen else None
 
     async def request_registration(self, hosts: tuple[str, ...]) -> None:
         """Make slurmctld ask these slurmds to register, as it does after every undrain.
@@ -435,11 +448,17 @@ def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
     return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
 
 
+def _has_nodes_of(earlier: NodeSnapshot, decision: Decision) -> bool:
+    """Whether a snapshot has read the nodes of a decision: whoever decides about some needs no second list."""
+    is_complete = isinstance(earlier.nodes, SlurmList) and earlier.nodes.complete
+    return bool(decision) and bool(earlier.fresh) and is_complete and earlier.fresh.has_nodes_of(decision)
+
+
 def _widened(decision: Decision, nodes: SlurmList[Node] | Unknown) -> Decision:
     """What may be decided by a list of all nodes that was read for a few of them: something about any that it has.
 
-    Jobs that do not simply run were read too. One that does shows on its node, and an older record of one only keeps a
-    worker.
+    Something was left to decide, so jobs that do not simply run were read too. One that does shows on its node, and an
+    older record of one only keeps a worker.
     """
     if not decision or isinstance(nodes, Unknown):
         return decision

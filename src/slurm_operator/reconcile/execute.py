@@ -127,10 +127,12 @@ class Executor:
         kind: str,
         slurm: SlurmWriter | None = None,
         stand_ins: frozenset[str] = frozenset(),
+        may_remove: Callable[[], bool] = lambda: True,
     ) -> Outcomes:
         """Do everything in a plan, or raise what prevented it; that Slurm refuses a partition action is an outcome.
 
-        `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it.
+        `regarding` is the resource on whose behalf it is done; `stand_ins` are controllers that stand for it. Earlier
+        stages take their time: before one that removes a pod or the record of one that is gone, `may_remove` is asked.
         """
         bound = asyncio.Semaphore(MAX_CONCURRENT_ACTIONS)
         leaving = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
@@ -140,7 +142,15 @@ class Executor:
             async with bound:
                 await self._do(action, work)
 
+        is_cut = False
         for stage in plan.stages:
+            if any(map(_removes, stage)) and not may_remove():
+                log.info("nothing is removed: what that was decided on has changed, or is too old by now")
+                is_cut = True
+                continue
+            if is_cut and isinstance(stage[0], RecordEvent):
+                # It would tell of removals.
+                continue
             if len(stage) == 1:
                 _announce(stage)
                 await self._do(stage[0], work)
@@ -325,6 +335,15 @@ class Executor:
             await self.writer.status(desired, None)
         except (NotFound, Conflict):
             log.debug("%s: it has gone", action)
+
+
+def _removes(action: Action) -> bool:
+    match action:
+        case DeleteNodes():
+            return not action.has_successors
+        case Delete():
+            return action.kind == "Pod"
+    return False
 
 
 def _first_of(failed: list[Exception]) -> Exception:

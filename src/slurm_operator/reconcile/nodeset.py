@@ -46,7 +46,7 @@ from slurm_operator.plan.actions import (
     UpdateNodes,
 )
 from slurm_operator.plan.duplicates import Rival, named_owners
-from slurm_operator.plan.nodeset import finalizer_removal, is_at_rest, plan_nodeset
+from slurm_operator.plan.nodeset import WAITING_REQUEUE_SECONDS, finalizer_removal, is_at_rest, plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
@@ -66,7 +66,7 @@ from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmRejected, SlurmWrongCluster
-from slurm_operator.slurm.model import Known, Unknown
+from slurm_operator.slurm.model import Known, SlurmList, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
@@ -82,6 +82,8 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
+# So old Slurm's record of a node may be when its worker is removed: jobs are read after it, for ten seconds at most.
+MAX_DECISION_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
 # changed meanwhile is to stand in the status.
 AFTER_REPORT_AT_ONCE = 128
@@ -123,7 +125,13 @@ class NodeSets:
         if not isinstance(cr, NodeSet):
             await self._write_status(raw, None, workload.refused(decoded.problems), {})
             return Result()
-        return await self._reconcile(cr, raw)
+        try:
+            return await self._reconcile(cr, raw)
+        finally:
+            now = self.observer.get("NodeSet", key.namespace, key.name)
+            if now is None or now.metadata.uid != raw.metadata.uid:
+                # It went while this was under way, and must not be remembered after all.
+                self.forget(raw.metadata.uid)
 
     async def _reconcile(self, cr: NodeSet, raw: RawObject) -> Result:
         refs = self.observer.refs(cr.namespace)
@@ -147,11 +155,11 @@ class NodeSets:
             return Result(NAME_TAKEN_REQUEUE_SECONDS)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         began = self.clock.monotonic()
-        asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods, bool(raw.metadata.deletion_timestamp)))
+        asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods))
         try:
             while not await self._is_answered_in_time(asking):
                 if await self._create_without_slurm(cr):
-                    return Result(SNAPSHOT_WAIT_SECONDS)
+                    continue
                 if isinstance(cluster, Cluster) and self.clock.monotonic() - began >= cluster.patience_seconds:
                     await self._report_silence(cr)
             slurm = await asking
@@ -213,17 +221,18 @@ class NodeSets:
         cluster: Cluster | Unknown,
         cr: NodeSet,
         pods: tuple[Pod, ...],
-        deleting: bool,
         decision: Decision = NOTHING_DECIDED,
+        earlier: NodeSnapshot | None = None,
     ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
-        about = EVERYTHING if deleting else decision | self._about_leaving(cr, pods)
+        about = decision | self._about_leaving(cr, pods)
         return await cluster.node_snapshot(
             about,
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
             workers=frozenset(hostname_of(cr, pod) for pod in pods) if about else frozenset(),
+            earlier=earlier,
         )
 
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
@@ -236,13 +245,20 @@ class NodeSets:
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
-            world, plan = await self._plan(world, cluster)
-            if _deletes_pods(plan) and not await self._has_seen_own_writes(raw.metadata.uid):
+            world, plan, is_whole = await self._plan(world, cluster)
+            leaving_before = self.leaving.get(world.cr.metadata.uid, frozenset())
+            has_seen_writes = not _deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
+
+            def may_remove() -> bool:
+                nonlocal is_whole
                 # A pod that we deleted may still count as ready here, and another one would go for it.
-                return Result(CACHE_LOOK_SECONDS)
+                allowed = has_seen_writes and self._is_still_decided(world)
+                is_whole = is_whole and allowed
+                return allowed
+
             slurm = cluster if isinstance(cluster, Cluster) else None
             try:
-                await self._execute(plan, raw, slurm)
+                await self._execute(plan, raw, slurm, may_remove)
             finally:
                 # Also if another action failed: slurmds must not be asked again at every retry.
                 self._remember(world, plan)
@@ -266,7 +282,12 @@ class NodeSets:
         except OperatorError as error:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
-        return Result(plan.requeue_after, is_at_rest(world, plan))
+        if not is_whole:
+            return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else CACHE_LOOK_SECONDS)
+        is_new = self.leaving.get(world.cr.metadata.uid, frozenset()) != leaving_before
+        # A drain that does not take effect is not repeated ten times a second.
+        requeue_after = max(plan.requeue_after or 0.0, 0.0 if is_new else WAITING_REQUEUE_SECONDS)
+        return Result(requeue_after, is_at_rest(world, plan))
 
     def _remember_settled(self, world: NodeSetWorld) -> None:
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
@@ -302,8 +323,11 @@ class NodeSets:
         is_changed = now is None or now.metadata.generation != world.cr.metadata.generation
         return is_changed or len(self._pods(world.cr)) != len(world.pods)
 
-    async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan]:
-        """The plan; one that decides something is made again from what Slurm reports on it in this very reconcile."""
+    async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan, bool]:
+        """The plan, and whether it is all there is to do.
+
+        One that decides something is made again from what Slurm reports on it in this very reconcile.
+        """
         plan = plan_nodeset(world)
         asked = NOTHING_DECIDED
         for is_last in (False, False, True):
@@ -312,10 +336,14 @@ class NodeSets:
                 break
             # A new plan may decide about other nodes.
             asked = EVERYTHING if is_last else asked | decided
-            slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, world.deleting, asked)
+            slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, asked, world.slurm)
+            if isinstance(slurm.nodes, SlurmList) and isinstance(slurm.jobs, Unknown) and not world.is_blind:
+                # What goes on without it goes on, with what was known before.
+                log.info("only what needs no list of jobs is done: %s", slurm.jobs.why)
+                return world, _covered(plan, world), False
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
-        return world, plan
+        return world, plan, True
 
     async def _wait_until_cached(self, plan: Plan) -> None:
         """Until the caches show the workers just made: the next reconcile would make them again."""
@@ -326,14 +354,27 @@ class NodeSets:
         ]
         await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
 
-    async def _execute(self, plan: Plan, raw: RawObject, slurm: Cluster | None = None) -> None:
+    async def _execute(
+        self,
+        plan: Plan,
+        raw: RawObject,
+        slurm: Cluster | None = None,
+        may_remove: Callable[[], bool] = lambda: True,
+    ) -> None:
         try:
-            await self.executor.execute(plan, raw, "NodeSet", slurm)
+            await self.executor.execute(plan, raw, "NodeSet", slurm, may_remove=may_remove)
         finally:
             if any(_writes_pod(each) for each in plan.actions):
                 # What others write later is not waited for: a busy neighbour would keep this NodeSet waiting for ever.
-                seen = tuple((cache, cache.unseen_write) for cache in self.observer.pods)
-                self.written[raw.metadata.uid] = seen
+                own = (each for each in self.observer.pods if each.namespace in ("", raw.metadata.namespace))
+                self.written[raw.metadata.uid] = tuple((cache, cache.unseen_write) for cache in own)
+
+    def _is_still_decided(self, world: NodeSetWorld) -> bool:
+        """Whether a removal may still go by this world: its owner wants the same, and what Slurm said is not old."""
+        now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
+        is_same = now is not None and now.metadata.uid == world.cr.metadata.uid
+        is_same = is_same and now is not None and now.metadata.generation == world.cr.metadata.generation
+        return is_same and self.clock.monotonic() - world.slurm.nodes_read_at <= MAX_DECISION_AGE_SECONDS
 
     async def _has_seen_own_writes(self, uid: str) -> bool:
         """Whether the caches show all that was written to its pods; if not, waits, and Slurm is to be asked again."""
@@ -511,8 +552,21 @@ def decision(plan: Plan, world: NodeSetWorld) -> Decision:
     """What a plan takes away, writes to Slurm, or says of who may go: never decided by an older snapshot."""
     if world.deleting and finalizer_removal(world) is not None:
         return EVERYTHING
-    hosts = {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
+    hosts = _hosts_of(world)
     return Decision.all_of(_decided(action, world, hosts) for action in plan.actions)
+
+
+def _covered(plan: Plan, world: NodeSetWorld) -> Plan:
+    """A plan without what its world was not read for."""
+    hosts = _hosts_of(world)
+    stages = (
+        tuple(each for each in stage if world.slurm.fresh.covers(_decided(each, world, hosts))) for stage in plan.stages
+    )
+    return replace(plan, stages=tuple(stage for stage in stages if stage))
+
+
+def _hosts_of(world: NodeSetWorld) -> Mapping[str, str]:
+    return {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
 
 
 def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:

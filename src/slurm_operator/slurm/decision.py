@@ -44,9 +44,12 @@ class Decision:
 
     def covers(self, other: Decision) -> bool:
         """Whether what was read for this one is enough for the other."""
-        has_nodes = self.every_node or (not other.every_node and other.nodes <= self.nodes)
         has_holders = self.every_holder or self.every_node or self.every_job or not other.every_holder
-        return has_nodes and has_holders and (self.every_job or not other.every_job)
+        return self.has_nodes_of(other) and has_holders and (self.every_job or not other.every_job)
+
+    def has_nodes_of(self, other: Decision) -> bool:
+        """Whether the nodes that were read for this one are enough for the other."""
+        return self.every_node or (not other.every_node and other.nodes <= self.nodes)
 
     @classmethod
     def all_of(cls, decisions: Iterable[Decision]) -> Decision:

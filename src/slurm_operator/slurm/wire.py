@@ -37,6 +37,8 @@ MAX_HOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
 MAX_TEXT_CHARACTERS = 256
 _RECORD_ID = re.compile(r"[_+]")
+# Where an answer that was cut off ends differs each time, and a status that says so would be written each time.
+_PLACE = re.compile(r" ?\(byte \d+\)")
 
 
 class _TooManyItems(ValueError):
@@ -98,7 +100,8 @@ def _as_slurm_errors(call: str) -> Iterator[None]:
     except RecursionError:
         raise SlurmBudgetExceeded("levels of nesting", "more", sys.getrecursionlimit(), call=call) from None
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise SlurmBadAnswer(f"unreadable list: {errors.shorten(str(problem))}", call=call) from None
+        text = errors.shorten(_PLACE.sub("", str(problem)))
+        raise SlurmBadAnswer(f"unreadable list: {text}", call=call) from None
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -185,9 +188,7 @@ def _no_json(reply: Reply, call: str) -> errors.SlurmError:
 def _unreadable(reply: Reply, problem: str, call: str) -> errors.SlurmError:
     if reply.status != 200:
         return errors.from_status(reply.status, "", call=call)
-    return SlurmBadAnswer(
-        f"unreadable JSON of {len(reply.body)} bytes: {errors.shorten(problem)}", call=call, status=reply.status
-    )
+    return SlurmBadAnswer(f"unreadable JSON: {errors.shorten(_PLACE.sub('', problem))}", call=call, status=reply.status)
 
 
 def _error_text(reply: Reply) -> str:
