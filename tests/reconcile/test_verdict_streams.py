@@ -265,6 +265,21 @@ class TestInTheOperator:
         await followed.run_for(3.0)
         assert "MaxTime=7" in followed.stored("configmaps", "slurm-config")["data"]["slurm.conf"]
 
+    @pytest.mark.parametrize("seconds", [0.0, 600.0], ids=["at once", "long after"])
+    async def test_a_controller_that_is_deleted_while_its_candidate_is_tried_leaves_no_stream(
+        self, followed: World, seconds: float
+    ) -> None:
+        assert followed.operator is not None
+        streams = followed.operator.streams
+        followed.cluster.sidecar.is_silent = followed.judge.expect_loss = True
+        await followed.patch("Controller", "slurm", {"spec": {"extraConf": "MinJobAge=301\n"}})
+        await followed.run_for(5.0)
+        assert KEY in streams._streams
+        await followed.run_for(seconds)
+        await followed.delete("Controller", "slurm")
+        await followed.run_for(5.0)
+        assert KEY not in streams._streams
+
     async def test_at_rest_nothing_is_open_and_nothing_is_written(self, followed: World) -> None:
         before = followed.server.store.revision
         await followed.run_for(60.0)

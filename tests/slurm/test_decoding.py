@@ -85,6 +85,7 @@ async def test_no_pause_is_longer_than_the_longest(decoder: Decoder, time_: Seco
 
 async def test_a_list_in_vain_is_not_asked_for_again_at_once_and_says_why(decoder: Decoder, time_: Seconds) -> None:
     reading = Reading()
+    assert await admitted(decoder, "jobs")
     await decoder.run(reading, busy, 0.02)
     decoder.close(reading, "jobs", TOO_MUCH)
     time_.seconds += 0.02 / decoding.CPU_SHARE + 0.05
@@ -117,6 +118,29 @@ async def test_what_one_response_costs_is_not_that_of_another(decoder: Decoder, 
     assert await admitted(decoder, "node/a")
     decoder.close(long, "jobs", None)
     assert not await admitted(decoder, "nodes")
+
+
+async def test_a_list_that_was_small_the_last_time_does_not_wait_for_others(decoder: Decoder) -> None:
+    assert await admitted(decoder, "nodes")
+    decoder.close(Reading(), "nodes", None)
+    decoder.close(Reading(spent_seconds=1.0), "jobs", None)
+    assert await admitted(decoder, "nodes")
+
+
+@pytest.mark.parametrize(
+    ("spent_seconds", "problem"),
+    [(0.0, None), (1.0, None), (1.0, TOO_MUCH)],
+    ids=["it cost nothing", "it was decoded beside the event loop", "it exceeded a budget"],
+)
+def test_nothing_is_kept_of_each_job_that_was_read_by_its_id(
+    decoder: Decoder, spent_seconds: float, problem: SlurmError | None
+) -> None:
+    def size() -> int:
+        return sum(len(kept) for kept in vars(decoder).values() if isinstance(kept, dict))
+
+    for number in range(100):
+        decoder.close(Reading(spent_seconds=spent_seconds), f"/job/{number}", problem)
+    assert size() == 0
 
 
 async def test_clusters_that_rest_leave_the_threads_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,23 @@ import pytest
 
 from slurm_operator.slurm import job_records
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
-from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmBudgetExceeded, SlurmError, SlurmUnreachable
+from slurm_operator.slurm.errors import (
+    SlurmBadAnswer,
+    SlurmBudgetExceeded,
+    SlurmBusy,
+    SlurmError,
+    SlurmFailed,
+    SlurmForbidden,
+    SlurmNotFound,
+    SlurmRejected,
+    SlurmTimeout,
+    SlurmUnauthorized,
+    SlurmUnreachable,
+    SlurmUnsupported,
+    SlurmWrongCluster,
+)
 from slurm_operator.slurm.hostlist import EMPTY, HostList
-from slurm_operator.slurm.job_records import NOT_DESCRIBED, JobRecords, is_cheaper_by_id
+from slurm_operator.slurm.job_records import MAX_RECORDS, NOT_DESCRIBED, JobRecords, is_cheaper_by_id
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import MAX_CONCURRENT_REQUESTS
 from slurm_operator.slurm.policy import is_over
@@ -45,6 +59,7 @@ class Slurm:
     unlisted: set[int] = field(default_factory=set)
     views: dict[int, JobView] = field(default_factory=dict)
     list_answer: SlurmList[Job] | None = None
+    list_fails: SlurmError | None = None
     on_job: Callable[[int], Awaitable[None]] | None = None
 
     def put(self, *jobs: Job) -> None:
@@ -68,6 +83,8 @@ class Slurm:
 
     async def jobs(self, since: int | None = None) -> SlurmList[Job] | Unchanged:
         self.asked.append("list" if since is None else f"list since {since}")
+        if self.list_fails is not None:
+            raise self.list_fails
         return self.list_answer or SlurmList(tuple(self.jobs_held.values()), complete=True, last_update=7)
 
     def questions(self) -> list[str]:
@@ -215,8 +232,18 @@ async def test_an_ended_job_that_slurm_has_forgotten_meanwhile_is_an_ended_job(
 
 @pytest.mark.parametrize(
     "problem",
-    [SlurmBadAnswer("404", status=404), SlurmBudgetExceeded("items", "more", 300_000), None],
-    ids=["there is no such call", "too many items", "an item is unreadable"],
+    [
+        SlurmBadAnswer("404", status=404),
+        SlurmBudgetExceeded("items", "more", 300_000),
+        SlurmUnsupported("no such call"),
+        SlurmFailed("unspecified", number=-1),
+        SlurmRejected("bad request", number=9000),
+        SlurmForbidden("access denied", number=2002),
+        SlurmNotFound("no such job", number=2017),
+        SlurmBusy("try later", number=2016),
+        None,
+    ],
+    ids=lambda problem: type(problem).__name__ if problem else "an item is unreadable",
 )
 async def test_without_usable_states_the_list_is_read(
     slurm: Slurm, records: JobRecords, problem: SlurmError | None
@@ -241,9 +268,21 @@ async def test_a_decision_by_list_takes_no_unchanged_one(slurm: Slurm, records: 
     assert slurm.questions() == ["list"]
 
 
-async def test_a_slurm_that_does_not_answer_is_an_error_and_not_a_list(slurm: Slurm, records: JobRecords) -> None:
-    slurm.states_fail = SlurmUnreachable("no route")
-    with pytest.raises(SlurmUnreachable):
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SlurmUnreachable("no route"),
+        SlurmTimeout("no answer"),
+        SlurmUnauthorized("other key"),
+        SlurmWrongCluster("a", "b"),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+async def test_what_no_call_would_be_spared_is_an_error_and_not_a_list(
+    slurm: Slurm, records: JobRecords, problem: SlurmError
+) -> None:
+    slurm.states_fail = problem
+    with pytest.raises(type(problem)):
         await records.read()
     assert slurm.questions() == ["states"]
 
@@ -263,6 +302,119 @@ async def test_many_new_jobs_at_once_are_read_in_a_list_and_known_afterwards(slu
     slurm.put(job(101, nodes="n2"))
     assert len(await seen(records)) == 101
     assert slurm.questions() == ["states", "job 101"]
+
+
+TOO_LARGE = SlurmBudgetExceeded("bytes", "more", 64 << 20)
+
+
+async def without_list(records: JobRecords, slurm: Slurm, count: int, failure: SlurmError | None = TOO_LARGE) -> None:
+    """So many jobs that wait, and a list of them that has just failed, or was incomplete."""
+    slurm.put(*(job(number, "PENDING") for number in range(1, count + 1)))
+    slurm.list_fails, slurm.list_answer = failure, SlurmList((), complete=False) if failure is None else None
+    if failure is None:
+        assert isinstance(await records.read(), Unknown)
+    else:
+        with pytest.raises(type(failure)):
+            await records.read()
+    assert slurm.questions() == ["states", "list"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TOO_LARGE,
+        SlurmTimeout("no answer within 30 s"),
+        SlurmUnreachable("slurmrestd was killed"),
+        SlurmFailed("-1"),
+        None,
+    ],
+    ids=["too large", "too late", "kills slurmrestd", "refused", "incomplete"],
+)
+async def test_where_the_list_fails_jobs_are_known_in_steps_and_unknown_until_then(
+    slurm: Slurm, records: JobRecords, failure: SlurmError | None
+) -> None:
+    await without_list(records, slurm, 2 * MAX_RECORDS + 1, failure)
+    asked = []
+    for _ in range(2):
+        slurm.now += 5.0
+        assert await records.read() == NOT_DESCRIBED
+        asked += slurm.questions()
+        assert len(asked) % (1 + MAX_RECORDS) == 0
+    assert await records.read() == tuple(slurm.jobs_held.values())
+    asked += slurm.questions()
+    assert len(asked) == len(set(asked)) + 2 == 3 + 2 * MAX_RECORDS + 1
+    assert await records.read() == tuple(slurm.jobs_held.values())
+    assert slurm.questions() == ["states"]
+
+
+async def test_a_list_that_fails_is_tried_again_ever_more_seldom_and_preferred_once_it_works(
+    slurm: Slurm, records: JobRecords
+) -> None:
+    tried_at = []
+    await without_list(records, slurm, 2 * MAX_RECORDS)
+    began, slurm.views = slurm.now, {number: Unknown("no route") for number in range(1, 2 * MAX_RECORDS + 1)}
+    while slurm.now < began + 3000.0:
+        slurm.now += 5.0
+        try:
+            assert await records.read() == NOT_DESCRIBED
+        except SlurmBudgetExceeded:
+            tried_at.append(slurm.now - began)
+    assert tried_at == [60.0, 180.0, 420.0, 900.0, 1800.0, 2700.0]
+    slurm.questions()
+    slurm.now, slurm.list_fails = began + 3600.0, None
+    assert len(await seen(records)) == 2 * MAX_RECORDS
+    assert slurm.questions() == ["states", "list"]
+    slurm.put(*(job(number, "PENDING") for number in range(1001, 1201)))
+    assert len(await seen(records)) == 2 * MAX_RECORDS + 200
+    assert slurm.questions() == ["states", "list"]
+
+
+async def test_a_list_that_was_refused_with_its_token_has_not_failed(slurm: Slurm, records: JobRecords) -> None:
+    await without_list(records, slurm, 9, SlurmUnauthorized("expired"))
+    slurm.list_fails = None
+    assert len(await seen(records)) == 9
+    assert slurm.questions() == ["states", "list"]
+
+
+async def test_without_a_list_one_job_that_is_not_described_leaves_all_unknown(
+    slurm: Slurm, records: JobRecords
+) -> None:
+    await without_list(records, slurm, 9)
+    slurm.views[5] = Absent()
+    assert await records.read() == NOT_DESCRIBED
+    assert await records.read(EVERYTHING) == NOT_DESCRIBED
+    del slurm.views[5]
+    slurm.questions()
+    assert len(await seen(records)) == 9
+    assert slurm.questions() == ["states", "job 5"]
+
+
+async def test_without_a_list_a_decision_reads_all_that_it_depends_on_in_one_look(
+    slurm: Slurm, records: JobRecords
+) -> None:
+    await without_list(records, slurm, MAX_RECORDS + 1)
+    # First what nobody has read yet: this look must not be longer than others.
+    assert await records.read(EVERYTHING) == NOT_DESCRIBED
+    assert len(slurm.questions()) == 1 + MAX_RECORDS
+    slurm.put(job(1, "PENDING", partition="moved"))
+    assert (await seen(records, EVERYTHING))[0].partition == "moved"
+    assert len(slurm.questions()) == 1 + MAX_RECORDS + 1
+
+
+async def test_a_decision_on_more_jobs_than_a_look_can_read_waits_for_a_list(
+    slurm: Slurm, records: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_records, "MAX_RECORDS", 11)
+    monkeypatch.setattr(job_records, "MAX_DECISION_RECORDS", 20)
+    await without_list(records, slurm, 21)
+    assert await records.read() == NOT_DESCRIBED
+    assert len(await seen(records)) == 21
+    slurm.questions()
+    assert await records.read(EVERYTHING) == NOT_DESCRIBED
+    assert slurm.questions() == ["states"]
+    slurm.now, slurm.list_fails = slurm.now + job_records.LIST_REST_SECONDS, None
+    assert len(await seen(records, EVERYTHING)) == 21
+    assert slurm.questions() == ["states", "list"]
 
 
 async def test_records_are_read_a_few_at_a_time(slurm: Slurm, records: JobRecords) -> None:
@@ -311,6 +463,17 @@ async def test_old_records_are_read_again_one_a_second_those_with_nodes_first(
     slurm.now += 5.0
     await records.read()
     assert len(slurm.questions()) == 1 + 5
+
+
+async def test_however_many_jobs_have_nodes_one_that_waits_is_read_again_some_time(
+    slurm: Slurm, records: JobRecords
+) -> None:
+    await known(records, slurm, *(job(number, nodes=f"n{number}") for number in range(1, 401)), job(999, "PENDING"))
+    slurm.put(job(999, "PENDING", partition="new"))
+    began = slurm.now
+    while (await seen(records))[-1].partition != "new":
+        slurm.now += 5.0
+        assert slurm.now < began + 1800.0
 
 
 async def test_a_refresh_that_fails_changes_nothing(slurm: Slurm, records: JobRecords) -> None:

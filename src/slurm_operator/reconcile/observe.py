@@ -119,10 +119,14 @@ class Observer:
 
     def on_deleted(self, kind: str, forget: Callable[[str], None]) -> None:
         """Call `forget` with the uid of each object of a kind that is gone, also when a namesake has its place."""
+        self.on_gone(kind, lambda raw: forget(raw.metadata.uid))
+
+    def on_gone(self, kind: str, forget: Callable[[RawObject], None]) -> None:
+        """The same with the object as it was last."""
 
         def changed(old: RawObject | None, new: RawObject | None) -> None:
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-                forget(old.metadata.uid)
+                forget(old)
 
         for cache in self.raw.get(kind, ()):
             cache.on_change(changed)

@@ -163,6 +163,7 @@ def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
     controllers = Controllers(ControllerResource, observer, executor, clock, reader, parts.outcomes)
     nodesets = NodeSets(observer, executor, clusters, clock, propagated)
     observer.on_deleted("Controller", controllers.forget)
+    observer.on_gone("Controller", lambda raw: parts.streams.forget(Key(raw.metadata.namespace, raw.metadata.name)))
     observer.on_deleted("NodeSet", nodesets.forget)
     return {
         "Controller": controllers,

@@ -86,6 +86,10 @@ class VerdictStreams:
             self._streams.pop(key, None)
             self._heard_at.pop(key, None)
 
+    def forget(self, key: Key) -> None:
+        """A Controller has gone: close its streams. Its last reconcile may have been before that."""
+        self.want(key, None, ())
+
     def follows(self, key: Key, poll: VerdictPoll) -> bool:
         """Whether every pod of a poll is listened to, or was until it gave its verdict."""
         streams = self._streams.get(key, {})

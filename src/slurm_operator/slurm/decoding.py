@@ -54,7 +54,8 @@ class Decoder:
         self._next_at = float("-inf")
         # By path: until when it is not asked for again, and why.
         self._refused: dict[str, tuple[float, SlurmBudgetExceeded]] = {}
-        # By path: whether its last response had a cost.
+        # By path of a list: whether its last response had a cost. Of what never waits to be admitted nothing is kept:
+        # each job that ever was has a path of its own.
         self._costly: dict[str, bool] = {}
 
     async def admit(self, path: str, *, is_usually_small: bool = False) -> None:
@@ -66,7 +67,7 @@ class Decoder:
         if problem is not None and self._monotonic() < until:
             self._refused[path] = until, problem
             raise problem.again()
-        if not self._costly.get(path, not is_usually_small):
+        if not self._costly.setdefault(path, not is_usually_small):
             return
         if (pause := self._next_at - self._monotonic()) > 0:
             await asyncio.sleep(pause)
@@ -94,13 +95,14 @@ class Decoder:
 
     def close(self, reading: Reading, path: str, problem: SlurmError | None) -> None:
         """A response is over: what it cost says when the next one may come."""
+        is_list = path in self._costly
+        if is_list:
+            self._costly[path] = reading.spent_seconds > 0.0
         if not reading.spent_seconds:
-            self._costly[path] = False
             return
-        self._costly[path] = True
         now = self._monotonic()
         self._next_at = max(self._next_at, now + min(reading.spent_seconds / CPU_SHARE, MAX_PAUSE_SECONDS))
         # One that was merely cut off, or came too late, may be good the next time.
-        if isinstance(problem, SlurmBudgetExceeded):
+        if is_list and isinstance(problem, SlurmBudgetExceeded):
             pause = min(reading.spent_seconds / WASTED_CPU_SHARE, MAX_REFUSAL_SECONDS)
             self._refused[path] = now + pause, problem.again()

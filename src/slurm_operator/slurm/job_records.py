@@ -3,7 +3,8 @@
 In: what is about to be decided (`Decision`). Out: all jobs, as a list of jobs would give them, or Unknown. slurmrestd
 needs 140 kB for each job of a list and keeps much of it; a list of states and single records cost it nothing to speak
 of. A record is read when its job is new, when its states change, and when a decision depends on it; others are read
-again in a slow rotation. Where that would cost more than a list, or where states cannot be read, the list is read.
+again in a slow rotation. Where that would cost more than a list, or where states cannot be read, the list is read;
+where the list fails, records are read in steps until all that are needed are known.
 One `JobRecords` per cluster, kept by `reconcile/clusters.py`; why it is so: decision 25.
 """
 
@@ -16,7 +17,7 @@ from typing import Protocol
 
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
-from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmUnsupported
+from slurm_operator.slurm.errors import SlurmError, SlurmUnauthorized, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.model import Absent, Job, JobState, JobView, KnownJob, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS, ask_each
 from slurm_operator.slurm.vanished import VanishedJobs
@@ -26,17 +27,27 @@ from slurm_operator.slurm.vanished import VanishedJobs
 FEW_RECORDS = 8
 RECORD_COST = 4
 MAX_RECORDS = 200
+# So many take about ten seconds. A decision that depends on more jobs has to wait for a list.
+MAX_DECISION_RECORDS = 2000
 # A time limit, a partition or required nodes may change while the states do not. A record that no decision needs may be
 # this old, as far as one request a second allows.
 MAX_AGE_SECONDS = 300.0
 REFRESHES_PER_SECOND = 1.0
 MAX_REFRESHES = 10
+# Every fourth is of the oldest record of all: jobs with nodes, which come first, may be too many for the others.
+FAIR_REFRESH = 4
 # How long the list of jobs is read instead, after states or records that cannot be used.
 LIST_SECONDS = 60.0
+# How long no list of jobs is read after one that failed, and after each further one twice as long: it may be too large
+# for us, or for slurmrestd's memory.
+LIST_REST_SECONDS = 60.0
+MAX_LIST_REST_SECONDS = 900.0
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
 NOT_DESCRIBED = Unknown("Slurm is slow to describe its jobs; they are asked for again in the next reconcile")
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
+# What these say of one call, they say of every other.
+OF_EVERY_CALL = (SlurmUnreachable, SlurmUnauthorized, SlurmWrongCluster)
 
 # By the id of a job.
 States = Mapping[int, frozenset[str]]
@@ -84,12 +95,17 @@ class JobRecords:
     _list_until: float = float("-inf")
     _full_list_at: float = float("-inf")
     _refreshed_at: float = float("-inf")
+    # How many records could be read again since the last one that was the oldest of all.
+    _refreshes: int = 0
+    # Until when no list is read, since the last one failed, and how long the next rest is.
+    _list_rests_until: float = float("-inf")
+    _list_rest_seconds: float = LIST_REST_SECONDS
 
     async def read(self, decision: Decision = NOTHING_DECIDED) -> tuple[Job, ...] | Unknown:
         """All jobs, and those that a complete answer has lost; raises SlurmError."""
         found = await self._by_state(decision)
         if found is None:
-            found = await self._by_list(decision)
+            found = await self._by_tried_list(decision)
         if isinstance(found, Unknown):
             return found
         return await self.vanished.believed(found, self._in_time(self.source.job), self.monotonic())
@@ -98,7 +114,8 @@ class JobRecords:
 
     async def _by_state(self, decision: Decision) -> tuple[Job, ...] | Unknown | None:
         """The jobs; None where a list of them is to be read."""
-        if self.monotonic() < self._list_until:
+        list_rests = self.monotonic() < self._list_rests_until
+        if self.monotonic() < self._list_until and not list_rests:
             return None
         states = await self._states()
         if states is None:
@@ -107,6 +124,8 @@ class JobRecords:
         self._listed = None
         self._records = {job_id: record for job_id, record in self._records.items() if job_id in states}
         needed = list(self._needed(states, decision))
+        if list_rests:
+            return await self._in_steps(needed, states)
         if not is_cheaper_by_id(len(needed), len(states)):
             return None
         began = self.monotonic()
@@ -114,6 +133,19 @@ class JobRecords:
             # Perhaps one is too large to be read alone: with an array come all its tasks.
             self._prefer_list()
             return NOT_DESCRIBED if self.monotonic() - began >= ONE_BY_ONE_SECONDS else None
+        return await self._complete(states, needed)
+
+    async def _in_steps(self, needed: Collection[int], states: States) -> tuple[Job, ...] | Unknown:
+        """The jobs where no list can be had: as many records as a look may read, the others in the next looks."""
+        unread = [each for each in needed if self._is_unread(each, states[each])]
+        is_last = len(unread) <= MAX_RECORDS and len(needed) <= MAX_DECISION_RECORDS
+        # What a decision depends on has to be read in one look, and so only once all else is known.
+        step = needed if is_last else unread[:MAX_RECORDS]
+        undescribed = await self._fetch(step, states)
+        return NOT_DESCRIBED if undescribed or not is_last else await self._complete(states, needed)
+
+    async def _complete(self, states: States, needed: Collection[int]) -> tuple[Job, ...]:
+        """The jobs, once all records that are needed were read."""
         await self._refresh(states, frozenset(needed))
         return tuple(self._described(states))
 
@@ -121,7 +153,10 @@ class JobRecords:
         """The states of all jobs by id; None if there is no such list, or none that can be used."""
         try:
             answer = await self.source.job_states()
-        except (SlurmBadAnswer, SlurmUnsupported):
+        except OF_EVERY_CALL:
+            raise
+        except SlurmError:
+            # Whatever Slurm has against this call, it may have nothing against the list of jobs.
             return None
         return {each.job_id: each.states for each in answer.items} if answer.complete else None
 
@@ -138,6 +173,10 @@ class JobRecords:
             if is_needed:
                 yield job_id
 
+    def _is_unread(self, job_id: int, now: Set[str]) -> bool:
+        record = self._records.get(job_id)
+        return record is None or record.job.states != now
+
     def _described(self, states: States) -> Iterator[Job]:
         for job_id, now in states.items():
             record = self._records.get(job_id)
@@ -147,20 +186,33 @@ class JobRecords:
                 yield Job(job_id=job_id, states=now)
 
     async def _refresh(self, states: States, fresh: Set[int]) -> None:
-        """Read the oldest records again, those of jobs with nodes first."""
+        """Read the oldest records again, as many as the time since the last ones allows."""
         now = self.monotonic()
         allowed = int(min(MAX_REFRESHES, (now - self._refreshed_at) * REFRESHES_PER_SECOND))
         if allowed < 1:
             return
         self._refreshed_at = now
-        old = (
-            (not policy.holds_nodes(record.job), record.read_at, job_id)
+        old = [
+            record
             for job_id, record in self._records.items()
             if record.read_at <= now - MAX_AGE_SECONDS and job_id not in fresh and not policy.is_over(record.job)
-        )
-        for job_id in await self._fetch([job_id for _, _, job_id in nsmallest(allowed, old)], states):
+        ]
+        for job_id in await self._fetch(self._next_refreshed(old, allowed), states):
             # Counts as read, so that the others come first next time.
             self._records[job_id] = _Record(self._records[job_id].job, now)
+
+    def _next_refreshed(self, old: Collection[_Record], allowed: int) -> list[int]:
+        """Those of jobs with nodes first, and now and then the oldest of all."""
+        fair, self._refreshes = divmod(self._refreshes + allowed, FAIR_REFRESH)
+        by_age = nsmallest(fair, ((record.read_at, record.job.job_id) for record in old))
+        oldest = {job_id for _, job_id in by_age}
+        others = (
+            (not policy.holds_nodes(record.job), record.read_at, record.job.job_id)
+            for record in old
+            if record.job.job_id not in oldest
+        )
+        first = [job_id for _, _, job_id in nsmallest(allowed - fair, others)]
+        return [*first, *oldest]
 
     async def _fetch(self, ids: Collection[int], states: States) -> list[int]:
         """Read these records; those that were not described in time."""
@@ -191,6 +243,29 @@ class JobRecords:
 
     def _prefer_list(self) -> None:
         self._list_until = self.monotonic() + LIST_SECONDS
+
+    async def _by_tried_list(self, decision: Decision) -> tuple[Job, ...] | Unknown:
+        """The jobs of the list; if that fails, the next looks do without."""
+        try:
+            found = await self._by_list(decision)
+        except (SlurmUnauthorized, SlurmWrongCluster):
+            raise
+        except SlurmError:
+            # Also one that is unreachable: the size of the list may be why.
+            self._rest_from_lists()
+            raise
+        if isinstance(found, Unknown):
+            self._rest_from_lists()
+        else:
+            self._list_rests_until, self._list_rest_seconds = float("-inf"), LIST_REST_SECONDS
+        return found
+
+    def _rest_from_lists(self) -> None:
+        now = self.monotonic()
+        # Without states the list is read all the same: that is no reason to do without it for longer.
+        if now >= self._list_rests_until:
+            self._list_rests_until = now + self._list_rest_seconds
+            self._list_rest_seconds = min(2 * self._list_rest_seconds, MAX_LIST_REST_SECONDS)
 
     async def _by_list(self, decision: Decision) -> tuple[Job, ...] | Unknown:
         now = self.monotonic()
