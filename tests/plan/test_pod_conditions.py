@@ -70,14 +70,30 @@ def test_conditions_come_after_the_report(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "written"),
-    [pytest.param(40, 40, id="nobody comes or goes"), pytest.param(41, MAX_CONDITIONS_BESIDE, id="one is created")],
+    ("replicas", "states", "written"),
+    [
+        pytest.param(40, ["Allocated"], 40, id="nobody comes or goes"),
+        pytest.param(41, ["Allocated"], MAX_CONDITIONS_BESIDE, id="one is created"),
+        pytest.param(41, [], 40, id="one is created, but nothing was said of the others for an hour"),
+    ],
 )
-def test_conditions_do_not_keep_workers_waiting_that_come_or_go(cluster: Cluster, replicas: int, written: int) -> None:
+def test_conditions_do_not_keep_workers_waiting_that_come_or_go(
+    cluster: Cluster, replicas: int, states: list[str], written: int
+) -> None:
     names = [f"w-{number}" for number in range(40)]
     slurm = cluster.slurm(*(cluster.node(name) for name in names))
-    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=replicas), [cluster.pod(name) for name in names], slurm))
+    pods = [cluster.pod(name, states=states) for name in names]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=replicas), pods, slurm))
     assert len(plan.after_report) == written
+
+
+def test_a_worker_of_whose_node_nothing_was_said_comes_first(cluster: Cluster) -> None:
+    """Others whose state goes to and fro would keep it waiting for ever."""
+    names = [f"w-{number}" for number in range(40)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    pods = [cluster.pod(name, states=[] if name == "w-39" else ["Allocated"]) for name in names]
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=41), pods, slurm))
+    assert "w-39" in [each.seen.name for each in plan.after_report if isinstance(each, PatchPodConditions)]
 
 
 def test_conditions_that_are_true_are_not_written_again(cluster: Cluster) -> None:

@@ -54,6 +54,9 @@ IDLE_REQUEUE_SECONDS = 5.0
 MAX_PODS_AT_ONCE = 2000
 # So many pods get conditions in a reconcile that also creates, drains or deletes workers, or while some are starting.
 MAX_CONDITIONS_BESIDE = 4
+# So long after a worker became ready its pod should say that Slurm has its node; so many more get conditions then.
+OVERDUE_SECONDS = 15.0
+MAX_OVERDUE_AT_ONCE = 128
 # A worker that is not ready after this long is not what others have to wait for.
 STARTING_SECONDS = 60.0
 
@@ -90,7 +93,8 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     ]
     # Last, since there is one for each worker, and nobody waits for them.
     conditions = _conditions(world, known, _nodes_written_to(stages))
-    at_once = MAX_CONDITIONS_BESIDE if _is_moving(stages) or _is_starting(world) else MAX_PODS_AT_ONCE
+    is_busy = _is_moving(stages) or _is_starting(world)
+    at_once = MAX_CONDITIONS_BESIDE + _overdue(world) if is_busy else MAX_PODS_AT_ONCE
     stages.append(tuple(islice(conditions, at_once)))
     *stages, after_report = _without_contradictions(stages)
     return Plan(
@@ -104,13 +108,13 @@ def _requeue_seconds(world: NodeSetWorld, stages: Iterable[tuple[Action, ...]]) 
     if not _is_waiting(world):
         return IDLE_REQUEUE_SECONDS
     drained = {name for stage in stages for each in stage if isinstance(each, Drain) for name in each.nodes}
-    may_go_now = any(worker.hostname in drained for worker in _about_to_go(world)) if drained else False
+    may_go_now = any(worker.hostname in drained for worker in about_to_go(world)) if drained else False
     return DRAINED_REQUEUE_SECONDS if may_go_now else WAITING_REQUEUE_SECONDS
 
 
 def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]) -> Iterator[Action]:
     """Conditions of pods, but not of those that are about to go, nor of nodes that `changing` says change now."""
-    some = [worker for worker in _without(known, _about_to_go(world)) if worker.hostname not in changing]
+    some = [worker for worker in _without(known, about_to_go(world)) if worker.hostname not in changing]
     # Where only a few get them, one that never had any is not kept waiting by others whose state goes to and fro.
     some.sort(key=pod_conditions.has_any)
     return pod_conditions.patches(some, world.now)
@@ -119,6 +123,17 @@ def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]
 def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:
     """Whether workers come or go: what follows from that must not wait for conditions of other pods."""
     return any(isinstance(action, Create | Delete | Drain) for stage in stages for action in stage)
+
+
+def _overdue(world: NodeSetWorld) -> int:
+    """How many pods should say for long that Slurm has their nodes: one that says so is doubted when that is lost."""
+
+    def is_overdue(worker: Worker) -> bool:
+        since = worker.ready_since
+        is_late = since is not None and (world.now - since).total_seconds() >= OVERDUE_SECONDS
+        return is_late and worker.node is not None and not pod_conditions.has_any(worker)
+
+    return min(sum(map(is_overdue, world.choice.staying)), MAX_OVERDUE_AT_ONCE)
 
 
 def _is_starting(world: NodeSetWorld) -> bool:
@@ -141,7 +156,7 @@ def _nodes_written_to(stages: Iterable[tuple[Action, ...]]) -> Set[str]:
     return found
 
 
-def _about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
+def about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
     """Workers that are removed as soon as Slurm has drained them: nobody reads what their conditions would say."""
     for worker, why in world.choice.leaving.values():
         is_idle = worker.node is not None and not policy.is_busy(worker.node) and worker.deadline is None

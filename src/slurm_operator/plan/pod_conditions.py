@@ -50,7 +50,7 @@ def patches(some: Iterable[Worker], now: datetime) -> Iterator[Action]:
 
 def has_any(worker: Worker) -> bool:
     """Whether its pod says anything of its Slurm node yet."""
-    return any(each.type == REGISTERED for each in worker.pod.status.conditions)
+    return bool(_present(worker))
 
 
 def is_returning(worker: Worker, now: datetime) -> bool:

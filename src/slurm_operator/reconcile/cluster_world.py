@@ -7,7 +7,7 @@ by `reconcile/controller.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,11 +48,15 @@ from slurm_operator.reconcile.config import Logs, controller_pod, is_running, op
 from slurm_operator.reconcile.observe import Observer
 from slurm_operator.reconcile.owned import ResourceWorld
 from slurm_operator.reconcile.verdict_streams import VerdictStreams
-from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED
-from slurm_operator.slurm.model import SlurmList, Unknown
+from slurm_operator.slurm import policy
+from slurm_operator.slurm.decision import EVERYTHING
+from slurm_operator.slurm.model import Job, SlurmList, Unknown
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS
 
 T = TypeVar("T")
+
+# While a partition that leaves has jobs, all of them are read anew so often: somebody may have moved them.
+HELD_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,20 +211,27 @@ async def fetch_snapshot(
     is_decided = wanted.lines != in_force.lines or any(each.metadata.deletion_timestamp for each in resources)
     max_age = SEEN_MAX_AGE_SECONDS if resources else PARTITIONS_MAX_AGE_SECONDS
     partitions = await cluster.partitions(caller, fresh=is_decided, max_age=max_age)
-    is_leaving = bool(in_force.lines.keys() - wanted.lines.keys())
+    leaving = in_force.lines.keys() - wanted.lines.keys()
     snapshot = PartitionSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
-    elif is_leaving or resources or has_edits(built.conf):
+    elif leaving or resources or has_edits(built.conf):
         # A change of a partition does not wait for a list of ten thousand nodes.
-        look = await cluster.node_snapshot(
-            EVERYTHING if is_leaving else NOTHING_DECIDED, caller=caller, waits=is_leaving
-        )
+        look = await cluster.node_snapshot(caller=caller, waits=False)
+        if leaving and not (are_held(leaving, look.jobs) and cluster.seconds_since_every_job() < HELD_SECONDS):
+            look = await cluster.node_snapshot(EVERYTHING, caller=caller)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
     if cluster.nodes is None:
         # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.
         await cluster.node_snapshot(caller=caller)
     return replace(snapshot, known_nodes=cluster.nodes.items if cluster.nodes is not None else None)
+
+
+def are_held(partitions: Collection[str], jobs: tuple[Job, ...] | Unknown) -> bool:
+    """Whether each of these partitions has an unfinished job, by what was read of jobs a while ago."""
+    if isinstance(jobs, Unknown):
+        return False
+    return set(partitions) <= {name for job in jobs if not policy.is_over(job) for name in job.partition.split(",")}
 
 
 def complete(answer: SlurmList[T] | Unknown, what: str) -> SlurmList[T] | Unknown:

@@ -115,6 +115,7 @@ class Cluster:
     # The node that was asked for by name most recently.
     _asked_last: str = ""
     _whole_at: float = float("-inf")
+    _every_job_at: float = float("-inf")
     # When Slurm was last asked for all its nodes.
     _listed_at: float = float("-inf")
     _looks: Shared[NodeSnapshot] = field(init=False)
@@ -173,6 +174,10 @@ class Cluster:
         """How long ago Slurm was asked for all its nodes, whoever asked."""
         return self.monotonic() - self._listed_at
 
+    def seconds_since_every_job(self) -> float:
+        """How long ago every job was read anew."""
+        return self.monotonic() - self._every_job_at
+
     def report_silence(self) -> None:
         """It is slow to answer: whoever reports on it may have to say so."""
         self.changed(None, _POLL)
@@ -206,6 +211,8 @@ class Cluster:
         nodes = known.nodes if known is not None else await self._nodes(decision, rest_factor)
         read_at = known.nodes_read_at if known is not None else self.monotonic()
         undecided = _on(nodes, decision)
+        if decision.every_job:
+            self._every_job_at = self.monotonic()
         earlier, self.jobs = self.jobs, await self._jobs(undecided)
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.

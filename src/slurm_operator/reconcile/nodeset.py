@@ -46,7 +46,13 @@ from slurm_operator.plan.actions import (
     UpdateNodes,
 )
 from slurm_operator.plan.duplicates import Rival, named_owners
-from slurm_operator.plan.nodeset import WAITING_REQUEUE_SECONDS, finalizer_removal, is_at_rest, plan_nodeset
+from slurm_operator.plan.nodeset import (
+    WAITING_REQUEUE_SECONDS,
+    about_to_go,
+    finalizer_removal,
+    is_at_rest,
+    plan_nodeset,
+)
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
@@ -110,7 +116,7 @@ class NodeSets:
     hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its conditions of pods could not be written.
     failed_after_report: set[str] = field(default_factory=set)
-    # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm allows it.
+    # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may.
     leaving: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
@@ -128,8 +134,7 @@ class NodeSets:
         try:
             return await self._reconcile(cr, raw)
         finally:
-            now = self.observer.get("NodeSet", key.namespace, key.name)
-            if now is None or now.metadata.uid != raw.metadata.uid:
+            if not self._is_there(cr):
                 # It went while this was under way, and must not be remembered after all.
                 self.forget(raw.metadata.uid)
 
@@ -372,9 +377,12 @@ class NodeSets:
     def _is_still_decided(self, world: NodeSetWorld) -> bool:
         """Whether a removal may still go by this world: its owner wants the same, and what Slurm said is not old."""
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
-        is_same = now is not None and now.metadata.uid == world.cr.metadata.uid
-        is_same = is_same and now is not None and now.metadata.generation == world.cr.metadata.generation
-        return is_same and self.clock.monotonic() - world.slurm.nodes_read_at <= MAX_DECISION_AGE_SECONDS
+        is_same = now is not None and now.metadata.generation == world.cr.metadata.generation
+        return (
+            is_same
+            and self._is_there(world.cr)
+            and self.clock.monotonic() - world.slurm.nodes_read_at <= MAX_DECISION_AGE_SECONDS
+        )
 
     async def _has_seen_own_writes(self, uid: str) -> bool:
         """Whether the caches show all that was written to its pods; if not, waits, and Slurm is to be asked again."""
@@ -400,7 +408,7 @@ class NodeSets:
         self.asked.pop(uid, None)
         if asked:
             self.asked[uid] = asked
-        self.leaving[uid] = frozenset(worker.hostname for worker, _ in world.choice.leaving.values())
+        self.leaving[uid] = frozenset(worker.hostname for worker in about_to_go(world))
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
@@ -505,9 +513,14 @@ class NodeSets:
     def _hosts(self, cr: NodeSet) -> frozenset[str]:
         pods, known = self.observer.controlled_pods(cr.namespace, cr.metadata.uid), self.hosts.get(cr.metadata.uid)
         if known is None or known[0] is not pods or known[1] != cr.is_daemon:
-            names = frozenset(hostname_of(cr, pod) for pod in pods) - {""}
-            known = self.hosts[cr.metadata.uid] = (pods, cr.is_daemon, names)
+            known = (pods, cr.is_daemon, frozenset(hostname_of(cr, pod) for pod in pods) - {""})
+            if self._is_there(cr):
+                self.hosts[cr.metadata.uid] = known
         return known[2]
+
+    def _is_there(self, cr: NodeSet) -> bool:
+        now = self.observer.get("NodeSet", cr.namespace, cr.name)
+        return now is not None and now.metadata.uid == cr.metadata.uid
 
     def _key(self, controller: Controller, refs: Refs) -> keys.KeyState:
         found = self.observer.get("StatefulSet", controller.namespace, names.controller(controller))
@@ -604,7 +617,7 @@ def _about(pods: Sequence[str], hosts: Mapping[str, str]) -> Decision:
 
 def _may_be_removed(pod: Pod, now: float) -> bool:
     """Whether this worker may be removed by what Slurm reports: its answer must then be complete and new."""
-    if labels.CONDEMNED in pod.metadata.annotations or pod.status.phase in ("Failed", "Succeeded"):
+    if pod.status.phase in ("Failed", "Succeeded"):
         return True
     ready = (each for each in pod.status.conditions if each.type == "Ready" and each.status == "True")
     times = (parse_time(each.last_transition_time) for each in ready)
