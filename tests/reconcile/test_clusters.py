@@ -384,5 +384,5 @@ async def test_right_before_a_write_about_few_of_many_nodes_these_alone_are_look
     await slurm.cluster.node_snapshot()
     slurm.questions()
     names = tuple(f"n{number}" for number in range(40))
-    assert [node.name for node in await slurm.cluster._records(names)] == list(names)
+    assert [node.name for node in await slurm.cluster._node_records.read_now(names)] == list(names)
     assert sorted(slurm.questions()) == sorted(f"node {name}" for name in names)

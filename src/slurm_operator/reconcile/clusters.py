@@ -9,9 +9,8 @@ nothing share one response; what changed in it wakes the resources that it conce
 from __future__ import annotations
 
 import asyncio
-import operator
 import re
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -32,17 +31,15 @@ from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmBusy, SlurmError, SlurmNotFound, SlurmUnreachable, SlurmWrongCluster
 from slurm_operator.slurm.job_records import JobRecords
-from slurm_operator.slurm.model import Absent, Job, Known, Node, Partition, Reservation, SlurmList, Unchanged, Unknown
-from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS, ask_each
+from slurm_operator.slurm.kept import kept
+from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unknown
+from slurm_operator.slurm.node_records import NodeRecords
+from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
 
 ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
-# A server whose clock went back would call everything unchanged: so often it is asked without condition.
-FULL_LIST_SECONDS = 60.0
-# A long list less often: one of 10,000 nodes takes a second of CPU to read.
-FULL_LIST_SECONDS_PER_NODE = 0.06
 # How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
 # How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
@@ -51,19 +48,6 @@ MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
 TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
-# So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
-MAX_ASKED_BY_NAME = 8
-# So old a list may be to which a look right before a write adds what has changed: too short for a clock to be set back.
-LISTED_NOW_SECONDS = 5.0
-# Up to this many nodes are read by name for a decision, or one in NODE_COST of the list.
-FEW_NODES = 2
-NODE_COST = 20
-MAX_NODES_BY_NAME = 200
-# After a list of nodes that no decision needed, slurmrestd is left alone for this many times as long as the list took:
-# by polls, and by whoever waits for something.
-POLL_REST_FACTOR = 4.0
-WAIT_REST_FACTOR = 1.0
-MAX_REST_SECONDS = 60.0
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
@@ -104,9 +88,6 @@ class Cluster:
     monotonic: Callable[[], float]
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
-    nodes: SlurmList[Node] | None = None
-    # How new the last list of nodes was.
-    newest: int = 0
     jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -114,25 +95,24 @@ class Cluster:
     supports_live_partitions: bool = False
     # The node that was asked for by name most recently.
     _asked_last: str = ""
-    _whole_at: float = float("-inf")
     _every_job_at: float = float("-inf")
-    # When Slurm was last asked for all its nodes.
-    _listed_at: float = float("-inf")
     _looks: Shared[NodeSnapshot] = field(init=False)
     _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
     _last: NodeSnapshot | None = None
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
+    _node_records: NodeRecords = field(init=False)
     _job_records: JobRecords = field(init=False)
-    # Whether all nodes were listed in this look, without any condition.
-    _read_every_node: bool = False
-    # When the last list of nodes was read, and how long that took.
-    _list_at: float = float("-inf")
-    _list_seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self._node_records = NodeRecords(self.client, self.monotonic)
         self._job_records = JobRecords(self.client, self.monotonic)
         self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
+
+    @property
+    def nodes(self) -> SlurmList[Node] | None:
+        """The last list of nodes; None where none has come, or none after a failure."""
+        return self._node_records.listed
 
     @property
     def patience_seconds(self) -> float:
@@ -172,7 +152,7 @@ class Cluster:
 
     def seconds_since_list(self) -> float:
         """How long ago Slurm was asked for all its nodes, whoever asked."""
-        return self.monotonic() - self._listed_at
+        return self.monotonic() - self._node_records.asked_at
 
     def seconds_since_every_job(self) -> float:
         """How long ago every job was read anew."""
@@ -205,10 +185,9 @@ class Cluster:
         return answer
 
     async def _look(self, caller: Hashable, decision: Decision, known: NodeSnapshot | None = None) -> NodeSnapshot:
-        now, list_at, self._read_every_node = self.monotonic(), self._list_at, False
+        now, listed_at = self.monotonic(), self._node_records.listed_at
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
-        rest_factor = POLL_REST_FACTOR if caller == _POLL else WAIT_REST_FACTOR
-        nodes = known.nodes if known is not None else await self._nodes(decision, rest_factor)
+        nodes = known.nodes if known is not None else await self._nodes(decision, is_poll=caller == _POLL)
         read_at = known.nodes_read_at if known is not None else self.monotonic()
         undecided = _on(nodes, decision)
         if decision.every_job:
@@ -216,11 +195,12 @@ class Cluster:
         earlier, self.jobs = self.jobs, await self._jobs(undecided)
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
-            decay = SLOWEST_DECAY_FACTOR if self._list_at != list_at else 1.0
+            decay = SLOWEST_DECAY_FACTOR if self._node_records.listed_at != listed_at else 1.0
             self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
         earlier_nodes = before.nodes if before is not None else ASKED_ONCE
-        fresh = _widened(decision, nodes) if self._read_every_node and undecided else decision
+        has_read_all = known is None and self._node_records.has_read_all
+        fresh = _widened(decision, nodes) if has_read_all and undecided else decision
         if known is not None:
             # It is still one list, also where a record must be missing in two.
             earlier_nodes, fresh = known.earlier_nodes, decision | Decision(known.fresh.nodes, known.fresh.every_node)
@@ -232,67 +212,18 @@ class Cluster:
             await self.partitions(_LOOK)
         return self._last
 
-    async def _nodes(self, decision: Decision, rest_factor: float) -> SlurmList[Node] | Unknown:
-        now, known = self.monotonic(), self.nodes if self.nodes is not None and self.nodes.complete else None
-        is_due = now >= self._whole_at
-        if known is not None and not decision and now < self._list_at + self._rest_seconds(rest_factor):
-            return known
-        if known is not None and not is_due and _is_small(decision, len(known.items)):
-            merged = await self._merged(known, decision.nodes)
-            if merged is not None:
-                self.nodes = merged
-                return merged
-        whole = bool(decision.nodes) or decision.every_node or is_due
-        return await self._node_list(None if whole or known is None else known.last_update)
-
-    def _rest_seconds(self, factor: float) -> float:
-        return min(factor * self._list_seconds, MAX_REST_SECONDS)
-
-    async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
-        """The last list with the records of these nodes as they are now; None if one of them cannot be asked for.
-
-        None also if a record has gone since: how many others have gone with it only a list can say.
-        """
-        records = await self._by_name(sorted(names))
-        listed = {node.name for node in known.items}
-        if records is None or not names & listed <= records.keys():
-            return None
-        there = (records.get(node.name, node) for node in known.items if node.name not in names or node.name in records)
-        added = (node for name, node in records.items() if name not in listed)
-        return msgspec.structs.replace(known, items=_kept_nodes(known.items, (*there, *added)))
-
-    async def _node_list(self, since: int | None) -> SlurmList[Node] | Unknown:
-        began = self._listed_at = self.monotonic()
+    async def _nodes(self, decision: Decision, *, is_poll: bool) -> SlurmList[Node] | Unknown:
         try:
-            answer = await self.client.nodes(since)
+            return await self._node_records.read(decision, is_poll=is_poll)
         except SlurmError as error:
-            self.nodes = None
             return unknown(error)
-        if isinstance(answer, Unchanged):
-            return (
-                self.nodes
-                if self.nodes is not None
-                else Unknown("Slurm reports an unchanged list of nodes, but no earlier one is known")
-            )
-        self._read_every_node = since is None
-        now = self._list_at = self.monotonic()
-        self._list_seconds = now - began
-        self._whole_at = now + max(FULL_LIST_SECONDS, FULL_LIST_SECONDS_PER_NODE * len(answer.items))
-        before, self.newest = self.newest, answer.last_update
-        if answer.last_update < before:
-            self.nodes = None
-            return Unknown("Slurm's list of nodes is older than the one before")
-        if before and self.nodes is not None:
-            answer = msgspec.structs.replace(answer, items=_kept_nodes(self.nodes.items, answer.items))
-        self.nodes = answer
-        return answer
 
     async def _jobs(self, decision: Decision) -> tuple[Job, ...] | Unknown:
         try:
             found = await self._job_records.read(decision)
         except SlurmError as error:
             # Whether Slurm answers at all, its nodes are to say.
-            self._list_seconds = 0.0
+            self._node_records.end_rest()
             return unknown(error)
         if isinstance(found, Unknown) or isinstance(self.jobs, Unknown):
             return found
@@ -356,30 +287,7 @@ class Cluster:
         return await self._written(self.client.undrain(chosen)) if chosen else None
 
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
-        return tuple(node.name for node in await self._records(hosts) if holds(node)) if hosts else ()
-
-    async def _records(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
-        # Slurm knows no preconditions: a look right before the write is the nearest there is.
-        count = len(self.nodes.items) if self.nodes is not None else 0
-        known = await self._by_name(hosts) if len(hosts) <= MAX_ASKED_BY_NAME or _are_few(len(hosts), count) else None
-        if known is None:
-            known = {node.name: node for node in await self._listed_now()}
-        return tuple(known[name] for name in hosts if name in known)
-
-    async def _listed_now(self) -> tuple[Node, ...]:
-        """All nodes; if they were listed a moment ago, Slurm is only asked what has changed since."""
-        known = self.nodes
-        if known is None or not known.complete or self.monotonic() - self._list_at > LISTED_NOW_SECONDS:
-            return (await self.client.all_nodes()).items
-        answer = await self.client.nodes(known.last_update)
-        return known.items if isinstance(answer, Unchanged) else answer.items
-
-    async def _by_name(self, names: Collection[str]) -> dict[str, Node] | None:
-        """The records that Slurm has of these nodes; None if one of them cannot be asked for."""
-        views = await ask_each(self.client.node, names, self.monotonic)
-        if len(views) < len(names) or any(isinstance(view, Unknown) for view in views.values()):
-            return None
-        return {name: view.node for name, view in views.items() if isinstance(view, Known)}
+        return tuple(node.name for node in await self._node_records.read_now(hosts) if holds(node)) if hosts else ()
 
     async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object:
         """Change node records, all in the same way; a state only where it is still what our own pod left."""
@@ -396,7 +304,7 @@ class Cluster:
         drained again.
         """
         async with self.writing:
-            nodes = [node for node in await self._records(hosts) if may_ask(node)]
+            nodes = [node for node in await self._node_records.read_now(hosts) if may_ask(node)]
             drained_before = {node.name: node.reason for node in nodes if is_drained_by_us(node)}
             in_service = tuple(node.name for node in nodes if node.name not in drained_before)
             await self._drain(in_service, policy.REGISTRATION_REASON)
@@ -472,16 +380,6 @@ def _widened(decision: Decision, nodes: SlurmList[Node] | Unknown) -> Decision:
     return replace(decision, nodes=decision.nodes.union(node.name for node in nodes.items))
 
 
-def _is_small(decision: Decision, nodes: int) -> bool:
-    """Whether what is decided is about few of so many nodes."""
-    return not decision.every_node and _are_few(len(decision.nodes), nodes)
-
-
-def _are_few(names: int, nodes: int) -> bool:
-    """Whether so many nodes are asked for by name rather than in a list of so many."""
-    return 0 < names <= FEW_NODES or (0 < names <= MAX_NODES_BY_NAME and names * NODE_COST <= nodes)
-
-
 def changed_nodes(before: NodeSnapshot | None, now: NodeSnapshot) -> frozenset[str] | None:
     """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
     if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
@@ -506,18 +404,6 @@ def _differing(before: Iterable[A], now: Iterable[A], key: Callable[[A], Hashabl
         elif other != each:
             yield from (other, each)
     yield from left.values()
-
-
-def _kept_nodes(before: tuple[Node, ...], now: tuple[Node, ...]) -> tuple[Node, ...]:
-    return kept(before, now, lambda node: node.name)
-
-
-def kept(before: tuple[A, ...], now: tuple[A, ...], key: Callable[[A], Hashable]) -> tuple[A, ...]:
-    """A list with the very objects of the one before where they are equal, and that very list if all are."""
-    known = {key(each): each for each in before}
-    items = tuple(other if (other := known.get(key(each))) == each and other is not None else each for each in now)
-    is_same = len(items) == len(before) and all(map(operator.is_, items, before))
-    return before if is_same else items
 
 
 def unknown(error: SlurmError) -> Unknown:
