@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.cache import Cache
@@ -32,19 +32,11 @@ from slurm_operator.build.refs import CONTROLLER_REF, Refs
 from slurm_operator.build.same_slurm import is_one_slurm
 from slurm_operator.plan import ghosts, keys, reservation, revisions
 from slurm_operator.plan.actions import (
-    Action,
     Create,
-    Delete,
-    DeleteNodes,
-    Drain,
     PatchMetadata,
-    PatchPodConditions,
     Plan,
-    RequestRegistration,
-    SlurmAction,
-    Undrain,
-    UpdateNodes,
 )
+from slurm_operator.plan.decided import covered, decision, deletes_pods, writes_pods
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
@@ -72,7 +64,7 @@ from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmRejected, SlurmWrongCluster
-from slurm_operator.slurm.model import Known, SlurmList, Unknown
+from slurm_operator.slurm.model import SlurmList, Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
@@ -94,8 +86,6 @@ MAX_DECISION_AGE_SECONDS = 15.0
 # changed meanwhile is to stand in the status.
 AFTER_REPORT_AT_ONCE = 128
 AFTER_REPORT_SECONDS = 1.0
-# Marks on a pod that say who goes, and whom others need not wait for.
-DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +242,7 @@ class NodeSets:
         try:
             world, plan, is_whole = await self._plan(world, cluster)
             leaving_before = self.leaving.get(world.cr.metadata.uid, frozenset())
-            has_seen_writes = not _deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
+            has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
 
             def may_remove() -> bool:
                 nonlocal is_whole
@@ -268,7 +258,7 @@ class NodeSets:
                 # Also if another action failed: slurmds must not be asked again at every retry.
                 self._remember(world, plan)
             await self._wait_until_cached(plan)
-            gone = finalizer_removal(world) if world.deleting else None
+            gone = finalizer_removal(world) if world.deleting and is_whole else None
             if gone is not None:
                 await self._execute(Plan(((gone,),)), raw)
                 return Result()
@@ -345,7 +335,7 @@ class NodeSets:
             if isinstance(slurm.nodes, SlurmList) and isinstance(slurm.jobs, Unknown) and not world.is_blind:
                 # What goes on without it goes on, with what was known before.
                 log.info("only what needs no list of jobs is done: %s", slurm.jobs.why)
-                return world, _covered(plan, world), False
+                return world, covered(plan, world), False
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
         return world, plan, True
@@ -369,7 +359,7 @@ class NodeSets:
         try:
             await self.executor.execute(plan, raw, "NodeSet", slurm, may_remove=may_remove)
         finally:
-            if any(_writes_pod(each) for each in plan.actions):
+            if writes_pods(plan):
                 # What others write later is not waited for: a busy neighbour would keep this NodeSet waiting for ever.
                 own = (each for each in self.observer.pods if each.namespace in ("", raw.metadata.namespace))
                 self.written[raw.metadata.uid] = tuple((cache, cache.unseen_write) for cache in own)
@@ -539,19 +529,6 @@ class NodeSets:
         await write_status(self.executor, self.clock, "NodeSet", raw, drafts, content)
 
 
-def _deletes_pods(plan: Plan) -> bool:
-    return any(isinstance(each, Delete) and each.kind == "Pod" for each in plan.actions)
-
-
-def _writes_pod(action: Action) -> bool:
-    match action:
-        case PatchPodConditions() | Create(desired={"kind": "Pod"}):
-            return True
-        case PatchMetadata(kind="Pod") | Delete(kind="Pod"):
-            return True
-    return False
-
-
 def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
     first = min(strays, key=lambda pod: pod.metadata.name)
     return (
@@ -559,60 +536,6 @@ def _of_another_cluster(cr: NodeSet, strays: list[Pod]) -> str:
         f"{cr.spec.controller_ref.name!r} knows nothing about its node; set controllerRef back, or drain and delete "
         f"such workers ({len(strays)}) first"
     )
-
-
-def decision(plan: Plan, world: NodeSetWorld) -> Decision:
-    """What a plan takes away, writes to Slurm, or says of who may go: never decided by an older snapshot."""
-    if world.deleting and finalizer_removal(world) is not None:
-        return EVERYTHING
-    hosts = _hosts_of(world)
-    return Decision.all_of(_decided(action, world, hosts) for action in plan.actions)
-
-
-def _covered(plan: Plan, world: NodeSetWorld) -> Plan:
-    """A plan without what its world was not read for."""
-    hosts = _hosts_of(world)
-    stages = (
-        tuple(each for each in stage if world.slurm.fresh.covers(_decided(each, world, hosts))) for stage in plan.stages
-    )
-    return replace(plan, stages=tuple(stage for stage in stages if stage))
-
-
-def _hosts_of(world: NodeSetWorld) -> Mapping[str, str]:
-    return {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
-
-
-def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:
-    match action:
-        case PatchMetadata(finalizers=None, owners=None):
-            marks = not DECIDING_MARKS.isdisjoint(action.annotations)
-            return _about([action.seen.uid], hosts) if marks else NOTHING_DECIDED
-        case PatchMetadata(kind="PersistentVolumeClaim", finalizers=None, owners=tuple(owners)):
-            # The worker that a claim goes with; or, if it goes with none, any.
-            return _about([str(owner.get("uid")) for owner in owners if owner.get("kind") == "Pod"], hosts)
-        case Create(desired={"kind": "Pod"}):
-            # Whether its old record goes first depends on what its old slurmd did a moment ago.
-            host = str(action.desired["spec"]["hostname"])
-            return Decision(frozenset({host})) if isinstance(world.slurm.view(host), Known) else NOTHING_DECIDED
-        case Delete(kind="Pod"):
-            return _about([action.seen.uid], hosts)
-        case UpdateNodes(changes={"comment": _, **others}) if not others:
-            # It says whose worker the node is, which does not depend on what Slurm reports.
-            return NOTHING_DECIDED
-        case Drain() | Undrain() | UpdateNodes() | RequestRegistration():
-            return Decision(frozenset(action.nodes))
-        case DeleteNodes():
-            # A job that waits may require one of them.
-            return Decision(frozenset(action.nodes), every_job=True)
-        case _:
-            # A finalizer that holds a reservation, or what has no worker.
-            return EVERYTHING if isinstance(action, PatchMetadata | Delete | SlurmAction) else NOTHING_DECIDED
-
-
-def _about(pods: Sequence[str], hosts: Mapping[str, str]) -> Decision:
-    """Something is decided about the workers with these uids; about everything, if one of them is not known."""
-    is_known = bool(pods) and all(uid in hosts for uid in pods)
-    return Decision(frozenset(hosts[uid] for uid in pods)) if is_known else EVERYTHING
 
 
 def _may_be_removed(pod: Pod, now: float) -> bool:

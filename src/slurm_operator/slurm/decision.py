@@ -1,7 +1,7 @@
 """What is about to be decided, and so what has to be read from Slurm in that very reconcile.
 
 In: the nodes that a plan is about, and whether jobs that wait matter to it. Out: whether one decision covers another,
-and whether it depends on a job. Made by `reconcile/nodeset.py`, kept in a snapshot, used by `reconcile/clusters.py` and
+and whether it depends on a job. Made by `plan/decided.py`, kept in a snapshot, used by `reconcile/clusters.py` and
 `job_records.py`. Pure.
 """
 

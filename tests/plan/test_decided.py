@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.plan.small_cluster import Cluster
 
@@ -24,11 +26,11 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNodes,
 )
+from slurm_operator.plan.decided import covered, decision
 from slurm_operator.plan.keys import KeyState
 from slurm_operator.plan.leaving import KEY, SCALE_IN
 from slurm_operator.plan.nodeset import plan_nodeset
 from slurm_operator.plan.nodeset_world import NodeSetWorld
-from slurm_operator.reconcile.nodeset import decision
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 
 SEEN = ObjectMeta(namespace="ns", name="w-0", uid="uid-w-0", resource_version="3")
@@ -153,3 +155,12 @@ def test_a_worker_that_is_free_for_a_new_key_is_released_by_a_fresh_word(cluster
     (patch,) = [each for each in plan.actions if isinstance(each, PatchMetadata)]
     assert patch.annotations == {labels.RELEASED_FOR_KEY: "new"}
     assert decides(plan, world)
+
+
+def test_without_what_it_was_not_read_for_a_plan_does_the_rest(cluster: Cluster) -> None:
+    """A list of jobs that fails holds up the records that are left over, not the drain beside them."""
+    world = cluster.world(cluster.nodeset(replicas=1), [], cluster.slurm(cluster.node("w-0")))
+    world = replace(world, slurm=replace(world.slurm, fresh=Decision(frozenset({"w-0"}))))
+    drain, creation = Drain(("w-0",), "x"), new_pod("w-9")
+    plan = Plan(((creation,), (drain,), (DeleteNodes(("w-0",), "x"),)))
+    assert covered(plan, world).stages == ((creation,), (drain,))
