@@ -139,7 +139,8 @@ async def test_a_worker_stays_whose_node_got_a_job_while_earlier_writes_were_slo
     assert world.judge.violations == []
 
 
-async def test_a_worker_stays_whose_node_got_a_job_while_partitions_were_read(world: World) -> None:
+@pytest.mark.parametrize("seconds", [pytest.param(10.0, id="for ten seconds"), pytest.param(20.0, id="for twenty")])
+async def test_a_worker_stays_whose_node_got_a_job_while_partitions_were_read(world: World, seconds: float) -> None:
     await small(world, 2)
     await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
     await world.run_for(20.0)
@@ -159,7 +160,7 @@ async def test_a_worker_stays_whose_node_got_a_job_while_partitions_were_read(wo
         return False
 
     async def meanwhile() -> None:
-        await world.clock.sleep(20.0)
+        await world.clock.sleep(seconds)
         put_to_work(world, "compute-1")
 
     happened = once_before_call(world, comes_after_the_jobs, meanwhile)

@@ -26,8 +26,10 @@ from slurm_operator.plan.actions import (
 )
 from slurm_operator.plan.nodeset import finalizer_removal
 from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.plan.workers import Worker
+from slurm_operator.slurm import policy
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
-from slurm_operator.slurm.model import Known
+from slurm_operator.slurm.model import Known, Node
 
 # Marks on a pod that say who goes, and whom others need not wait for.
 DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
@@ -48,6 +50,17 @@ def covered(plan: Plan, world: NodeSetWorld) -> Plan:
         tuple(each for each in stage if world.slurm.fresh.covers(_decided(each, world, hosts))) for stage in plan.stages
     )
     return replace(plan, stages=tuple(stage for stage in stages if stage))
+
+
+def leaving_now(plan: Plan, world: NodeSetWorld) -> dict[str, Worker]:
+    """By node: the workers that a plan deletes."""
+    uids = {each.uid for each in plan.actions if isinstance(each, Delete) and each.kind == "Pod"}
+    return {worker.hostname: worker for worker in world.workers if worker.pod.metadata.uid in uids}
+
+
+def may_still_go(node: Node, worker: Worker) -> bool:
+    """Whether a worker that was found free to go still is, by a newer record of its node."""
+    return not policy.is_busy(node) and (policy.is_draining(node) or worker.is_over)
 
 
 def _hosts_of(world: NodeSetWorld) -> Mapping[str, str]:

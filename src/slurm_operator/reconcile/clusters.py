@@ -289,6 +289,10 @@ class Cluster:
     async def _still(self, hosts: tuple[str, ...], holds: Callable[[Node], bool]) -> tuple[str, ...]:
         return tuple(node.name for node in await self._node_records.read_now(hosts) if holds(node)) if hosts else ()
 
+    async def read_now(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
+        """The records of these nodes as they are at this moment."""
+        return await self._node_records.read_now(hosts)
+
     async def update_nodes(self, names: tuple[str, ...], changes: Mapping[str, object]) -> object:
         """Change node records, all in the same way; a state only where it is still what our own pod left."""
         async with self.writing:

@@ -127,7 +127,7 @@ class Executor:
         kind: str,
         slurm: SlurmWriter | None = None,
         stand_ins: frozenset[str] = frozenset(),
-        may_remove: Callable[[], bool] = lambda: True,
+        may_remove: Callable[[], Awaitable[bool]] | None = None,
     ) -> Outcomes:
         """Do everything in a plan, or raise what prevented it; that Slurm refuses a partition action is an outcome.
 
@@ -144,7 +144,7 @@ class Executor:
 
         is_cut = False
         for stage in plan.stages:
-            if any(map(_removes, stage)) and not may_remove():
+            if may_remove is not None and any(map(_removes, stage)) and not await may_remove():
                 log.info("nothing is removed: what that was decided on has changed, or is too old by now")
                 is_cut = True
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kube_runtime.client.cache import Cache
@@ -36,7 +36,7 @@ from slurm_operator.plan.actions import (
     PatchMetadata,
     Plan,
 )
-from slurm_operator.plan.decided import covered, decision, deletes_pods, writes_pods
+from slurm_operator.plan.decided import covered, decision, deletes_pods, leaving_now, may_still_go, writes_pods
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
@@ -80,7 +80,9 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# So old Slurm's record of a node may be when its worker is removed: jobs are read after it, for ten seconds at most.
+# So old Slurm's record of a node may be when its worker is removed, and so old what it says of jobs, which are read for
+# ten seconds at most.
+SAME_MOMENT_SECONDS = 2.0
 MAX_DECISION_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
 # changed meanwhile is to stand in the status.
@@ -243,15 +245,15 @@ class NodeSets:
             world, plan, is_whole = await self._plan(world, cluster)
             leaving_before = self.leaving.get(world.cr.metadata.uid, frozenset())
             has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
+            slurm = cluster if isinstance(cluster, Cluster) else None
 
-            def may_remove() -> bool:
+            async def may_remove() -> bool:
                 nonlocal is_whole
                 # A pod that we deleted may still count as ready here, and another one would go for it.
-                allowed = has_seen_writes and self._is_still_decided(world)
+                allowed = has_seen_writes and await self._is_still_decided(plan, world, slurm)
                 is_whole = is_whole and allowed
                 return allowed
 
-            slurm = cluster if isinstance(cluster, Cluster) else None
             try:
                 await self._execute(plan, raw, slurm, may_remove)
             finally:
@@ -354,7 +356,7 @@ class NodeSets:
         plan: Plan,
         raw: RawObject,
         slurm: Cluster | None = None,
-        may_remove: Callable[[], bool] = lambda: True,
+        may_remove: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         try:
             await self.executor.execute(plan, raw, "NodeSet", slurm, may_remove=may_remove)
@@ -364,15 +366,20 @@ class NodeSets:
                 own = (each for each in self.observer.pods if each.namespace in ("", raw.metadata.namespace))
                 self.written[raw.metadata.uid] = tuple((cache, cache.unseen_write) for cache in own)
 
-    def _is_still_decided(self, world: NodeSetWorld) -> bool:
-        """Whether a removal may still go by this world: its owner wants the same, and what Slurm said is not old."""
+    async def _is_still_decided(self, plan: Plan, world: NodeSetWorld, slurm: Cluster | None) -> bool:
+        """Whether a removal may still go by this world: its owner wants the same, and Slurm says the same.
+
+        After a while Slurm is asked for the nodes once more: somebody may have put one back into service.
+        """
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
+        age_seconds = self.clock.monotonic() - world.slurm.nodes_read_at
         is_same = now is not None and now.metadata.generation == world.cr.metadata.generation
-        return (
-            is_same
-            and self._is_there(world.cr)
-            and self.clock.monotonic() - world.slurm.nodes_read_at <= MAX_DECISION_AGE_SECONDS
-        )
+        if not is_same or not self._is_there(world.cr) or age_seconds > MAX_DECISION_AGE_SECONDS:
+            return False
+        going = leaving_now(plan, world)
+        if age_seconds <= SAME_MOMENT_SECONDS or not going or slurm is None:
+            return True
+        return all(may_still_go(node, going[node.name]) for node in await slurm.read_now(tuple(going)))
 
     async def _has_seen_own_writes(self, uid: str) -> bool:
         """Whether the caches show all that was written to its pods; if not, waits, and Slurm is to be asked again."""
