@@ -38,6 +38,18 @@ async def test_a_world_at_rest_is_polled_and_hardly_reconciled(world: World) -> 
     assert Counter(world.calls)["GET nodes"] == pytest.approx(600.0 / POLL_SECONDS, abs=3)
 
 
+async def test_a_newer_list_in_which_nothing_has_changed_wakes_nobody(world: World) -> None:
+    """slurmctld asks every slurmd for its load now and then, and the list of nodes is a new one."""
+    await at_rest(world)
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
+    await world.run_for(600.0)
+    looks = count_looks(world)
+    for _ in range(10):
+        world.slurm.touch("nodes")
+        await world.run_for(10.0)
+    assert looks["Controller"] + looks["NodeSet"] <= 2
+
+
 @pytest.mark.parametrize("kind", ["NodeSet", "Controller"])
 async def test_after_a_long_rest_a_change_of_a_resource_is_acted_on_at_once(world: World, kind: str) -> None:
     await at_rest(world)

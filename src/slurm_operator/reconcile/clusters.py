@@ -205,7 +205,7 @@ class Cluster:
             # It is still one list, also where a record must be missing in two.
             earlier_nodes, fresh = known.earlier_nodes, decision | Decision(known.fresh.nodes, known.fresh.every_node)
         self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh, read_at)
-        if before is None or (before.nodes, before.jobs) != (self._last.nodes, self._last.jobs):
+        if before is None or _content(before) != _content(self._last):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
             # Whoever looks at nodes looks at them too, so that what a hand changed is seen as soon.
@@ -365,6 +365,12 @@ def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
     listed = {node.name: node for node in nodes.items} if decision.nodes and isinstance(nodes, SlurmList) else {}
     quiet = frozenset(name for name in decision.nodes if name in listed and not policy.is_busy(listed[name]))
     return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
+
+
+def _content(snapshot: NodeSnapshot) -> tuple[object, ...]:
+    """What a snapshot has of nodes and jobs. That a list is newer than the one before is no change."""
+    nodes = snapshot.nodes
+    return (nodes, snapshot.jobs) if isinstance(nodes, Unknown) else (nodes.items, nodes.complete, snapshot.jobs)
 
 
 def _has_nodes_of(earlier: NodeSnapshot, decision: Decision) -> bool:

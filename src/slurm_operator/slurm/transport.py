@@ -28,6 +28,8 @@ from slurm_operator.slurm.errors import (
 from slurm_operator.slurm.wire import Reply
 
 CONNECT_SECONDS = 3.0
+# Longer than the time between two polls of one of many clusters.
+KEEP_ALIVE_SECONDS = 60.0
 # A list of 10,000 nodes has 25.7 MB, one of 10,000 jobs (Slurm's own default limit) 57 MB.
 LIST_RESPONSE_BYTES = 64 * 1024 * 1024
 # Anything else: one node, the tasks of one array, statistics, a configuration, the answer to a write.
@@ -139,7 +141,7 @@ class Http:
             if self._endpoint.socket:
                 connector = aiohttp.UnixConnector(self._endpoint.socket, limit=16)
             else:
-                connector = aiohttp.TCPConnector(limit=16, ttl_dns_cache=10)
+                connector = aiohttp.TCPConnector(limit=16, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_SECONDS)
             connection.use_in(connector)
             self._session = aiohttp.ClientSession(
                 connector=connector,
