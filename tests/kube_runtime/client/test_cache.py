@@ -273,6 +273,19 @@ async def test_a_server_restored_from_a_backup_is_listed_again(running: Running,
     assert running.cache.resource_version == "7"
 
 
+async def test_a_write_that_a_restored_server_has_lost_is_waited_for_no_more(
+    running: Running, faults: FaultServer
+) -> None:
+    """Its version lies in the server's future, and the cache would be behind it for ever."""
+    older = say.json(say.listing(7, A1))
+    faults.answer(FIRST, forever(), older, older, forever())
+    await running.until(lambda: len(faults.seen) == 2)
+    running.cache.expect("12")
+    assert running.cache.is_behind
+    await running.until(lambda: running.cache.relists == 2 and not running.cache.is_behind)
+    assert running.cache.resource_version == "7"
+
+
 @pytest.mark.parametrize(
     "older",
     [
