@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.campaigns.rig import World
+from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import KEYS, REF, small
 
-from slurm_operator.reconcile.partition import PartitionOutcomes
+from kube_runtime.loop.queue import Key
+from slurm_operator.reconcile.partition import OUTCOME_SECONDS, PartitionOutcomes
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -239,6 +240,21 @@ async def test_while_its_controller_is_not_reconciled_a_partition_says_that_it_w
         assert condition(world, "Ready") == ("Unknown", "WaitingForController")
     await world.run_for(10.0)
     assert condition(world, "Ready") == ("True", "Up")
+
+
+async def test_a_partition_at_rest_says_it_when_its_controller_is_woken_and_comes_to_no_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_partition(world)
+    await world.run_for(3600.0)
+    assert condition(world, "Ready") == ("True", "Up")
+    monkeypatch.setattr(PartitionOutcomes, "put", lambda *_: None)
+    assert world.operator is not None
+    world.operator.controllers["Controller"].add(Key(NAMESPACE, "slurm"))
+    await world.run_for(OUTCOME_SECONDS - 10.0)
+    assert condition(world, "Ready") == ("True", "Up")
+    await world.run_for(30.0)
+    assert condition(world, "Ready") == ("Unknown", "WaitingForController")
 
 
 async def test_a_partition_of_an_external_controller_says_that_it_is_not_changed_from_here(world: World) -> None:

@@ -38,6 +38,19 @@ async def test_a_world_at_rest_is_polled_and_hardly_reconciled(world: World) -> 
     assert Counter(world.calls)["GET nodes"] == pytest.approx(600.0 / POLL_SECONDS, abs=3)
 
 
+async def test_a_partition_at_rest_is_hardly_reconciled_nor_does_it_wake_its_controller(world: World) -> None:
+    await small(world, 2)
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
+    await world.create("Partition", "held", {**REF, "nodeSets": ["missing"]})
+    await world.run_for(1200.0)
+    world.arm()
+    looks = count_looks(world)
+    await world.run_for(1200.0)
+    assert looks <= Counter({"Controller": 4, "NodeSet": 4, "Partition": 8, "SlurmPoll": 241})
+    assert world.trace == []
+    assert world.verdicts("Partition", "fast")["Ready"][0] == "True"
+
+
 async def test_a_newer_list_in_which_nothing_has_changed_wakes_nobody(world: World) -> None:
     """slurmctld asks every slurmd for its load now and then, and the list of nodes is a new one."""
     await at_rest(world)

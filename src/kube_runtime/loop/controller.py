@@ -27,14 +27,12 @@ from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.loop.logs import log_fields
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key, Places, Queue, ShutDownError
+from kube_runtime.loop.rest import Rests
 
 log = logging.getLogger(__name__)
 
 MIN_REQUEUE_SECONDS = 0.1
 """Seconds; a reconcile that asks for less, again and again, would be a hot loop."""
-
-MAX_REST_SECONDS = 600.0
-"""However long nothing has changed, an object at rest is looked at once in this time."""
 
 SHARED_FACTOR = 8
 """So many groups may have all their workers at work; each further one has one."""
@@ -47,7 +45,8 @@ REPORT_SECONDS = 10.0
 class Result:
     """A reconcile that did what could be done; `requeue_after` asks for another look in so many seconds.
 
-    `is_at_rest` says that only a change can bring more to do: each look that follows without one is twice as late.
+    `is_at_rest` says that only a change can bring more to do: each look that follows without one is twice as late, and
+    the more keys are at rest, the later it is (`rest.py`).
     """
 
     requeue_after: float | None = None
@@ -128,6 +127,7 @@ class Controller:
         metrics: Metrics | None = None,
         group_of: Callable[[Key], Hashable] = lambda _: None,
         report_fault: ReportFault = _no_report,
+        rests: Rests | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"controller {name}: workers must be at least 1, not {workers}")
@@ -147,8 +147,7 @@ class Controller:
         self._report_fault = report_fault
         # By key: what its last fault was, and the id that it got.
         self._faults: dict[Key, tuple[str, str]] = {}
-        # By key: how many looks in a row found it at rest, without a change between them.
-        self._rests: dict[Key, int] = {}
+        self._rests = rests or Rests(random)
 
     @property
     def running(self) -> Mapping[Key, float]:
@@ -157,7 +156,7 @@ class Controller:
 
     def add(self, key: Key) -> None:
         """This object, or one that it depends on, has changed."""
-        self._rests.pop(key, None)
+        self._end_rest(key)
         self.queue.add(key)
 
     async def run(self) -> None:
@@ -202,27 +201,29 @@ class Controller:
         try:
             result = await within(self.clock, self.time_limit, self._call(key))
         except DeadlinePassedError:
-            self._rests.pop(key, None)
+            self._end_rest(key)
             await self._report(key, self._cut_off(key))
             return Outcome.TIMEOUT
         except Exception as error:
-            self._rests.pop(key, None)
+            self._end_rest(key)
             return await self._failed(key, error)
         self._faults.pop(key, None)
         self.queue.forget(key)
         if result.requeue_after is None:
-            self._rests.pop(key, None)
+            self._end_rest(key)
             return Outcome.OK
         self.queue.add_after(key, max(MIN_REQUEUE_SECONDS, self._next_look(key, result)))
         return Outcome.REQUEUE
 
     def _next_look(self, key: Key, result: Result) -> float:
         seconds = result.requeue_after or 0.0
-        rests = self._rests.pop(key, 0)
-        if not result.is_at_rest or key in self.queue.waiting:
-            return seconds
-        self._rests[key] = rests + 1
-        return max(seconds, min(seconds * 2.0 ** min(rests, 16), MAX_REST_SECONDS))
+        if result.is_at_rest and not self.queue.is_waiting(key):
+            return self._rests.next_look((self.name, key), seconds)
+        self._end_rest(key)
+        return seconds
+
+    def _end_rest(self, key: Key) -> None:
+        self._rests.end((self.name, key))
 
     async def _call(self, key: Key) -> Result:
         try:

@@ -109,6 +109,10 @@ class Queue(Generic[K]):
         """Keys that have changed since work on them last began."""
         return frozenset(self._dirty)
 
+    def is_waiting(self, key: K) -> bool:
+        """Whether this key has changed since work on it last began."""
+        return key in self._dirty
+
     @property
     def processing(self) -> frozenset[K]:
         return frozenset(self._processing)

@@ -57,9 +57,11 @@ class Controllers(OwnedReconciler[Controller]):
 
     async def reconcile_checked(self, world: ResourceWorld[Controller]) -> Result:
         """One reconcile; nothing is remembered of a Controller that was deleted meanwhile."""
+        self.outcomes.begin(world.cr, self.clock.monotonic())
         try:
             return await super().reconcile_checked(world)
         finally:
+            self.outcomes.end(world.cr, [each.name for each in world.refs.partitions_of(world.cr)])
             found = self.observer.get("Controller", world.cr.namespace, world.cr.name)
             if found is None or found.metadata.uid != world.cr.metadata.uid:
                 self.forget(world.cr.metadata.uid)
@@ -156,7 +158,7 @@ class Controllers(OwnedReconciler[Controller]):
 
     def _put_outcome(self, world: ResourceWorld[Controller], outcome: ClusterOutcome) -> None:
         mine = [each.name for each in world.refs.partitions_of(world.cr)]
-        self.outcomes.put(world.cr, outcome, mine, self.clock.monotonic())
+        self.outcomes.put(world.cr, outcome, mine)
 
 
 def is_at_rest(world: ClusterWorld, plan: Plan, released: Release) -> bool:

@@ -23,6 +23,7 @@ from kube_runtime.clock import Clock, check_deadline
 from kube_runtime.loop.controller import Controller, Reconcile
 from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
+from kube_runtime.loop.rest import Rests
 from kube_runtime.loop.run import Ending, run
 from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
 from slurm_operator.api.controller import Controller as ControllerResource
@@ -179,6 +180,7 @@ def _reconcilers(parts: _Parts) -> dict[str, Reconcile]:
 def _controllers(parts: _Parts) -> dict[str, Controller]:
     """A queue with workers for each kind, and one for the polls of Slurm."""
     observer, executor, clock = parts.observer, parts.executor, parts.clock
+    rests = Rests(parts.outside.random)
     polls = Controller(
         "slurm-poll",
         SlurmPolls(parts.clusters, clock),
@@ -200,6 +202,7 @@ def _controllers(parts: _Parts) -> dict[str, Controller]:
             metrics=parts.metrics,
             group_of=_cluster_of(observer, kind),
             report_fault=FaultReports(kind, observer, executor, clock),
+            rests=rests,
         )
         for kind, reconcile in _reconcilers(parts).items()
     }

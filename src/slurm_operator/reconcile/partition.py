@@ -44,8 +44,8 @@ REQUEUE_SECONDS = 5.0
 # How soon a change is looked for again, at the loop's shortest interval; and for how long it does not count as late.
 APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS
 GRACE_SECONDS = 0.5
-# How long a Controller's reconcile is waited for before a status says so, and how old its outcome may be: it runs
-# every few seconds, and one that hangs is cut off after two minutes.
+# How long a Controller's reconcile is waited for before a status says so, and how long its last outcome counts once it
+# has begun to look again without leaving another: one that hangs is cut off after two minutes.
 CONTROLLER_GRACE_SECONDS = 2.0
 OUTCOME_SECONDS = 180.0
 
@@ -65,27 +65,64 @@ def _ignore(_: Key) -> None:
 
 
 @dataclass(slots=True)
+class _Left:
+    """What was left of a cluster."""
+
+    outcome: ClusterOutcome
+    # Since when its Controller has looked again without leaving another, and whether the Partitions know that.
+    doubted_since: float | None = None
+    are_told: bool = False
+
+
+@dataclass(slots=True)
 class PartitionOutcomes:
-    """The last outcome of each cluster; it is replaced as a whole, and never changed."""
+    """The last outcome of each cluster; it is replaced as a whole, and never changed.
+
+    However long its Controller has been at rest, it is true: only a reconcile that began and left nothing makes it old.
+    """
 
     wake_partition: Callable[[Key], None] = _ignore
     wake_controller: Callable[[Key], None] = _ignore
-    # By the uid of a Controller, since a namesake is another one: its last outcome, and when it was left.
-    _left: dict[str, tuple[ClusterOutcome, float]] = field(default_factory=dict)
+    # By the uid of a Controller, since a namesake is another one.
+    _left: dict[str, _Left] = field(default_factory=dict)
 
-    def put(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str], now: float) -> None:
+    def begin(self, controller: Controller, now: float) -> None:
+        """Its Controller is being reconciled, and may not come to its end."""
+        left = self._left.get(controller.metadata.uid)
+        if left is not None and left.doubted_since is None:
+            left.doubted_since = now
+
+    def put(self, controller: Controller, outcome: ClusterOutcome, names: Sequence[str]) -> None:
         """Replace what is known of a cluster, and wake those of its Partitions that have something new to say."""
-        before, _ = self._left.get(controller.metadata.uid, (ClusterOutcome(), 0.0))
-        self._left[controller.metadata.uid] = (outcome, now)
+        known = self._left.get(controller.metadata.uid)
+        before = known.outcome if known is not None else ClusterOutcome()
+        self._left[controller.metadata.uid] = _Left(outcome)
         for name in names:
             is_same = before.partitions.get(name) == outcome.partitions.get(name)
             if not is_same or before.failure != outcome.failure:
                 self.wake_partition(Key(controller.namespace, name))
 
+    def end(self, controller: Controller, names: Sequence[str]) -> None:
+        """Its reconcile is over: if it left nothing, its Partitions rest no more, and see when it is too old."""
+        left = self._left.get(controller.metadata.uid)
+        if left is None or left.doubted_since is None or left.are_told:
+            return
+        left.are_told = True
+        for name in names:
+            self.wake_partition(Key(controller.namespace, name))
+
+    def is_certain(self, controller: Controller) -> bool:
+        """Whether what was left last stays true until its Controller is woken."""
+        left = self._left.get(controller.metadata.uid)
+        return left is not None and left.doubted_since is None
+
     def find(self, controller: Controller, now: float, max_age_seconds: float) -> ClusterOutcome | None:
         """What was left last, unless it is too old to be true."""
-        outcome, left_at = self._left.get(controller.metadata.uid, (None, 0.0))
-        return outcome if outcome is not None and now - left_at <= max_age_seconds else None
+        left = self._left.get(controller.metadata.uid)
+        if left is None:
+            return None
+        is_old = left.doubted_since is not None and now - left.doubted_since > max_age_seconds
+        return None if is_old else left.outcome
 
     def forget(self, uid: str) -> None:
         """Drop what was left of a Controller that has gone."""
@@ -136,7 +173,7 @@ class Partitions:
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
             await write_unreconciled_status(self.executor, self.clock, "Partition", raw, cluster.failure)
-            return Result(REQUEUE_SECONDS)
+            return Result(REQUEUE_SECONDS, is_at_rest=self.outcomes.is_certain(controller))
         await self._add_finalizer(raw, cr)
         if outcome is None:
             return await self._wait(controller, raw)
@@ -146,7 +183,8 @@ class Partitions:
             return Result(max(APPLY_POLL_SECONDS, (age or 0.0) / 2))
         fields = self._fields(cr, raw, outcome, age if outcome.is_in_force else None)
         await self._write_status(raw, cr, status.drafts(outcome), fields)
-        return Result(REQUEUE_SECONDS)
+        # Whatever it waits for, its Controller's reconcile sees it first, and wakes it.
+        return Result(REQUEUE_SECONDS, is_at_rest=self.outcomes.is_certain(controller))
 
     def _find(self, controller: Controller, raw: RawObject) -> tuple[ClusterOutcome | None, PartitionOutcome | None]:
         """What was left for this very generation of this very object."""

@@ -12,7 +12,6 @@ from kube_runtime.clock import VirtualClock, run_until_idle, within
 from kube_runtime.errors import OperatorError, Retryable, Terminal
 from kube_runtime.loop import logs
 from kube_runtime.loop.controller import (
-    MAX_REST_SECONDS,
     Controller,
     Fault,
     Outcome,
@@ -23,6 +22,7 @@ from kube_runtime.loop.controller import (
 )
 from kube_runtime.loop.metrics import Metrics
 from kube_runtime.loop.queue import Key
+from kube_runtime.loop.rest import MAX_REST_SECONDS, Rests
 
 A, B = Key("slurm", "a"), Key("slurm", "b")
 MakeController = Callable[..., Controller]
@@ -172,6 +172,20 @@ async def test_a_key_that_was_not_at_rest_is_looked_at_soon_again(
     pauses = [late - early for early, late in itertools.pairwise(times)]
     assert pauses[:3] == [5.0, 10.0, 20.0]
     assert 5.0 in pauses[3:5]
+
+
+async def test_keys_of_several_controllers_rest_together(clock: VirtualClock) -> None:
+    async def reconcile(_: Key) -> Result:
+        return Result(5.0, is_at_rest=True)
+
+    rests = Rests(lambda: 0.0)
+    first, second = (Controller(name, reconcile, clock=clock, rests=rests) for name in ("NodeSet", "Controller"))
+    for number in range(20):
+        second.add(Key("slurm", str(number)))
+        await second.step()
+    first.add(A)
+    await first.step()
+    assert (first.queue.next_due() or 0.0) - clock.monotonic() > 5.0
 
 
 async def looked(controller: Controller, clock: VirtualClock, until: float) -> None:
