@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import small
+from tests.reconcile.test_partition import shape, with_partition
 
 from slurm_operator.build import labels
+from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS
 
 AGE = "MinJobAge=301\n"
 
@@ -92,4 +94,30 @@ async def test_while_a_wish_is_taken_back_nobody_says_that_it_is(world: World) -
     assert {each["status"] for each in found if each["type"] == "ConfigApplied"} == {"False"}
     world.cluster.sidecar.misses = 0
     await world.run_for(60.0)
+    assert in_force(world)
+
+
+async def test_a_partition_that_changes_live_is_told_to_the_pod_a_moment_later(world: World) -> None:
+    await with_partition(world)
+    before = told(world)
+    await world.patch("Partition", "short", {"spec": {"priorityTier": 7}})
+    await world.run_for(LIVE_NUDGE_SECONDS / 2)
+    assert (shape(world)["priority"]["tier"], told(world)) == (7, before)
+    await world.run_for(3.0)
+    assert told(world) == taken(world) != before
+    assert in_force(world)
+
+
+async def test_what_needs_a_reconfigure_takes_a_live_change_along_in_one_nudge(world: World) -> None:
+    """A kubelet is deaf to the second nudge of a second."""
+    await with_partition(world)
+    nudges, before = list[str](), told(world)
+    await world.patch("Partition", "short", {"spec": {"priorityTier": 7}})
+    for each in range(20):
+        if each == 1:
+            await extra(world, AGE)
+        await world.run_for(0.1)
+        if told(world) != before:
+            nudges.append(before := told(world))
+    assert nudges == [taken(world)]
     assert in_force(world)

@@ -38,6 +38,7 @@ from slurm_operator.plan.config import (
     content_hash,
     note,
     plan_config,
+    reconfigure_hash,
 )
 from slurm_operator.plan.config_history import InForce, plan_history
 from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files, placed, placed_decision
@@ -47,7 +48,7 @@ from slurm_operator.plan.partition_events import OwnerEvent, revert_events
 from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
-from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
+from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, VerdictPoll, poll_of, reporting
 from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
@@ -298,6 +299,7 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
         in_place=cr.spec.inplace_reconfigure,
         frozen=bool(world.objects.waits_for_key),
         nudges=poll.nudges(world.now) if poll is not None else 1,
+        may_wait=_may_wait(world, files, poll),
         worker_trial=_worker_trial(world, files, hash_),
     )
     live = world.slurm.supports_live_partitions
@@ -310,6 +312,17 @@ def _worker_trial(world: ClusterWorld, files: Files, hash_: str) -> WorkerTrial:
     if not is_needed(maps.good, maps.candidate_files, files, is_one_version=workers.is_one_version):
         return WorkerTrial()
     return judge(world.cr, workers, files, hash_, world.memory.worker_trial, world.now)
+
+
+def _may_wait(world: ClusterWorld, files: Files, poll: VerdictPoll | None) -> bool:
+    """Whether Slurm has been told live of all that is new, and that only a moment ago."""
+    good, candidate, live = world.maps.good, world.maps.candidate_files, world.slurm.supports_live_partitions
+    if good is None or files == good == candidate:
+        return False
+    if poll is not None and world.now - poll.since >= LIVE_NUDGE_SECONDS:
+        return False
+    wanted = reconfigure_hash(files, live_partitions=live)
+    return all(reconfigure_hash(each, live_partitions=live) == wanted for each in (good, candidate or good))
 
 
 def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:

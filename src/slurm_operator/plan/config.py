@@ -108,6 +108,8 @@ class ConfigWorld:
     frozen: bool = False
     # How often a pod whose sidecar has reported nothing should have been nudged by now.
     nudges: int = 1
+    # Whether more may follow in a moment, and nobody waits for a sidecar: Slurm was told live.
+    may_wait: bool = False
     # The trial of the wanted files by slurmd.
     worker_trial: WorkerTrial = field(default_factory=WorkerTrial)
 
@@ -122,6 +124,8 @@ class ConfigDecision:
     candidate: Files | None = None
     note: str = ""
     nudge: tuple[ControllerPod, ...] = ()
+    # Whether pods are still to be nudged, in a moment.
+    nudges_later: bool = False
     verdict: Verdict | None = None
     findings: tuple[Finding, ...] = ()
     good_hash: str = ""
@@ -246,13 +250,15 @@ def _tried_by_sidecar(wanted: Files, note: str, world: ConfigWorld, hash_: str, 
     good = wanted if stage is Stage.APPLIED else world.good
     if stage is Stage.APPLIED:
         before = hash_
+    nudge = tuple(notified_of(hash_, pod) for pod in world.pods if _needs_nudge(pod, world, wanted, hash_, before))
     return ConfigDecision(
         stage,
         hash_,
         good,
         wanted,
         note,
-        nudge=tuple(notified_of(hash_, pod) for pod in world.pods if _needs_nudge(pod, world, wanted, hash_, before)),
+        nudge=() if world.may_wait else nudge,
+        nudges_later=world.may_wait and bool(nudge),
         verdict=verdict,
         good_hash=before,
         behind=tuple(

@@ -19,6 +19,9 @@ SELDOM_POLL_SECONDS = 10.0
 PACES = ((5.0, POLL_SECONDS), (60.0, SLOW_POLL_SECONDS))
 # After so many seconds without a verdict a pod is nudged once more: its kubelet may have looked a moment too early.
 NUDGE_AGAIN_SECONDS = (1.0, 5.0, 20.0, 60.0)
+# So long a file waits for more when Slurm was told live: a kubelet that was nudged is deaf to the next nudge until its
+# own list of containers is newer, up to a second, and a change that needs a reconfigure may follow.
+LIVE_NUDGE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
