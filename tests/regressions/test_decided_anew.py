@@ -17,6 +17,7 @@ from tests.campaigns.slurm_model import JobRecord, NodeRecord
 from tests.reconcile.test_clusters import Slurm
 
 from kube_runtime.client.write import Write
+from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.clusters import Cluster
 from slurm_operator.slurm import job_records, policy
 from slurm_operator.slurm.decision import Decision
@@ -88,7 +89,8 @@ def leave_record(world: World, name: str) -> None:
 def slurm_of(world: World) -> Cluster:
     """What the operator knows of the one Slurm that there is."""
     assert world.operator is not None
-    (cluster,) = world.operator.clusters.polled.values()
+    cluster = world.operator.clusters.polled(Key("hpc", "slurm"))
+    assert cluster is not None
     return cluster
 
 

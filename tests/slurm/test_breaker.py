@@ -59,12 +59,12 @@ async def test_a_recent_answer_saves_the_ping(client: SlurmClient, replay: Repla
     pings = replay.seen.count("GET /ping")
     await client.nodes()
     assert replay.seen.count("GET /ping") == pings
-    clock[0] += 6.1
+    clock[0] += 46.0
     await client.nodes()
     assert replay.seen.count("GET /ping") == pings + 1
 
 
-async def test_whoever_looks_every_five_seconds_pings_twice_a_minute(
+async def test_whoever_looks_every_five_seconds_pings_once_a_minute(
     client: SlurmClient, replay: Replay, clock: list[float]
 ) -> None:
     replay.on("GET /nodes", "nodes")
@@ -73,7 +73,7 @@ async def test_whoever_looks_every_five_seconds_pings_twice_a_minute(
     for _ in range(12):
         clock[0] += 5.0
         await client.nodes()
-    assert replay.seen.count("GET /ping") == pings + 2
+    assert replay.seen.count("GET /ping") == pings + 1
 
 
 async def test_a_change_goes_out_right_after_a_ping(client: SlurmClient, replay: Replay, clock: list[float]) -> None:

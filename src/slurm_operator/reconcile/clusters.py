@@ -509,9 +509,14 @@ class Clusters:
             self.found(key)
 
     @property
-    def polled(self) -> Mapping[Key, Cluster]:
-        """By Controller, each Slurm that can be asked."""
-        return {key: self._clusters[key][1] for key in self._polled if key in self._clusters}
+    def polled_count(self) -> int:
+        """How many Slurms can be asked."""
+        return len(self._polled)
+
+    def polled(self, key: Key) -> Cluster | None:
+        """The Slurm of this Controller, if it can be asked."""
+        _, cluster = self._clusters.get(key, ("", None))
+        return cluster if key in self._polled else None
 
     def _pin(self, key: Key, uid: str, name: str) -> None:
         self._pinned[uid] = name

@@ -18,7 +18,7 @@ KIND = "SlurmPoll"
 # A change that nobody waits for, such as one by scontrol, is seen after so many seconds.
 POLL_SECONDS = 5.0
 # With many clusters it is later, so that all polls together cost about the same.
-POLL_SECONDS_PER_CLUSTER = 0.15
+POLL_SECONDS_PER_CLUSTER = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,10 @@ class SlurmPolls:
 
     async def __call__(self, key: Key) -> Result:
         """One poll, unless somebody has asked a moment ago."""
-        polled = self.clusters.polled
-        cluster = polled.get(key)
+        cluster = self.clusters.polled(key)
         if cluster is None:
             return Result()
-        interval = interval_seconds(len(polled))
+        interval = interval_seconds(self.clusters.polled_count)
         wait = interval - cluster.seconds_since_list()
         if wait > 0:
             return Result(wait)

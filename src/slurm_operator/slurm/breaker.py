@@ -13,9 +13,10 @@ from collections.abc import Callable
 from slurm_operator.slurm.errors import SlurmUnreachable
 
 TRUST_SECONDS = 1.0
-# Whoever looks every five seconds pings now and then: a ping also tells that slurmrestd is another one.
-READ_TRUST_SECONDS = 6.0
-PING_SECONDS = 30.0
+# Longer than the time between two polls of one of two hundred clusters.
+READ_TRUST_SECONDS = 45.0
+# Whoever reads now and then pings too: a ping also tells that slurmrestd is another one.
+PING_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 10.0
 

@@ -29,7 +29,7 @@ from slurm_operator.slurm.wire import Reply
 
 CONNECT_SECONDS = 3.0
 # Longer than the time between two polls of one of many clusters.
-KEEP_ALIVE_SECONDS = 60.0
+KEEP_ALIVE_SECONDS = 90.0
 # A list of 10,000 nodes has 25.7 MB, one of 10,000 jobs (Slurm's own default limit) 57 MB.
 LIST_RESPONSE_BYTES = 64 * 1024 * 1024
 # Anything else: one node, the tasks of one array, statistics, a configuration, the answer to a write.
