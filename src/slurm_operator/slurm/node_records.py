@@ -23,7 +23,8 @@ from slurm_operator.slurm.one_by_one import ask_each
 # A server whose clock went back would call everything unchanged: so often it is asked without condition.
 FULL_LIST_SECONDS = 60.0
 # A long list less often: one of 10,000 nodes takes a second of CPU to read.
-FULL_LIST_SECONDS_PER_NODE = 0.06
+FULL_LIST_SECONDS_PER_NODE = 0.12
+MAX_FULL_LIST_SECONDS = 600.0
 # So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
 MAX_ASKED_BY_NAME = 8
 # So old a list may be to which a look right before a write adds what has changed: too short for a clock to be set back.
@@ -122,7 +123,8 @@ class NodeRecords:
         self.has_read_all = since is None
         now = self.listed_at = self.monotonic()
         self._list_seconds = now - began
-        self._whole_at = now + max(FULL_LIST_SECONDS, FULL_LIST_SECONDS_PER_NODE * len(answer.items))
+        by_length = min(FULL_LIST_SECONDS_PER_NODE * len(answer.items), MAX_FULL_LIST_SECONDS)
+        self._whole_at = now + max(FULL_LIST_SECONDS, by_length)
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.listed = None
