@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from tests.campaigns.rig import World
-from tests.campaigns.scenarios import NEW_KEY, small
+from tests.campaigns import slurm_model
+from tests.campaigns.rig import NAMESPACE, World
+from tests.campaigns.scenarios import NEW_KEY, REF, small
+from tests.reconcile.test_polling import count_looks
 
 from slurm_operator.build import labels
+from slurm_operator.reconcile.polling import POLL_SECONDS
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
+
+MERGE = "application/merge-patch+json"
 
 # What is begun
 
@@ -57,3 +64,56 @@ async def test_a_worker_that_never_started_keeps_no_new_key_waiting(world: World
     await world.run_for(120.0)
     after = world.stored("statefulsets.apps", "slurm-controller")["spec"]["template"]["metadata"]["annotations"]
     assert after[labels.SLURM_KEY_HASH] != before[labels.SLURM_KEY_HASH]
+
+
+# What is at rest
+
+
+async def at_rest(world: World, *partitions: str) -> None:
+    """Everything is as it should be, and has been for long."""
+    await small(world, 1)
+    for name in partitions:
+        await world.create("Partition", name, {**REF, "nodeSets": ["compute"]})
+    await world.run_for(3000.0)
+
+
+@pytest.fixture
+def upgrade_slurmrestd(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Beside a new slurmctld there is an old slurmrestd, until this is called."""
+    newest = slurm_model.VERSIONS["26.05"]
+    monkeypatch.setitem(slurm_model.VERSIONS, "26.05", "v0.0.42")
+    return lambda: slurm_model.VERSIONS.update({"26.05": newest})
+
+
+@pytest.mark.parametrize("kind", ["NodeSet", "Controller"])
+async def test_an_upgraded_slurmrestd_wakes_whoever_may_ask_more_of_it(
+    upgrade_slurmrestd: Callable[[], None], world: World, kind: str
+) -> None:
+    """Not one answer was missing meanwhile, and no node, job or partition has changed."""
+    await at_rest(world, "fast")
+    looks = count_looks(world)
+    upgrade_slurmrestd()
+    await world.run_for(2 * POLL_SECONDS)
+    assert looks[kind] >= 1
+
+
+async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
+    await at_rest(world)
+    await world.create("LoginSet", "login", {**REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}})
+    meta = {"name": "login-x", "labels": {labels.NAME: labels.LOGIN.daemon, labels.INSTANCE: "login"}}
+    spec = {"containers": [{"name": "login", "image": "example.org/login"}]}
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    await world.ask("POST", pods, {"metadata": meta, "spec": spec})
+    await world.ask("PATCH", f"{pods}/login-x/status", {"status": {"phase": "Running"}}, MERGE)
+    await world.run_for(3000.0)
+    assert "login" in daemons(world)
+    # As with a deletion in the background: its pods go after it, and then nobody knows any more whose they were.
+    await world.delete("LoginSet", "login")
+    await world.run_for(5.0)
+    await world.delete("Pod", "login-x")
+    await world.run_for(20.0)
+    assert "login" not in daemons(world)
+
+
+def daemons(world: World) -> list[str]:
+    return [each["daemon"] for each in world.custom("Controller", "slurm")["status"]["config"]["daemons"]]
