@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.campaigns import slurm_model
@@ -10,11 +12,16 @@ from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import NEW_KEY, REF, small
 from tests.reconcile.test_polling import count_looks
 
+from slurm_operator.api.problem import FieldProblem
+from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import labels
+from slurm_operator.reconcile import observe
+from slurm_operator.reconcile.partition import OUTCOME_SECONDS
 from slurm_operator.reconcile.polling import POLL_SECONDS
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
 
+MISTAKE = FieldProblem(("spec", "extraConf"), "is a mistake")
 MERGE = "application/merge-patch+json"
 
 # What is begun
@@ -117,3 +124,29 @@ async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
 
 def daemons(world: World) -> list[str]:
     return [each["daemon"] for each in world.custom("Controller", "slurm")["status"]["config"]["daemons"]]
+
+
+@pytest.mark.parametrize("why", ["wrong", "going"])
+async def test_a_partition_does_not_go_by_what_its_controller_left_before_it_was_reconciled_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    await at_rest(world, "fast")
+    assert world.verdicts("Partition", "fast")["Ready"][0] == "True"
+    if why == "wrong":
+        refuse(monkeypatch, "Controller")
+        await world.patch("Controller", "slurm", {"metadata": {"annotations": {"touched": "yes"}}})
+    else:
+        await world.patch("Controller", "slurm", {"metadata": {"finalizers": ["example.org/backup"]}})
+        await world.delete("Controller", "slurm")
+    await world.run_for(2 * OUTCOME_SECONDS)
+    assert world.verdicts("Partition", "fast")["Ready"][0] != "True"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """As if a newer operator found a mistake in what the API server has kept; it can be read nevertheless."""
+
+    def refusing(raw: Any, *, served: bool = False) -> Decoded:
+        decoded = decode(raw, served=served)
+        return replace(decoded, resource=None, problems=(MISTAKE,)) if raw["kind"] == kind else decoded
+
+    monkeypatch.setattr(observe, "decode", refusing)
