@@ -150,3 +150,20 @@ def refuse(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         return replace(decoded, resource=None, problems=(MISTAKE,)) if raw["kind"] == kind else decoded
 
     monkeypatch.setattr(observe, "decode", refusing)
+
+
+async def test_a_record_goes_when_a_job_has_ended_that_may_have_required_any_node(world: World) -> None:
+    """Slurm says nothing readable of what it requires, and the job itself holds no node."""
+    await at_rest(world)
+    world.slurm.schedule = lambda: None  # type: ignore[method-assign]  # there is no room for it
+    number = world.slurm.submit(10.0)
+    job_of = world.slurm._job
+    world.slurm._job = lambda job: job_of(job) | {"required_nodes": 7}  # type: ignore[method-assign]  # of a new form
+    left = replace(world.slurm.nodes["compute-0"], name="compute-7", base="DOWN", flags={"NOT_RESPONDING"})
+    world.slurm.nodes["compute-7"] = left
+    world.slurm.touch("nodes", "jobs")
+    await world.run_for(3000.0)
+    assert "compute-7" in world.slurm.nodes
+    world.slurm.cancel_pending(number)
+    await world.run_for(2 * POLL_SECONDS)
+    assert "compute-7" not in world.slurm.nodes
