@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.campaigns import slurm_model
 from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import NEW_KEY, REF, small
 from tests.reconcile.test_polling import count_looks
+from tests.slurm.replay import VERSIONS
 
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.validate import Decoded, decode
@@ -87,9 +87,9 @@ async def at_rest(world: World, *partitions: str) -> None:
 @pytest.fixture
 def upgrade_slurmrestd(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Beside a new slurmctld there is an old slurmrestd, until this is called."""
-    newest = slurm_model.VERSIONS["26.05"]
-    monkeypatch.setitem(slurm_model.VERSIONS, "26.05", "v0.0.42")
-    return lambda: slurm_model.VERSIONS.update({"26.05": newest})
+    newest = VERSIONS["26.05"]
+    monkeypatch.setitem(VERSIONS, "26.05", "v0.0.42")
+    return lambda: VERSIONS.update({"26.05": newest})
 
 
 @pytest.mark.parametrize("kind", ["NodeSet", "Controller"])

@@ -56,7 +56,7 @@ class Controllers(OwnedReconciler[Controller]):
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
     async def __call__(self, key: Key) -> Result:
-        """One reconcile; also one that leaves nothing, since its Controller is wrong or goes, makes the last one old."""
+        """One reconcile; one that leaves nothing, as its Controller is wrong or goes, makes the last one old too."""
         decoded = self.observer.resource("Controller", key.namespace, key.name)
         cr = decoded.readable if decoded is not None else None
         if not isinstance(cr, Controller):
