@@ -165,6 +165,15 @@ def about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
             yield worker
 
 
+def hosts_to_ask_for(world: NodeSetWorld) -> frozenset[str]:
+    """The nodes of workers that may go in the next reconcile: it asks for them before it plans.
+
+    Of one that Slurm's list lacks, nothing is planned until Slurm was asked for it by name.
+    """
+    absent = (worker for worker, _ in world.choice.leaving.values() if isinstance(worker.view, Absent))
+    return frozenset(worker.hostname for worker in (*about_to_go(world), *absent))
+
+
 def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worker]:
     others_names = {worker.name for worker in others}
     return (worker for worker in some if worker.name not in others_names)

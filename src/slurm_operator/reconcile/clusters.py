@@ -174,11 +174,12 @@ class Cluster:
     async def _ask_partitions(self, caller: Hashable) -> SlurmList[Partition] | Unknown:
         try:
             answer = await self.client.all_partitions()
-            self.supports_live_partitions = await self.client.offers(Feature.PARTITIONS)
+            live = await self.client.offers(Feature.PARTITIONS)
         except SlurmError as error:
             return unknown(error)
+        is_same_way, self.supports_live_partitions = live == self.supports_live_partitions, live
         before, self._listed_partitions = self._listed_partitions, answer.items
-        if before is not None and before != answer.items:
+        if before is not None and (before != answer.items or not is_same_way):
             # No node: whoever reports on partitions alone.
             self.changed(frozenset(), caller)
             self.repartitioned()
@@ -368,9 +369,9 @@ def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
 
 
 def _content(snapshot: NodeSnapshot) -> tuple[object, ...]:
-    """What a snapshot has of nodes and jobs. That a list is newer than the one before is no change."""
-    nodes = snapshot.nodes
-    return (nodes, snapshot.jobs) if isinstance(nodes, Unknown) else (nodes.items, nodes.complete, snapshot.jobs)
+    """What a snapshot has of nodes, jobs and calls. That a list is newer than the one before is no change."""
+    nodes, others = snapshot.nodes, (snapshot.jobs, snapshot.offers)
+    return (nodes, *others) if isinstance(nodes, Unknown) else (nodes.items, nodes.complete, *others)
 
 
 def _has_nodes_of(earlier: NodeSnapshot, decision: Decision) -> bool:
@@ -394,10 +395,16 @@ def changed_nodes(before: NodeSnapshot | None, now: NodeSnapshot) -> frozenset[s
     """The nodes whose records or jobs differ between two looks; None when it may be any of them."""
     if before is None or isinstance(before.nodes, Unknown) or isinstance(before.jobs, Unknown):
         return None
+    if before.offers != now.offers:
+        # What could not be told to Slurm before can be now.
+        return None
     if isinstance(now.nodes, Unknown) or isinstance(now.jobs, Unknown):
         return None
     nodes = {node.name for node in _differing(before.nodes.items, now.nodes.items, lambda node: node.name)}
     differing = list(_differing(before.jobs, now.jobs, lambda job: job.job_id))
+    if any(job.required is None for job in differing):
+        # Each node was kept for it, since nobody knows which it requires.
+        return None
     # A node that a job requires keeps its record as long as the job is there.
     lists = {hosts for job in differing for hosts in (job.nodes, job.required) if hosts is not None}
     known = {node.name for node in (*before.nodes.items, *now.nodes.items)}

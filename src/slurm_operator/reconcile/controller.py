@@ -55,13 +55,24 @@ class Controllers(OwnedReconciler[Controller]):
     # By the uid of a Controller, since a namesake is another one: what its last reconcile learned.
     _memories: dict[str, ClusterMemory] = field(default_factory=dict)
 
+    async def __call__(self, key: Key) -> Result:
+        """One reconcile; one that leaves nothing, as its Controller is wrong or goes, makes the last one old too."""
+        decoded = self.observer.resource("Controller", key.namespace, key.name)
+        cr = decoded.readable if decoded is not None else None
+        if not isinstance(cr, Controller):
+            return await super().__call__(key)
+        self.outcomes.begin(cr, self.clock.monotonic())
+        try:
+            return await super().__call__(key)
+        finally:
+            if not self.outcomes.is_certain(cr):
+                self.outcomes.end(cr, [each.name for each in self.observer.refs(cr.namespace).partitions_of(cr)])
+
     async def reconcile_checked(self, world: ResourceWorld[Controller]) -> Result:
         """One reconcile; nothing is remembered of a Controller that was deleted meanwhile."""
-        self.outcomes.begin(world.cr, self.clock.monotonic())
         try:
             return await super().reconcile_checked(world)
         finally:
-            self.outcomes.end(world.cr, [each.name for each in world.refs.partitions_of(world.cr)])
             found = self.observer.get("Controller", world.cr.namespace, world.cr.name)
             if found is None or found.metadata.uid != world.cr.metadata.uid:
                 self.forget(world.cr.metadata.uid)

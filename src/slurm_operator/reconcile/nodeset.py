@@ -40,8 +40,8 @@ from slurm_operator.plan.decided import covered, decision, deletes_pods, leaving
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
-    about_to_go,
     finalizer_removal,
+    hosts_to_ask_for,
     is_at_rest,
     plan_nodeset,
 )
@@ -405,7 +405,7 @@ class NodeSets:
         self.asked.pop(uid, None)
         if asked:
             self.asked[uid] = asked
-        self.leaving[uid] = frozenset(worker.hostname for worker in about_to_go(world))
+        self.leaving[uid] = hosts_to_ask_for(world)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))

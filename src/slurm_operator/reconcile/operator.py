@@ -328,7 +328,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
     # What the workers of a cluster share has every NodeSet of it as an owner, and none as its controller.
     for shared, when in (("Service", None), ("PersistentVolumeClaim", None), ("PodDisruptionBudget", spec_changed)):
         _watch(observer, shared, controllers["NodeSet"], to_owner(GROUP, "NodeSet", controlling=False), when)
-    for member in ("NodeSet", "Partition", "RestApi"):
+    for member in ("NodeSet", "Partition", "RestApi", "LoginSet"):
         _watch(observer, member, controllers["Controller"], triggers.named_controller, spec_changed)
     _watch(observer, "Accounting", controllers["Controller"], triggers.referrers("Controller"), spec_changed)
     _watch(observer, "PersistentVolumeClaim", controllers["Controller"], triggers.users_of_claim)

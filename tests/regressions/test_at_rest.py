@@ -1,0 +1,169 @@
+"""What is at rest wakes when it has to, and what was begun is brought to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.campaigns.rig import NAMESPACE, World
+from tests.campaigns.scenarios import NEW_KEY, REF, small
+from tests.reconcile.test_polling import count_looks
+from tests.slurm.replay import VERSIONS
+
+from slurm_operator.api.problem import FieldProblem
+from slurm_operator.api.validate import Decoded, decode
+from slurm_operator.build import labels
+from slurm_operator.reconcile import observe
+from slurm_operator.reconcile.partition import OUTCOME_SECONDS
+from slurm_operator.reconcile.polling import POLL_SECONDS
+from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.wire import Reply
+
+MISTAKE = FieldProblem(("spec", "extraConf"), "is a mistake")
+MERGE = "application/merge-patch+json"
+
+# What is begun
+
+
+async def with_a_worker_that_never_starts(world: World) -> None:
+    """compute-1 is there and Slurm has never heard of it: its image cannot be pulled, say."""
+    await small(world, 1)
+    world.cluster.starts = lambda pod: pod["metadata"]["name"] == "compute-0"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+    await world.run_for(60.0)
+    assert sorted(world.pods()) == ["compute-0", "compute-1"]
+
+
+def say_nothing_of(world: World, node: str, seconds: float) -> None:
+    """For a while Slurm does not say whether it has a node of this name."""
+    send, until = world.line.send, world.clock.monotonic() + seconds
+
+    async def answer(sending: Sending, token: str) -> Reply:
+        if sending.path.endswith(f"/node/{node}") and world.clock.monotonic() < until:
+            return Reply(500, "text/plain", b"Unable to contact slurm controller")
+        return await send(sending, token)
+
+    world.line.send = answer  # type: ignore[method-assign]  # the model's own seam
+
+
+@pytest.mark.parametrize("how", ["scale-in", "deletion"])
+async def test_a_worker_that_never_started_goes_when_slurm_says_later_that_it_has_no_such_node(
+    world: World, how: str
+) -> None:
+    await with_a_worker_that_never_starts(world)
+    say_nothing_of(world, "compute-1", 30.0)
+    if how == "scale-in":
+        await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    else:
+        await world.delete("NodeSet", "compute")
+    await world.run_for(20.0)
+    assert world.pods()["compute-1"]["metadata"]["annotations"][labels.CONDEMNED] == how
+    await world.run_for(60.0)
+    assert "compute-1" not in world.pods()
+
+
+async def test_a_worker_that_never_started_keeps_no_new_key_waiting(world: World) -> None:
+    await with_a_worker_that_never_starts(world)
+    before = world.stored("statefulsets.apps", "slurm-controller")["spec"]["template"]["metadata"]["annotations"]
+    await world.patch("Secret", "slurm-key", {"data": {"slurm.key": NEW_KEY}})
+    await world.run_for(120.0)
+    after = world.stored("statefulsets.apps", "slurm-controller")["spec"]["template"]["metadata"]["annotations"]
+    assert after[labels.SLURM_KEY_HASH] != before[labels.SLURM_KEY_HASH]
+
+
+# What is at rest
+
+
+async def at_rest(world: World, *partitions: str) -> None:
+    """Everything is as it should be, and has been for long."""
+    await small(world, 1)
+    for name in partitions:
+        await world.create("Partition", name, {**REF, "nodeSets": ["compute"]})
+    await world.run_for(3000.0)
+
+
+@pytest.fixture
+def upgrade_slurmrestd(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Beside a new slurmctld there is an old slurmrestd, until this is called."""
+    newest = VERSIONS["26.05"]
+    monkeypatch.setitem(VERSIONS, "26.05", "v0.0.42")
+    return lambda: VERSIONS.update({"26.05": newest})
+
+
+@pytest.mark.parametrize("kind", ["NodeSet", "Controller"])
+async def test_an_upgraded_slurmrestd_wakes_whoever_may_ask_more_of_it(
+    upgrade_slurmrestd: Callable[[], None], world: World, kind: str
+) -> None:
+    """Not one answer was missing meanwhile, and no node, job or partition has changed."""
+    await at_rest(world, "fast")
+    looks = count_looks(world)
+    upgrade_slurmrestd()
+    await world.run_for(2 * POLL_SECONDS)
+    assert looks[kind] >= 1
+
+
+async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
+    await at_rest(world)
+    await world.create("LoginSet", "login", {**REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}})
+    meta = {"name": "login-x", "labels": {labels.NAME: labels.LOGIN.daemon, labels.INSTANCE: "login"}}
+    spec = {"containers": [{"name": "login", "image": "example.org/login"}]}
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    await world.ask("POST", pods, {"metadata": meta, "spec": spec})
+    await world.ask("PATCH", f"{pods}/login-x/status", {"status": {"phase": "Running"}}, MERGE)
+    await world.run_for(3000.0)
+    assert "login" in daemons(world)
+    # As with a deletion in the background: its pods go after it, and then nobody knows any more whose they were.
+    await world.delete("LoginSet", "login")
+    await world.run_for(5.0)
+    await world.delete("Pod", "login-x")
+    await world.run_for(20.0)
+    assert "login" not in daemons(world)
+
+
+def daemons(world: World) -> list[str]:
+    return [each["daemon"] for each in world.custom("Controller", "slurm")["status"]["config"]["daemons"]]
+
+
+@pytest.mark.parametrize("why", ["wrong", "going"])
+async def test_a_partition_does_not_go_by_what_its_controller_left_before_it_was_reconciled_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    await at_rest(world, "fast")
+    assert world.verdicts("Partition", "fast")["Ready"][0] == "True"
+    if why == "wrong":
+        refuse(monkeypatch, "Controller")
+        await world.patch("Controller", "slurm", {"metadata": {"annotations": {"touched": "yes"}}})
+    else:
+        await world.patch("Controller", "slurm", {"metadata": {"finalizers": ["example.org/backup"]}})
+        await world.delete("Controller", "slurm")
+    await world.run_for(2 * OUTCOME_SECONDS)
+    assert world.verdicts("Partition", "fast")["Ready"][0] != "True"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """As if a newer operator found a mistake in what the API server has kept; it can be read nevertheless."""
+
+    def refusing(raw: Any, *, served: bool = False) -> Decoded:
+        decoded = decode(raw, served=served)
+        return replace(decoded, resource=None, problems=(MISTAKE,)) if raw["kind"] == kind else decoded
+
+    monkeypatch.setattr(observe, "decode", refusing)
+
+
+async def test_a_record_goes_when_a_job_has_ended_that_may_have_required_any_node(world: World) -> None:
+    """Slurm says nothing readable of what it requires, and the job itself holds no node."""
+    await at_rest(world)
+    world.slurm.schedule = lambda: None  # type: ignore[method-assign]  # there is no room for it
+    number = world.slurm.submit(10.0)
+    job_of = world.slurm._job
+    world.slurm._job = lambda job: job_of(job) | {"required_nodes": 7}  # type: ignore[method-assign]  # of a new form
+    left = replace(world.slurm.nodes["compute-0"], name="compute-7", base="DOWN", flags={"NOT_RESPONDING"})
+    world.slurm.nodes["compute-7"] = left
+    world.slurm.touch("nodes", "jobs")
+    await world.run_for(3000.0)
+    assert "compute-7" in world.slurm.nodes
+    world.slurm.cancel_pending(number)
+    await world.run_for(2 * POLL_SECONDS)
+    assert "compute-7" not in world.slurm.nodes
