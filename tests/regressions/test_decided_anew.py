@@ -19,6 +19,7 @@ from tests.reconcile.test_clusters import Slurm
 from kube_runtime.client.write import Write
 from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.clusters import Cluster
+from slurm_operator.reconcile.nodeset import MAX_DECISION_AGE_SECONDS
 from slurm_operator.slurm import job_records, policy
 from slurm_operator.slurm.decision import Decision
 from slurm_operator.slurm.errors import SlurmBudgetExceeded
@@ -139,6 +140,22 @@ async def test_a_worker_stays_whose_node_got_a_job_while_earlier_writes_were_slo
     assert happened
     assert not world.slurm.lost
     assert world.judge.violations == []
+
+
+async def test_a_worker_goes_though_slurm_takes_long_to_list_its_jobs(world: World) -> None:
+    """Each list took longer than an answer may be old, so that no worker ever went."""
+    await small(world, 2)
+    send = world.line.send
+
+    async def slow(sending: Sending, token: str) -> Reply:
+        if sending.label in ("GET jobs", "GET jobs/state", "GET job") and is_drained(world, "compute-1"):
+            await world.clock.sleep(MAX_DECISION_AGE_SECONDS + 1.0)
+        return await send(sending, token)
+
+    world.line.send = slow  # type: ignore[method-assign]  # the model's own seam
+    await scale(world, 1)
+    await world.run_for(180.0)
+    assert world.stored("pods", "compute-1") is None
 
 
 @pytest.mark.parametrize("seconds", [pytest.param(10.0, id="for ten seconds"), pytest.param(20.0, id="for twenty")])

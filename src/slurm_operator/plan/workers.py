@@ -69,8 +69,9 @@ class NodeSnapshot:
     earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
     # What was read for this very reconcile. Anything else in it is good enough to report, not to decide who goes.
     fresh: Decision = EVERYTHING
-    # When its nodes were read, by the monotonic clock.
+    # When its nodes were read, and then its jobs, by the monotonic clock: a long list of jobs takes half a minute.
     nodes_read_at: float = float("inf")
+    jobs_read_at: float = float("inf")
 
     def view(self, name: str) -> NodeView:
         """What Slurm says about one node."""

@@ -34,7 +34,7 @@ from slurm_operator.slurm.job_records import JobRecords
 from slurm_operator.slurm.kept import kept
 from slurm_operator.slurm.model import Absent, Job, Node, Partition, Reservation, SlurmList, Unknown
 from slurm_operator.slurm.node_records import NodeRecords
-from slurm_operator.slurm.one_by_one import ONE_BY_ONE_SECONDS
+from slurm_operator.slurm.one_by_one import ask_each
 from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, ReservationChange
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
@@ -47,14 +47,13 @@ PARTITIONS_MAX_AGE_SECONDS = 30.0
 MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
-TOO_LATE = Unknown("Slurm is slow to answer; it is asked again in the next reconcile")
 COUNTDOWN = re.compile(r"not asked again for [0-9.]+ s, since ")
 
 _LOOK = "look"
 _POLL = "poll"
 
 A = TypeVar("A")
-V = TypeVar("V")
+
 
 Address = Callable[[RestApi], str]
 Connect = Callable[["SlurmTarget", TokenSource, Clock], SlurmClient]
@@ -194,6 +193,7 @@ class Cluster:
         if decision.every_job:
             self._every_job_at = self.monotonic()
         earlier, self.jobs = self.jobs, await self._jobs(undecided)
+        times = (read_at, self.monotonic())
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
             decay = SLOWEST_DECAY_FACTOR if self._node_records.listed_at != listed_at else 1.0
@@ -205,7 +205,7 @@ class Cluster:
         if known is not None:
             # It is still one list, also where a record must be missing in two.
             earlier_nodes, fresh = known.earlier_nodes, decision | Decision(known.fresh.nodes, known.fresh.every_node)
-        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh, read_at)
+        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh, *times)
         if before is None or _content(before) != _content(self._last):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:
@@ -236,24 +236,9 @@ class Cluster:
         missing = sorted(doubtful - {node.name for node in nodes.items})
         # Those that came too late the last time are the first now.
         missing.sort(key=lambda name: name <= self._asked_last)
-        ask, found = self._in_time(self.client.node), set[str]()
-        for name in missing:
-            seen = await ask(name)
-            if seen is TOO_LATE:
-                break
-            self._asked_last = name
-            if isinstance(seen, Absent):
-                found.add(name)
-        return frozenset(found)
-
-    def _in_time(self, ask: Callable[[A], Awaitable[V]]) -> Callable[[A], Awaitable[V | Unknown]]:
-        """The same question, asked one after another for a bounded time: a reconcile must come to its end."""
-        end = self.monotonic() + ONE_BY_ONE_SECONDS
-
-        async def asked(name: A) -> V | Unknown:
-            return await ask(name) if self.monotonic() < end else TOO_LATE
-
-        return asked
+        views = await ask_each(self.client.node, missing, self.monotonic)
+        self._asked_last = next((name for name in reversed(missing) if name in views), self._asked_last)
+        return frozenset(name for name, view in views.items() if isinstance(view, Absent))
 
     async def _reservations(self, asked: bool) -> SlurmList[Reservation] | Unknown:
         if not asked:

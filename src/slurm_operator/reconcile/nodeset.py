@@ -80,8 +80,7 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# So old Slurm's record of a node may be when its worker is removed, and so old what it says of jobs, which are read for
-# ten seconds at most.
+# So old Slurm's record of a node may be when its worker is removed, and so old what it says of jobs.
 SAME_MOMENT_SECONDS = 2.0
 MAX_DECISION_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
@@ -372,12 +371,13 @@ class NodeSets:
         After a while Slurm is asked for the nodes once more: somebody may have put one back into service.
         """
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
-        age_seconds = self.clock.monotonic() - world.slurm.nodes_read_at
+        at = self.clock.monotonic()
         is_same = now is not None and now.metadata.generation == world.cr.metadata.generation
-        if not is_same or not self._is_there(world.cr) or age_seconds > MAX_DECISION_AGE_SECONDS:
+        is_too_old = at - world.slurm.jobs_read_at > MAX_DECISION_AGE_SECONDS
+        if not is_same or not self._is_there(world.cr) or is_too_old:
             return False
         going = leaving_now(plan, world)
-        if age_seconds <= SAME_MOMENT_SECONDS or not going or slurm is None:
+        if at - world.slurm.nodes_read_at <= SAME_MOMENT_SECONDS or not going or slurm is None:
             return True
         return all(may_still_go(node, going[node.name]) for node in await slurm.read_now(tuple(going)))
 
