@@ -139,6 +139,8 @@ class Slurm:
     # Nodes that were put back, and when their slurmd is heard of.
     _pinged_at: dict[str, float] = field(default_factory=dict)
     _lists: dict[str, bytes] = field(default_factory=dict)
+    # By the NodeSets that a partition names: its nodes, and how many they are.
+    _members: dict[str, tuple[str, int]] = field(default_factory=dict)
     _jobs_text: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -152,6 +154,7 @@ class Slurm:
         if "nodes" in what:
             # A partition shows its nodes; that is no change of the partition.
             self._lists.pop("partitions", None)
+            self._members.clear()
 
     def is_unchanged(self, what: str, since: int) -> bool:
         """slurmctld's own rule: what changed in the second that was asked about is sent again."""
@@ -355,10 +358,18 @@ class Slurm:
 
     def _partition(self, declared: Json) -> Json:
         shape = copy.deepcopy(declared)
-        sets = set(shape["node_sets"].split(","))
-        members = [node.name for node in self.nodes.values() if "ALL" in sets or sets & set(node.features)]
-        shape["nodes"] |= {"configured": hostlist.compress(members), "total": len(members)}
+        configured, total = self._members_of(shape["node_sets"])
+        shape["nodes"] |= {"configured": configured, "total": total}
         return shape
+
+    def _members_of(self, node_sets: str) -> tuple[str, int]:
+        """The nodes of a partition in the order of their names, as slurmctld keeps them, and how many they are."""
+        known = self._members.get(node_sets)
+        if known is None:
+            sets = set(node_sets.split(","))
+            members = [node.name for node in self.nodes.values() if "ALL" in sets or sets & set(node.features)]
+            known = self._members[node_sets] = hostlist.compress(hostlist.in_order(members)), len(members)
+        return known
 
     def summary(self) -> Json:
         """What the benchmark waits for, in numbers."""

@@ -9,8 +9,10 @@ from tests.plan.small_cluster import Cluster
 from slurm_operator.build import labels
 from slurm_operator.build.nodeset import WorkerIdentity
 from slurm_operator.plan import placement
+from slurm_operator.plan.actions import Create
 from slurm_operator.plan.duplicates import Rival
-from slurm_operator.plan.nodeset_world import held_back
+from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.nodeset_world import has_enough, held_back
 from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.slurm.model import Unknown
 
@@ -49,3 +51,23 @@ def test_a_kubernetes_node_may_name_its_worker(cluster: Cluster) -> None:
     cr = cluster.nodeset(scalingMode="DaemonSet")
     assert placement.daemon_worker(node).hostname(cr) == "gpu7"
     assert placement.daemon_worker(cluster.kube_node("k1.example.org")).hostname(cr) == "k1"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "enough"), [(0, True), (2, True), (3, False), (4, False)], ids=["none", "as asked", "marked", "more"]
+)
+def test_enough_workers_are_seen_without_judging_any(cluster: Cluster, replicas: int, enough: bool) -> None:
+    """Beside two workers: one that goes, and one that was chosen to go, which a larger number takes back."""
+    pods = [
+        *(cluster.pod(f"w-{number}", ready=False) for number in range(2)),
+        cluster.pod("w-2", annotations={labels.CONDEMNED: "scale-in"}),
+        cluster.pod("w-3", terminating=True),
+    ]
+    cr = cluster.nodeset(replicas=replicas)
+    plan = plan_nodeset(cluster.world(cr, pods, cluster.blind()))
+    assert has_enough(cr, pods) is enough
+    assert not (enough and any(isinstance(each, Create) for each in plan.actions))
+
+
+def test_nobody_knows_at_a_glance_how_many_nodes_want_a_worker(cluster: Cluster) -> None:
+    assert not has_enough(cluster.nodeset(scalingMode="DaemonSet"), [cluster.pod("w-0")])

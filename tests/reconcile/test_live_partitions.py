@@ -359,3 +359,24 @@ async def test_a_comment_in_the_options_is_not_accepted(world: World) -> None:
     assert condition(world, "Accepted") == ("False", "InvalidSpec")
     assert condition(world, "Ready") == ("False", "InvalidSpec")
     assert "must not contain '#'" in message(world, "Partition", "short", "Accepted")
+
+
+async def test_changes_of_a_partition_ask_for_no_list_of_nodes(world: World) -> None:
+    """With ten thousand nodes such a list is 25 MB: only the polls read it, and nobody waits for them."""
+    await with_partition(world)
+    world.arm()
+    for tier in (2, 3, 4):
+        await world.patch("Partition", "short", {"spec": {"priorityTier": tier}})
+        await world.run_for(0.5)
+        assert shape(world)["priority"]["tier"] == tier
+    assert "POST partitions" in world.calls
+    assert world.calls.count("GET nodes") <= 1
+
+
+async def test_what_the_polls_find_is_counted_all_the_same(world: World) -> None:
+    await with_partition(world)
+    cpus = world.custom("Partition", "short")["status"]["cpus"]
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 4}})
+    await world.run()
+    status = world.custom("Partition", "short")["status"]
+    assert (status["nodes"], status["cpus"]) == (4, 2 * cpus)

@@ -13,6 +13,10 @@ from tests.campaigns.scenarios import CLAIMS, KEYS, REF, small
 from tests.campaigns.slurm_model import MIN_JOB_AGE, SILENCE_SECONDS
 
 from slurm_operator.build import labels, nodeset
+from slurm_operator.plan.actions import Plan
+from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.reconcile.nodeset import SLOW
 from slurm_operator.slurm import hostlist
 from slurm_operator.slurm.errors import SlurmUnreachable
 from slurm_operator.slurm.policy import BACK_IN_SERVICE_REASON
@@ -223,6 +227,25 @@ async def test_a_slurm_that_hangs_does_not_keep_new_workers_waiting(world: World
     world.line.hangs = lambda _: False
     await world.run()
     assert condition(world, "NodeSet", "compute", "Ready") == ("True", "AllReady")
+
+
+async def test_a_slurm_that_hangs_makes_nobody_judge_workers_of_whom_none_is_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand take a third of a second, every three seconds, in which nothing else is done."""
+    await small(world, 3)
+    await blind_by_hanging_lists(world)
+    judged: list[int] = []
+
+    def noting(seen: NodeSetWorld) -> Plan:
+        if seen.slurm.nodes is SLOW:
+            judged.append(seen.cr.spec.replicas)
+        return plan_nodeset(seen)
+
+    monkeypatch.setattr("slurm_operator.reconcile.nodeset.plan_nodeset", noting)
+    await world.patch("NodeSet", "compute", {"spec": {"minReadySeconds": 1}})
+    await world.run_for(20.0)
+    assert judged == []
 
 
 async def test_a_blind_world_is_quiet_too_and_says_so(world: World) -> None:

@@ -133,3 +133,14 @@ async def test_a_decision_waits_whoever_makes_it() -> None:
     await slurm.heard.wait()
     assert await slurm.shared.get("removal", slurm.ask, fresh=True, waits=False) == (3, False)
     await asking
+
+
+async def test_who_only_reports_gets_the_latest_answer_also_after_a_write_until_it_is_old() -> None:
+    slurm = Slurm()
+    assert slurm.shared.latest() is None
+    await slurm.turn("poll")
+    slurm.shared.expire()
+    slurm.time = 59.0
+    assert slurm.shared.latest() == 1
+    slurm.time = 60.0
+    assert slurm.shared.latest() is None

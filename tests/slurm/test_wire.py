@@ -13,7 +13,7 @@ import pytest
 from tests.slurm.recorded_replies import MARK, RELEASES, Line, recorded, replayed, reply
 from tests.slurm.replay import KEY, RECORDED, load
 
-from slurm_operator.slurm import policy, wire
+from slurm_operator.slurm import hostlist, policy, wire
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
@@ -307,3 +307,22 @@ def test_two_unfinished_jobs_of_one_id_are_unknown() -> None:
     assert isinstance(wire.one_job(reply(document), one["job_id"], "GET job"), Unknown)
     document["jobs"] = [one, one]
     assert isinstance(wire.one_job(reply(document), one["job_id"], "GET job"), KnownJob)
+
+
+def test_a_long_host_list_is_read_once_as_long_as_partitions_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    count = hostlist.count
+
+    def noting(text: str) -> int:
+        counted.append(text)
+        return count(text)
+
+    monkeypatch.setattr(hostlist, "count", noting)
+    document = recorded("26.05", "partitions")
+    first = document["partitions"][0]
+    hosts = ",".join(f"rack{at}-once" for at in range(5000))
+    for grace in range(3):
+        mine = {**first, "grace_time": grace, "nodes": {**first["nodes"], "configured": hosts}}
+        found = wire.partitions(reply({**document, "partitions": [mine]}), "partitions")
+        assert (found.items[0].grace_time, found.items[0].nodes) == (grace, hosts)
+    assert counted == [hosts]

@@ -14,7 +14,7 @@ from slurm_operator.api.partition import Partition as PartitionResource
 from slurm_operator.build import controller, labels
 from slurm_operator.build.config_revision import inputs
 from slurm_operator.build.metadata import Object
-from slurm_operator.build.slurm_conf import FILE, SlurmConf
+from slurm_operator.build.slurm_conf import FILE
 from slurm_operator.plan.actions import (
     Action,
     DeletePartition,
@@ -28,7 +28,7 @@ from slurm_operator.plan.actions import (
     SetPartition,
     partitions_of,
 )
-from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld, handed_over
+from slurm_operator.plan.cluster_world import ClusterMemory, ClusterWorld, handed_over, has_edits
 from slurm_operator.plan.config import (
     ConfigDecision,
     ConfigWorld,
@@ -43,10 +43,10 @@ from slurm_operator.plan.config import (
 from slurm_operator.plan.config_history import InForce, plan_history
 from slurm_operator.plan.lint import is_checked, lint_cluster, lint_files, placed, placed_decision
 from slurm_operator.plan.owned import plan_owned
-from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, edited, plan_partitions, with_lines
+from slurm_operator.plan.partition import REVERT, PartitionWorld, declared, plan_partitions, with_lines
 from slurm_operator.plan.partition_events import OwnerEvent, revert_events
 from slurm_operator.plan.partition_fields import Line, line_hash
-from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory, learned
+from slurm_operator.plan.partition_memory import PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
 from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, VerdictPoll, poll_of, reporting
 from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial
@@ -131,7 +131,7 @@ def partition_world(world: ClusterWorld) -> PartitionWorld:
     """The partitions of a cluster, as they are wanted and as Slurm has them."""
     live, memory = world.slurm.supports_live_partitions, _remembered(world)
     return PartitionWorld(
-        _lines(world).edited,
+        world.lines.edited,
         _known_to_slurm(world) if live else world.in_force.lines,
         planned_on(world),
         world.slurm.jobs,
@@ -152,27 +152,6 @@ def planned_on(world: ClusterWorld) -> SlurmList[Partition] | Unknown:
         return partitions
     # A host that is not in the list would be taken out of the partitions that name it.
     return nodes if isinstance(nodes, Unknown) else partitions
-
-
-def has_edits(conf: SlurmConf) -> bool:
-    """Whether Partitions add or take away hosts that slurm.conf cannot name."""
-    return any(each.live_nodes or each.removed_nodes for each in conf.partitions)
-
-
-def _lines(world: ClusterWorld) -> PartitionLines:
-    """The wanted lines, and the same with the hosts that Partitions add or take away."""
-    wanted, nodes = world.wanted, world.slurm.nodes
-    if not world.slurm.supports_live_partitions or isinstance(nodes, Unknown) or not has_edits(world.built.conf):
-        return PartitionLines(wanted.lines, wanted.lines)
-    # The operator's NodeSets are features; "" are all.
-    members = {name: frozenset(node.name for node in nodes.items if name in node.features) for name in wanted.sets}
-    members[""] = frozenset(node.name for node in nodes.items)
-    changed = {
-        each.partition: edited(wanted.lines[each.partition], each.live_nodes, each.removed_nodes, members)
-        for each in world.built.conf.partitions
-        if (each.live_nodes or each.removed_nodes) and each.partition in wanted.lines
-    }
-    return PartitionLines(wanted.lines, {**wanted.lines, **changed})
 
 
 def _known_to_slurm(world: ClusterWorld) -> dict[str, Line]:
@@ -212,7 +191,7 @@ def _policies(world: ClusterWorld) -> dict[str, str]:
 
 def _remembered(world: ClusterWorld) -> PartitionMemory:
     """What is remembered of the lines that are still to be held."""
-    policies, lines = _policies(world), _lines(world).edited
+    policies, lines = _policies(world), world.lines.edited
     held = {name: line.text for name, line in lines.items() if policies.get(name, REVERT) == REVERT}
     return world.memory.partitions.holding(held)
 
@@ -266,7 +245,7 @@ def _events(world: ClusterWorld, plan: Plan, outcomes: Outcomes, after: Partitio
 
 def _partitions_after(world: ClusterWorld, plan: Plan, outcomes: Outcomes) -> PartitionMemory:
     before = _remembered(world).seeing(plan.partitions.drift, world.now)
-    return learned(before, _lines(world), plan, outcomes, world.now)
+    return learned(before, world.lines, plan, outcomes, world.now)
 
 
 def _refused(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kube_runtime.client.objects import Pod, RawObject
 from slurm_operator.api.controller import Controller
 from slurm_operator.build import controller
 from slurm_operator.build.controller import Built
 from slurm_operator.build.refs import Refs
-from slurm_operator.build.slurm_conf import FILE
+from slurm_operator.build.slurm_conf import FILE, SlurmConf
 from slurm_operator.plan.config import ControllerPod, Files
 from slurm_operator.plan.owned import OwnedWorld
-from slurm_operator.plan.partition import Declared, declared, with_lines
-from slurm_operator.plan.partition_memory import PartitionMemory
+from slurm_operator.plan.partition import Declared, declared, edited, with_lines
+from slurm_operator.plan.partition_memory import PartitionLines, PartitionMemory
 from slurm_operator.plan.verdict_poll import VerdictPoll
 from slurm_operator.plan.worker_trial import TrialMemory, WorkersWorld
 from slurm_operator.slurm.conf_lint import Finding
@@ -93,7 +94,7 @@ class HistoryWorld:
     is_pending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterWorld:
     """One cluster, seen once."""
 
@@ -123,6 +124,27 @@ class ClusterWorld:
     def files(self) -> Files:
         """The files as they were built."""
         return config_files(self.built, self.cr)
+
+    @cached_property
+    def lines(self) -> PartitionLines:
+        """The wanted lines, and the same with the hosts that Partitions add or take away; made once, of all nodes."""
+        wanted, nodes = self.wanted, self.slurm.nodes
+        if not self.slurm.supports_live_partitions or isinstance(nodes, Unknown) or not has_edits(self.built.conf):
+            return PartitionLines(wanted.lines, wanted.lines)
+        # The operator's NodeSets are features; "" are all.
+        members = {name: frozenset(node.name for node in nodes.items if name in node.features) for name in wanted.sets}
+        members[""] = frozenset(node.name for node in nodes.items)
+        changed = {
+            each.partition: edited(wanted.lines[each.partition], each.live_nodes, each.removed_nodes, members)
+            for each in self.built.conf.partitions
+            if (each.live_nodes or each.removed_nodes) and each.partition in wanted.lines
+        }
+        return PartitionLines(wanted.lines, {**wanted.lines, **changed})
+
+
+def has_edits(conf: SlurmConf) -> bool:
+    """Whether Partitions add or take away hosts that slurm.conf cannot name."""
+    return any(each.live_nodes or each.removed_nodes for each in conf.partitions)
 
 
 def config_files(built: Built, cr: Controller) -> Files:

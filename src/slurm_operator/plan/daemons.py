@@ -41,19 +41,16 @@ class Census:
 
 def of_nodes(nodes: Iterable[Node], read_at: float | None) -> Census:
     """The slurmds of a cluster; `read_at` is when slurmctld last read its files, and sent them to all."""
-    known = sorted(nodes, key=lambda node: node.name)
+    known = tuple(nodes)
     if read_at is None:
-        names = tuple(node.name for node in known)
+        names = tuple(sorted(node.name for node in known))
         return Census("slurmd", len(known), unknown=names, why="it is not known when slurmctld read its files")
-    silent = tuple(node.name for node in known if node.states & NO_SLURMD or not node.slurmd_start_time)
-    old = (
-        node.name
-        for node in known
-        if node.slurmd_start_time < read_at - CLOCK_SLACK_SECONDS and node.name not in silent
-    )
-    behind = tuple(old)
+    # A set: of ten thousand, half may be silent and half behind.
+    silent = {node.name for node in known if not node.slurmd_start_time or not NO_SLURMD.isdisjoint(node.states)}
+    oldest = read_at - CLOCK_SLACK_SECONDS
+    behind = sorted(node.name for node in known if node.slurmd_start_time < oldest and node.name not in silent)
     why = "has not restarted since slurmctld read its files" if behind else "does not answer" if silent else ""
-    return Census("slurmd", len(known), behind, silent, why)
+    return Census("slurmd", len(known), tuple(behind), tuple(sorted(silent)), why)
 
 
 def of_pods(daemon: str, pods: Iterable[Pod], changed_at: float | None, why: str) -> Census:

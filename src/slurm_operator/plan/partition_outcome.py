@@ -224,12 +224,17 @@ def _found(world: OutcomeWorld, slurm: _Indexed, name: str) -> Partition | Unkno
 
 def usage(nodes: SlurmList[Node] | Unknown, jobs: JobsByPartition | None) -> Usage:
     """What the partitions have, of nodes and of jobs."""
-    cpus: Counter[str] | None = None
-    if not isinstance(nodes, Unknown):
-        cpus = Counter[str]()
-        for node in nodes.items:
-            cpus.update(dict.fromkeys(node.partitions, node.cpus))
+    cpus = None if isinstance(nodes, Unknown) else cpus_by_partition(nodes.items)
     return Usage(cpus, _in_state(jobs, "RUNNING"), _in_state(jobs, "PENDING"))
+
+
+def cpus_by_partition(nodes: Iterable[Node]) -> Mapping[str, int]:
+    """The CPUs of each partition's nodes. Most nodes are alike, and are counted before they are looked at."""
+    cpus = Counter[str]()
+    for (partitions, each), count in Counter((node.partitions, node.cpus) for node in nodes).items():
+        for name in set(partitions):
+            cpus[name] += count * each
+    return cpus
 
 
 def _in_state(jobs: JobsByPartition | None, state: str) -> Mapping[str, int] | None:

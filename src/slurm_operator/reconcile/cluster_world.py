@@ -24,7 +24,6 @@ from slurm_operator.build import labels, names, worker_trial
 from slurm_operator.build.config_revision import inputs
 from slurm_operator.build.controller import Built
 from slurm_operator.build.slurm_conf import FILE, keeps_partitions
-from slurm_operator.plan.cluster import has_edits
 from slurm_operator.plan.cluster_world import (
     ClusterMemory,
     ClusterWorld,
@@ -33,6 +32,7 @@ from slurm_operator.plan.cluster_world import (
     PartitionSnapshot,
     config_files,
     declared_in_force,
+    has_edits,
     last_known,
 )
 from slurm_operator.plan.config import Files
@@ -208,7 +208,8 @@ async def fetch_snapshot(
     if isinstance(cluster, Unknown):
         return PartitionSnapshot.without(cluster, has_restapi=False)
     caller, resources = _caller(world.cr), world.refs.partitions_of(world.cr)
-    is_decided = wanted.lines != in_force.lines or any(each.metadata.deletion_timestamp for each in resources)
+    is_deleted = any(each.metadata.deletion_timestamp for each in resources)
+    is_decided = wanted.lines != in_force.lines or is_deleted
     max_age = SEEN_MAX_AGE_SECONDS if resources else PARTITIONS_MAX_AGE_SECONDS
     partitions = await cluster.partitions(caller, fresh=is_decided, max_age=max_age)
     leaving = in_force.lines.keys() - wanted.lines.keys()
@@ -216,8 +217,10 @@ async def fetch_snapshot(
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif leaving or resources or has_edits(built.conf):
-        # A change of a partition does not wait for a list of ten thousand nodes.
-        look = await cluster.node_snapshot(caller=caller, waits=False)
+        # Most are only counted by it: a change of a partition does not wait for a list of ten thousand nodes.
+        is_counted = not (leaving or is_deleted or has_edits(built.conf))
+        latest = cluster.latest_snapshot() if is_counted else None
+        look = latest if latest is not None else await cluster.node_snapshot(caller=caller, waits=False)
         if leaving and not (are_held(leaving, look.jobs) and cluster.seconds_since_every_job() < HELD_SECONDS):
             look = await cluster.node_snapshot(EVERYTHING, caller=caller)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))

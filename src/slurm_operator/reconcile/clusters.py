@@ -145,6 +145,10 @@ class Cluster:
         fresh = found.fresh if decision else NOTHING_DECIDED
         return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=fresh)
 
+    def latest_snapshot(self) -> NodeSnapshot | None:
+        """What the last look found, for whoever only reports on it and is woken by polls; None where that is old."""
+        return self._looks.latest()
+
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
         await self._looks.get(_POLL, lambda: self._look(_POLL, NOTHING_DECIDED), fresh=True)
@@ -231,7 +235,7 @@ class Cluster:
         return kept(self.jobs, found, lambda job: job.job_id)
 
     async def _absent(self, doubtful: frozenset[str], nodes: SlurmList[Node] | Unknown) -> frozenset[str]:
-        if isinstance(nodes, Unknown):
+        if isinstance(nodes, Unknown) or not doubtful:
             return frozenset()
         missing = sorted(doubtful - {node.name for node in nodes.items})
         # Those that came too late the last time are the first now.

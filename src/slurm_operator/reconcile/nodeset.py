@@ -45,7 +45,7 @@ from slurm_operator.plan.nodeset import (
     is_at_rest,
     plan_nodeset,
 )
-from slurm_operator.plan.nodeset_world import NodeSetWorld
+from slurm_operator.plan.nodeset_world import NodeSetWorld, has_enough
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.ownership import NAME_TAKEN_REQUEUE_SECONDS, NameTaken, is_orphan
 from slurm_operator.plan.placement import daemon_worker
@@ -200,6 +200,8 @@ class NodeSets:
         if seen is None:
             return False
         world, raw = seen
+        if has_enough(world.cr, world.pods):
+            return False
         try:
             plan = plan_nodeset(world)
             if not any(isinstance(each, Create) for each in plan.actions):

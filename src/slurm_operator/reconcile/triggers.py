@@ -102,9 +102,10 @@ class Triggers:
         A node without a pod may be a record that any NodeSet has left. A Partition may hold any node: what it reports
         is made by its Controller's reconcile.
         """
-        nodesets = self.observer.in_namespace("NodeSet", controller.namespace)
+        # None at all is said where only partitions have changed.
+        nodesets = self.observer.in_namespace("NodeSet", controller.namespace) if nodes is None or nodes else ()
         hosts = {_key(item): self._hosts(item) for item in nodesets if controller in self.named_controller(item)}
-        concerns_all = nodes is None or not nodes <= frozenset().union(*hosts.values())
+        concerns_all = nodes is None or bool(_without(nodes, hosts.values()))
         for key, own in hosts.items():
             if concerns_all or (nodes and not nodes.isdisjoint(own)):
                 yield "NodeSet", key
@@ -132,6 +133,13 @@ class Triggers:
         """Drop what was remembered of an object that has gone."""
         self._names.pop(uid, None)
         self._hosts_of.pop(uid, None)
+
+
+def _without(nodes: frozenset[str], hosts: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The nodes that none of these has; ten thousand hosts are not copied for one node."""
+    for own in hosts:
+        nodes -= own
+    return nodes
 
 
 def referenced_names(value: Any) -> Iterator[str]:

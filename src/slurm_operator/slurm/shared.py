@@ -52,16 +52,21 @@ class Shared(Generic[T]):
         `max_age` is how old an answer may be that `caller` has seen already. Who does not wait gets the latest answer
         while another question is on its way.
         """
-        if not fresh and not waits and self._asking.locked() and self._latest is not None:
-            answer, asked_at = self._latest
-            if self.monotonic() - asked_at < IMPATIENT_MAX_AGE_SECONDS:
-                return answer, True
+        if not fresh and not waits and self._asking.locked() and (latest := self.latest()) is not None:
+            return latest, True
         async with self._asking:
             held = None if fresh else self._usable(caller, max_age)
             if held is None:
                 held = (await self._ask(ask), False)
             self._seen[caller] = self._number
         return held
+
+    def latest(self) -> T | None:
+        """The latest answer, for whoever decides nothing by it and asks nobody; None where it is too old."""
+        if self._latest is None:
+            return None
+        answer, asked_at = self._latest
+        return answer if self.monotonic() - asked_at < IMPATIENT_MAX_AGE_SECONDS else None
 
     def expire(self) -> None:
         """Something was just written: what was answered before it serves nobody."""

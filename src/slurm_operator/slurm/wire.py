@@ -36,6 +36,8 @@ MAX_STATE_ITEMS = 300_000
 MAX_HOST_NAMES = 5_000_000
 # What is kept of a text that decides nothing: many long ones must not fill the memory.
 MAX_TEXT_CHARACTERS = 256
+# Up to this length a host list is counted once and remembered: every list of partitions has it until its nodes change.
+MAX_REMEMBERED_LIST_CHARACTERS = 128 * 1024
 _RECORD_ID = re.compile(r"[_+]")
 # Where an answer that was cut off ends differs each time, and a status that says so would be written each time.
 _PLACE = re.compile(r" ?\(byte \d+\)")
@@ -287,10 +289,20 @@ def partitions(reply: Reply, call: str) -> model.SlurmList[model.Partition]:
 
 def _count_names(text: str) -> int:
     """How many hosts a list of Slurm's names; one that is none of its lists is one word."""
+    return _count_once(text) if len(text) <= MAX_REMEMBERED_LIST_CHARACTERS else _count_now(text)
+
+
+def _count_now(text: str) -> int:
     try:
         return hostlist.count(text)
     except HostListError:
         return 1
+
+
+@lru_cache(maxsize=64)
+def _count_once(text: str) -> int:
+    """Ten thousand nodes whose names follow no order are ten thousand ranges."""
+    return _count_now(text)
 
 
 def reservations(reply: Reply, call: str) -> model.SlurmList[model.Reservation]:
