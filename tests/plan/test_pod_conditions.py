@@ -87,6 +87,20 @@ def test_conditions_do_not_keep_workers_waiting_that_come_or_go(
     assert len(plan.after_report) == written
 
 
+@pytest.mark.parametrize(
+    ("replicas", "written"), [pytest.param(40, 40, id="nobody comes or goes"), pytest.param(41, 0, id="one is created")]
+)
+def test_conditions_were_written_a_moment_ago_and_more_do_not_keep_workers_waiting_now(
+    cluster: Cluster, replicas: int, written: int
+) -> None:
+    names = [f"w-{number}" for number in range(40)]
+    slurm = cluster.slurm(*(cluster.node(name) for name in names))
+    world = cluster.world(
+        cluster.nodeset(replicas=replicas), [cluster.pod(name) for name in names], slurm, may_describe=False
+    )
+    assert len(plan_nodeset(world).after_report) == written
+
+
 def test_a_worker_of_whose_node_nothing_was_said_comes_first(cluster: Cluster) -> None:
     """Others whose state goes to and fro would keep it waiting for ever."""
     names = [f"w-{number}" for number in range(40)]

@@ -38,6 +38,20 @@ def test_a_second_status_waits_and_its_resource_is_called_when_it_may_be_written
     assert not pace.is_early("NodeSet", KEY)
 
 
+def test_a_status_that_came_too_early_is_due_once_it_may_be_written_and_until_then() -> None:
+    clock = Clock()
+    pace = clock.pace()
+    pace.written("NodeSet", KEY)
+    assert not pace.is_due("NodeSet", KEY)
+    clock.now += 0.25
+    pace.is_early("NodeSet", KEY)
+    assert not pace.is_due("NodeSet", KEY)
+    clock.now += 0.75
+    assert pace.is_due("NodeSet", KEY)
+    pace.is_early("NodeSet", KEY)
+    assert not pace.is_due("NodeSet", KEY)
+
+
 def test_objects_do_not_wait_for_each_other() -> None:
     clock = Clock()
     pace = clock.pace()

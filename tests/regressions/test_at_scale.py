@@ -17,7 +17,7 @@ from tests.plan.small_cluster import Cluster, of_type
 
 from slurm_operator.build import labels
 from slurm_operator.plan.actions import PatchPodConditions
-from slurm_operator.plan.nodeset import plan_nodeset
+from slurm_operator.plan.nodeset import MAX_CONDITIONS_BESIDE, plan_nodeset
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -91,6 +91,23 @@ def test_every_worker_is_called_registered_some_time_beside_others_that_get_and_
             types = [str(each["type"]) for each in action.conditions]
             said[action.seen.name] = [each.removeprefix("SlurmNodeState") for each in types if "State" in each]
     assert not {f"w-{number}" for number in range(30, 39)} - written
+
+
+async def test_conditions_come_between_workers_that_move_once_a_second_however_often_one_looks(world: World) -> None:
+    """A roll of two hundred looked four times a second, and waited each time for conditions of four pods."""
+    await small(world, 20)
+    world.cluster.starts = lambda _: False
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 21}})
+    await world.run_for(5.0)
+    world.arm()
+    for turn in range(20):
+        for node in world.slurm.nodes.values():
+            node.flags ^= {"MAINTENANCE"}
+        world.slurm.touch("nodes")
+        await world.patch("NodeSet", "compute", {"metadata": {"annotations": {"turn": str(turn)}}})
+        await world.run_for(0.1)
+    written = sum("Pod/status" in each for each in world.trace)
+    assert 0 < written <= 3 * MAX_CONDITIONS_BESIDE
 
 
 async def test_answers_that_are_cut_off_somewhere_else_each_time_make_no_status_at_every_look(world: World) -> None:

@@ -52,7 +52,7 @@ IDLE_REQUEUE_SECONDS = 5.0
 # So many pods are created, marked or deleted, or get conditions in one reconcile: half a minute of work, after which it
 # looks again. The others follow in the next ones.
 MAX_PODS_AT_ONCE = 2000
-# So many pods get conditions in a reconcile that also creates, drains or deletes workers, or while some are starting.
+# So many pods get conditions at a time while workers are created, drained or deleted, or are starting.
 MAX_CONDITIONS_BESIDE = 4
 # So long after a worker became ready its pod should say that Slurm has its node; so many more get conditions then.
 OVERDUE_SECONDS = 15.0
@@ -93,9 +93,7 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     ]
     # Last, since there is one for each worker, and nobody waits for them.
     conditions = _conditions(world, known, _nodes_written_to(stages))
-    is_busy = _is_moving(stages) or _is_starting(world)
-    at_once = MAX_CONDITIONS_BESIDE + _overdue(world) if is_busy else MAX_PODS_AT_ONCE
-    stages.append(tuple(islice(conditions, at_once)))
+    stages.append(tuple(islice(conditions, _conditions_at_once(world, stages))))
     *stages, after_report = _without_contradictions(stages)
     return Plan(
         tuple(stage for stage in stages if stage),
@@ -118,6 +116,12 @@ def _conditions(world: NodeSetWorld, known: Iterable[Worker], changing: Set[str]
     # Where only a few get them, one that never had any is not kept waiting by others whose state goes to and fro.
     some.sort(key=pod_conditions.has_any)
     return pod_conditions.patches(some, world.now)
+
+
+def _conditions_at_once(world: NodeSetWorld, stages: Iterable[tuple[Action, ...]]) -> int:
+    if not (_is_moving(stages) or _is_starting(world)):
+        return MAX_PODS_AT_ONCE
+    return MAX_CONDITIONS_BESIDE + _overdue(world) if world.may_describe else 0
 
 
 def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:

@@ -58,6 +58,8 @@ class NodeSetWorld:
     rivals: tuple[duplicates.Rival, ...] = ()
     # Those of its workers for whom there was nothing to do when they were last looked at.
     settled_before: Settled = NONE_SETTLED
+    # False while conditions of pods were written a moment ago: those that move now do not wait for more of them.
+    may_describe: bool = True
 
     # Cached: plan and report both use these, and ten thousand workers take time.
 

@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 # After this, the watch counts as stuck. Creating by an older cache costs a few needless requests; nothing is deleted
 # by it.
 CACHE_CATCH_UP_SECONDS = 10.0
-CACHE_LOOK_SECONDS = 0.05
+CACHE_LOOK_SECONDS = 0.02
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
@@ -84,9 +84,11 @@ SLOW = Unknown("Slurm is slow to answer")
 SAME_MOMENT_SECONDS = 2.0
 MAX_DECISION_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
-# changed meanwhile is to stand in the status.
-AFTER_REPORT_AT_ONCE = 128
-AFTER_REPORT_SECONDS = 1.0
+# changed meanwhile is to stand in the status. Beside workers that move they are a few.
+AFTER_REPORT_AT_ONCE = 64
+AFTER_REPORT_SECONDS = 5.0
+# While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
+DESCRIBE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ class NodeSets:
     hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its conditions of pods could not be written.
     failed_after_report: set[str] = field(default_factory=set)
+    # By the uid of a NodeSet: when its pods last got conditions.
+    described_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may.
     leaving: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
@@ -310,16 +314,19 @@ class NodeSets:
     async def _after_report(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """What nobody waits for, as long as nobody waits; the rest is planned again."""
         end = self.clock.monotonic() + AFTER_REPORT_SECONDS
+        if plan.after_report:
+            self.described_at[world.cr.metadata.uid] = self.clock.monotonic()
         for begin in range(0, len(plan.after_report), AFTER_REPORT_AT_ONCE):
             await self._execute(Plan((plan.after_report[begin : begin + AFTER_REPORT_AT_ONCE],)), raw)
             if self.clock.monotonic() >= end or self._has_new_work(world):
                 return
 
     def _has_new_work(self, world: NodeSetWorld) -> bool:
-        """Whether the NodeSet was changed, or a pod came or went, since this reconcile began."""
+        """Whether the NodeSet was changed, or a pod came or went, since this reconcile began, or its status is due."""
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
         is_changed = now is None or now.metadata.generation != world.cr.metadata.generation
-        return is_changed or len(self._pods(world.cr)) != len(world.pods)
+        is_due = self.executor.pace.is_due("NodeSet", Key(world.cr.namespace, world.cr.name))
+        return is_changed or is_due or len(self._pods(world.cr)) != len(world.pods)
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan, bool]:
         """The plan, and whether it is all there is to do.
@@ -472,7 +479,11 @@ class NodeSets:
             key=self._key(controller, refs),
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
             settled_before=self._settled(cr),
+            may_describe=self._may_describe(cr.metadata.uid),
         )
+
+    def _may_describe(self, uid: str) -> bool:
+        return self.clock.monotonic() - self.described_at.get(uid, float("-inf")) >= DESCRIBE_SECONDS
 
     def _settled(self, cr: NodeSet) -> Settled:
         return self.settled.get(cr.metadata.uid, NONE_SETTLED)
@@ -488,6 +499,7 @@ class NodeSets:
         self.failed_after_report.discard(uid)
         self.written.pop(uid, None)
         self.leaving.pop(uid, None)
+        self.described_at.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""

@@ -30,14 +30,22 @@ class StatusPace:
     monotonic: Callable[[], float]
     again: Again = _ignore
     _written: dict[tuple[str, Key], tuple[float, str]] = field(default_factory=dict)
+    # Statuses that came too early, and from when on each may be written.
+    _put_off: dict[tuple[str, Key], float] = field(default_factory=dict)
 
     def is_early(self, kind: str, key: Key) -> bool:
         """Whether a status must wait; its resource is then called again when it may be written."""
         wait = self._written.get((kind, key), (float("-inf"), ""))[0] + MIN_INTERVAL_SECONDS - self.monotonic()
+        self._put_off.pop((kind, key), None)
         if wait <= 0:
             return False
+        self._put_off[kind, key] = self.monotonic() + wait
         self.again(kind, key, wait)
         return True
+
+    def is_due(self, kind: str, key: Key) -> bool:
+        """Whether a status that came too early may be written by now: whoever does other work lets it come first."""
+        return self._put_off.get((kind, key), float("inf")) <= self.monotonic()
 
     def is_overtaken(self, kind: str, key: Key, seen: str) -> bool:
         """Whether a status was written over this very version: whoever still sees it sees the past."""
@@ -48,3 +56,4 @@ class StatusPace:
         now = self.monotonic()
         self._written = {each: then for each, then in self._written.items() if now - then[0] < REMEMBERED_SECONDS}
         self._written[kind, key] = (now, seen)
+        self._put_off = {each: then for each, then in self._put_off.items() if now - then < REMEMBERED_SECONDS}
