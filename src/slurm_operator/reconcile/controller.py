@@ -25,7 +25,7 @@ from slurm_operator.plan.owned import OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import NameTaken
 from slurm_operator.plan.partition_events import OwnerEvent
 from slurm_operator.plan.takeover import WORKLOADS
-from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, SLOW_POLL_SECONDS
+from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.plan.worker_trial import WorkerTrial, plan_trial
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
@@ -231,7 +231,7 @@ def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Releas
         interval = poll.interval(world.now)
         yield interval if released.config.stage is Stage.TRYING else max(interval, SLOW_POLL_SECONDS)
         if released.config.nudges_later:
-            yield max(LIVE_NUDGE_SECONDS - (world.now - poll.since), MIN_REQUEUE_SECONDS)
+            yield max(poll.nudge_due_in(world.now), MIN_REQUEUE_SECONDS)
 
 
 def _candidates(cr: Controller) -> tuple[Identity, ...]:
