@@ -1,9 +1,11 @@
 """The plan of a NodeSet: which workers are created, drained and removed.
 
-In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
-workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the removal of workers. A worker is
-removed only if Slurm itself reported, in this reconcile, that its node is drained and idle, or that there is no such
-node. Called by `reconcile/nodeset.py`. Pure.
+In: one frozen `NodeSetWorld`. Out: stages in a fixed order: adoption, finalizers, revision and shared objects; stale
+records, claims and new pods (never blocked by Slurm); pods that have ended; marks, drains, what node records and pods
+say, the reservation, owners of claims; deletions of workers, those that Slurm has lost last; left-over records and
+objects; events; and once the status is written, conditions of pods. A worker is removed only if Slurm itself reported,
+in this reconcile, that its node is drained and idle, or that there is no such node; one whose containers have ended
+also if its node is merely idle. Called by `reconcile/nodeset.py`. Pure.
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ from slurm_operator.slurm.token import TokenSource
 
 # How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
-# How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
-# before, so that the status does not flip with every snapshot; a slow list counts for less with each later snapshot.
+# How long one look, nodes and jobs together, may take before Slurm counts as silent: this, or PATIENCE_FACTOR times the
+# slowest look, whichever is more, so that the status does not flip with every look; a slow one counts for less with
+# each later list.
 MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
@@ -114,7 +115,7 @@ class Cluster:
 
     @property
     def patience_seconds(self) -> float:
-        """How long its lists may take before it counts as silent."""
+        """How long one look may take before it counts as silent."""
         return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(

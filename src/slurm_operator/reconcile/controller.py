@@ -38,7 +38,8 @@ from slurm_operator.status.conditions import DEGRADED, yes
 
 SERVICE_MONITOR = "ServiceMonitor"
 NO_SLURM = Unknown("Slurm is not needed for this")
-# When to look again: at rest; while somebody is waited for; while a partition without jobs leaves Slurm.
+# When to look again: at rest for the first time, and where nothing says that it is; while somebody is waited for; while
+# a partition without jobs leaves Slurm.
 QUIET_REQUEUE_SECONDS = 5.0
 WAITING_REQUEUE_SECONDS = 1.0
 LEAVING_REQUEUE_SECONDS = 0.25
