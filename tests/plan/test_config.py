@@ -109,12 +109,12 @@ def test_who_is_told_of_a_candidate(case: str) -> None:
 
 
 def test_what_slurm_was_told_live_waits_a_moment_for_what_follows() -> None:
-    plan = plan_config(NEW, TOLD, replace(SETTLED, may_wait=True))
+    plan = plan_config(NEW, TOLD, replace(SETTLED, nudge_may_wait=True))
     assert (plan.candidate, plan.nudge, plan.nudges_later) == (NEW, (), True)
 
 
 def test_what_every_pod_has_been_told_is_not_told_later_either() -> None:
-    assert not plan_config(NEW, TOLD, replace(HANDED_OVER, may_wait=True)).nudges_later
+    assert not plan_config(NEW, TOLD, replace(HANDED_OVER, nudge_may_wait=True)).nudges_later
 
 
 def test_a_pod_that_was_told_of_another_one_is_told_and_asked_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from slurm_operator.plan.actions import Create, Delete, DeleteNodes, Drain, Patc
 from slurm_operator.plan.duplicates import Rival
 from slurm_operator.plan.leaving import SCALE_IN, UPDATE
 from slurm_operator.plan.nodeset import MAX_PODS_AT_ONCE, finalizer_removal, kept_by_slurm, plan_nodeset
+from slurm_operator.plan.workers import READ_ONCE
 from slurm_operator.slurm.model import Node
 
 
@@ -178,6 +180,17 @@ def test_a_deleted_nodeset_says_which_jobs_can_never_run_and_what_helps(cluster:
         "partition (scontrol update jobid=33 partition=..., again while Slurm says that a resource is temporarily "
         "unavailable) or cancel it (scancel 33)"
     )
+
+
+def test_a_deleted_nodeset_whose_slurm_was_read_once_does_not_say_that_the_jobs_are_not_available(
+    cluster: Cluster,
+) -> None:
+    slurm = replace(cluster.slurm(), jobs_before=READ_ONCE)
+    world = cluster.world(cluster.nodeset(), (), slurm, deleting=True)
+    assert kept_by_slurm(world) == (
+        "Slurm's jobs and nodes have been read once; they are read again before anything is removed"
+    )
+    assert finalizer_removal(world) is None
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "TIMEOUT", "NODE_FAIL"])

@@ -185,8 +185,8 @@ def test_a_deleted_nodeset_waits_for_a_whole_list_of_records(cluster: Cluster) -
 def test_a_record_that_one_list_has_lost_is_waited_for(cluster: Cluster) -> None:
     before = cluster.slurm(cluster.node("w-0", *SILENT)).nodes
     world = leaving(cluster)
-    assert finalizer_removal(replace(world, slurm=replace(world.slurm, earlier_nodes=before))) is None
-    assert finalizer_removal(replace(world, slurm=replace(world.slurm, earlier_nodes=Unknown("x")))) is None
+    assert finalizer_removal(replace(world, slurm=replace(world.slurm, nodes_before=before))) is None
+    assert finalizer_removal(replace(world, slurm=replace(world.slurm, nodes_before=Unknown("x")))) is None
     assert finalizer_removal(world) is not None
 
 

@@ -8,7 +8,7 @@ from tests.campaigns.scenarios import small
 from tests.reconcile.test_partition import shape, with_partition
 
 from slurm_operator.build import labels
-from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS
+from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, MAX_LIVE_NUDGE_SECONDS
 
 AGE = "MinJobAge=301\n"
 
@@ -105,6 +105,18 @@ async def test_a_partition_that_changes_live_is_told_to_the_pod_a_moment_later(w
     assert (shape(world)["priority"]["tier"], told(world)) == (7, before)
     await world.run_for(3.0)
     assert told(world) == taken(world) != before
+    assert in_force(world)
+
+
+async def test_live_changes_that_never_pause_are_told_to_the_pod_all_the_same(world: World) -> None:
+    await with_partition(world)
+    before, pause = told(world), 0.7 * LIVE_NUDGE_SECONDS
+    for tier in range(round((MAX_LIVE_NUDGE_SECONDS + 0.5) / pause)):
+        await world.patch("Partition", "short", {"spec": {"priorityTier": 10 + tier}})
+        await world.run_for(pause)
+    assert told(world) != before
+    await world.run_for(3.0)
+    assert told(world) == taken(world)
     assert in_force(world)
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import REF, small
 
+from kube_runtime.loop import rest
 from slurm_operator.build import labels
 from slurm_operator.reconcile.polling import POLL_SECONDS, interval_seconds
 
@@ -107,6 +108,22 @@ async def test_after_a_long_rest_what_changes_in_slurm_is_seen_with_the_next_pol
     await world.run_for(POLL_SECONDS + 2.0)
     held = world.stored("pods", "compute-1")["status"]["conditions"]
     assert ("SlurmNodeStateDrain", "broken fan") in [(each["type"], each.get("message")) for each in held]
+
+
+async def test_a_change_in_slurm_wakes_a_controller_that_has_partitions_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await at_rest(world)
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
+    await world.run_for(600.0)
+    # As with many keys at rest: no look follows from that for minutes.
+    monkeypatch.setattr(rest, "SECONDS_PER_KEY", 100.0)
+    looks = count_looks(world)
+    world.slurm.nodes["compute-1"].flags.add("DRAIN")
+    world.slurm.nodes["compute-1"].reason = "broken fan"
+    world.slurm.touch("nodes")
+    await world.run_for(4 * POLL_SECONDS)
+    assert looks["Controller"] == 1
 
 
 async def test_a_record_that_nobody_has_a_pod_for_wakes_the_nodeset_that_left_it(world: World) -> None:

@@ -153,8 +153,10 @@ class PartitionStatus(Part, frozen=True, kw_only=True):
     state: Annotated[str | None, doc("Its state in Slurm; empty if Slurm does not have it, or cannot be asked.")] = None
     nodes: Annotated[Count | None, doc("How many nodes it holds.")] = None
     cpus: Annotated[Count | None, doc("How many CPUs they have.")] = None
-    running_jobs: Annotated[Count | None, doc("How many jobs run in it.")] = None
-    pending_jobs: Annotated[Count | None, doc("How many jobs wait in it.")] = None
+    running_jobs: Annotated[
+        Count | None, doc("How many jobs run in it, at the last poll (5 s ago or less, with 200 clusters 40 s).")
+    ] = None
+    pending_jobs: Annotated[Count | None, doc("How many jobs wait in it, at the last poll.")] = None
     last_apply: Annotated[LastApply | None, doc("How and how fast it last took effect.")] = None
     drift: Annotated[
         tuple[Drift, ...],

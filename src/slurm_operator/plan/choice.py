@@ -1,8 +1,9 @@
 """Which workers of a NodeSet are removed, and why: by scale-in, placement, a new key, an update or a deletion.
 
-In: one frozen `NodeSetWorld`. Out: which workers stay and which are removed. A choice that was made is kept, and none
-is made while Slurm cannot be asked. Pure; asked for as `NodeSetWorld.choice`, which `plan/nodeset.py` acts on and
-`status/nodeset.py` reports.
+In: one frozen `NodeSetWorld`. Out: which workers stay and which are removed. A choice that was made is kept. While
+Slurm cannot be asked, nobody new is chosen for a scale-in or an update; the other reasons are facts of Kubernetes, and
+nobody is removed. Pure; asked for as `NodeSetWorld.choice`, which `plan/nodeset.py` acts on and `status/nodeset.py`
+reports.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Choice:
 
 
 def choose(world: NodeSetWorld) -> Choice:
-    """Choose the workers to remove; a choice that was made is kept, and none is made while Slurm cannot be asked."""
+    """Choose the workers to remove; a choice that was made is kept, none for a scale-in or update is made blindly."""
     present = _present(world.workers)
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})

@@ -48,7 +48,7 @@ from slurm_operator.plan.partition_events import OwnerEvent, revert_events
 from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
-from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, VerdictPoll, poll_of, reporting
+from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
 from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
@@ -278,7 +278,7 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
         in_place=cr.spec.inplace_reconfigure,
         frozen=bool(world.objects.waits_for_key),
         nudges=poll.nudges(world.now) if poll is not None else 1,
-        may_wait=_may_wait(world, files, poll),
+        nudge_may_wait=_nudge_may_wait(world, files, hash_),
         worker_trial=_worker_trial(world, files, hash_),
     )
     live = world.slurm.supports_live_partitions
@@ -293,12 +293,12 @@ def _worker_trial(world: ClusterWorld, files: Files, hash_: str) -> WorkerTrial:
     return judge(world.cr, workers, files, hash_, world.memory.worker_trial, world.now)
 
 
-def _may_wait(world: ClusterWorld, files: Files, poll: VerdictPoll | None) -> bool:
-    """Whether Slurm has been told live of all that is new, and that only a moment ago."""
+def _nudge_may_wait(world: ClusterWorld, files: Files, hash_: str) -> bool:
+    """Whether all that is new is what Slurm takes live, and is new for no longer than that may wait."""
     good, candidate, live = world.maps.good, world.maps.candidate_files, world.slurm.supports_live_partitions
     if good is None or files == good == candidate:
         return False
-    if poll is not None and world.now - poll.since >= LIVE_NUDGE_SECONDS:
+    if _poll_of(world, hash_).nudge_due_in(world.now) <= 0.0:
         return False
     wanted = reconfigure_hash(files, live_partitions=live)
     return all(reconfigure_hash(each, live_partitions=live) == wanted for each in (good, candidate or good))
@@ -315,9 +315,15 @@ def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | Non
         return world.memory.poll
     if not config.is_open or config.stage is Stage.WAITING:
         return None
+    poll = _poll_of(world, config.hash)
+    waits_since = world.now if poll.waits_since is None else poll.waits_since
+    return replace(poll, waits_since=waits_since if config.nudges_later else None)
+
+
+def _poll_of(world: ClusterWorld, hash_: str) -> VerdictPoll:
     # One that was made in this very reconcile is as good as one that was there.
-    before = world.poll if world.poll is not None and world.poll.hash == config.hash else world.memory.poll
-    return poll_of(config.hash, reporting(world.pods), before, world.now)
+    before = world.poll if world.poll is not None and world.poll.hash == hash_ else world.memory.poll
+    return poll_of(hash_, reporting(world.pods), before, world.now)
 
 
 def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:

@@ -108,8 +108,8 @@ class ConfigWorld:
     frozen: bool = False
     # How often a pod whose sidecar has reported nothing should have been nudged by now.
     nudges: int = 1
-    # Whether more may follow in a moment, and nobody waits for a sidecar: Slurm was told live.
-    may_wait: bool = False
+    # Whether more may follow in a moment, and nobody waits for a sidecar: all that is new is what Slurm takes live.
+    nudge_may_wait: bool = False
     # The trial of the wanted files by slurmd.
     worker_trial: WorkerTrial = field(default_factory=WorkerTrial)
 
@@ -257,8 +257,8 @@ def _tried_by_sidecar(wanted: Files, note: str, world: ConfigWorld, hash_: str, 
         good,
         wanted,
         note,
-        nudge=() if world.may_wait else nudge,
-        nudges_later=world.may_wait and bool(nudge),
+        nudge=() if world.nudge_may_wait else nudge,
+        nudges_later=world.nudge_may_wait and bool(nudge),
         verdict=verdict,
         good_hash=before,
         behind=tuple(

@@ -43,7 +43,7 @@ def _is_reported(world: NodeSetWorld) -> bool:
 
 
 def _chosen(world: NodeSetWorld) -> Iterator[RecordEvent]:
-    """Workers that are chosen for removal now: this reconcile writes the choice onto their pods."""
+    """Workers that are chosen for removal now: this reconcile writes the choice down, on pods or by the drain."""
     new = Counter(why for worker, why in world.choice.leaving.values() if worker.condemned != why)
     when = "each when Slurm has drained its node"
     if new[SCALE_IN]:

@@ -1,9 +1,11 @@
 """The plan of a NodeSet: which workers are created, drained and removed.
 
-In: one frozen `NodeSetWorld`. Out: stages in a fixed order: finalizer, revision and shared objects, claims and new
-workers (never blocked by Slurm), cordon and drain, labels and deadlines, and last the removal of workers. A worker is
-removed only if Slurm itself reported, in this reconcile, that its node is drained and idle, or that there is no such
-node. Called by `reconcile/nodeset.py`. Pure.
+In: one frozen `NodeSetWorld`. Out: stages in a fixed order: adoption, finalizers, revision and shared objects; stale
+records, claims and new pods (never blocked by Slurm); pods that have ended; marks, drains, what node records and pods
+say, the reservation, owners of claims; deletions of workers, those that Slurm has lost last; left-over records and
+objects; events; and once the status is written, conditions of pods. A worker is removed only if Slurm itself reported,
+in this reconcile, that its node is drained and idle, or that there is no such node; one whose containers have ended
+also if its node is merely idle. Called by `reconcile/nodeset.py`. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from slurm_operator.plan.leaving import KEY
 from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
 from slurm_operator.plan.objects import identity
 from slurm_operator.plan.ownership import controller_of, is_controlled_by
-from slurm_operator.plan.workers import REGISTRATION_GRACE_SECONDS, Worker
+from slurm_operator.plan.workers import READ_ONCE, REGISTRATION_GRACE_SECONDS, Worker
 from slurm_operator.slurm import hostlist, policy
 from slurm_operator.slurm.model import Absent, Job, SlurmList, Unknown
 
@@ -418,9 +420,9 @@ def kept_by_slurm(world: NodeSetWorld) -> str | None:
     """Why Slurm still needs the NodeSet: an unfinished job is in its partition, or Slurm cannot be asked."""
     if is_forced(world.cr):
         return None
-    for jobs in (world.slurm.jobs, world.slurm.earlier):
+    for jobs in (world.slurm.jobs, world.slurm.jobs_before):
         if isinstance(jobs, Unknown):
-            return f"Slurm's list of jobs is not available: {jobs.why}"
+            return jobs.why if jobs == READ_ONCE else f"Slurm's list of jobs is not available: {jobs.why}"
         holders = [job for job in jobs if _waits_for(world, job)]
         if holders:
             return _holders(world.cr.slurm_name, holders)
@@ -457,7 +459,7 @@ def _is_partition_of_another(world: NodeSetWorld) -> bool:
 
 def _still_held(world: NodeSetWorld) -> str | None:
     """Why a record that names the NodeSet still counts: a job holds its node, or it is not deleted yet."""
-    nodes, before = world.slurm.nodes, world.slurm.earlier_nodes
+    nodes, before = world.slurm.nodes, world.slurm.nodes_before
     if isinstance(nodes, Unknown) or isinstance(before, Unknown) or isinstance(world.slurm.jobs, Unknown):
         return "Slurm's nodes or jobs are unknown"
     if not nodes.complete or not before.complete:

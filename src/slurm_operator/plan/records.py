@@ -93,7 +93,7 @@ def unnamed(names: Iterable[str], slurm: NodeSnapshot) -> list[str]:
 def to_wait_for(world: NodeSetWorld) -> list[str]:
     """The records whose end the deletion of a NodeSet waits for; each must be missing in two lists in a row."""
     since = parse_time(world.cr.metadata.deletion_timestamp or "") or world.now
-    known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.earlier_nodes)]
+    known = [*own(world.cr, world.slurm.nodes), *own(world.cr, world.slurm.nodes_before)]
     is_late = (world.now - since).total_seconds() >= MAX_WAIT_SECONDS
     # A record that a reservation keeps, perhaps for years, is not waited for.
     return hostlist.in_order(node.name for node in known if _may_go(node) or not (is_late or has_ended(node)))

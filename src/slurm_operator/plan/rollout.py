@@ -1,7 +1,7 @@
 """Which workers are replaced next when their template has changed.
 
 In: the workers that stay, and which of them are old. Out: those to condemn now, within the strategy's bounds. Pure;
-used by `plan/nodeset.py`.
+used by `plan/choice.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How often the logs of sidecars are read for their verdict on a candidate, and what was read last.
+"""How often the logs of sidecars are read for their verdict on a candidate, what was read last, and when to nudge.
 
-In: a candidate that pods were given, and the time. Out: a `VerdictPoll`: whether its time has come, and how often a
-silent pod should have been nudged by now. Frozen; kept in `plan/cluster.py`'s memory, read by `reconcile/config.py`.
-Pure.
+In: a candidate that pods were given, and the time. Out: a `VerdictPoll`: whether its time has come, how long a first
+nudge may wait, and how often a silent pod should have been nudged by now. Frozen; made and judged by `plan/cluster.py`,
+kept in its `ClusterMemory` by `reconcile/controller.py`; `reconcile/config.py` reads the logs by it, and
+`reconcile/verdict_streams.py` follows them while it lasts. Pure.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from dataclasses import dataclass, field
 
 from slurm_operator.plan.config import ControllerPod, Verdict
 
-POLL_SECONDS = 0.15
+LOG_POLL_SECONDS = 0.15
 SLOW_POLL_SECONDS = 1.0
 SELDOM_POLL_SECONDS = 10.0
 # How long a log is read at each pace before nobody is thought to answer: (until that age, seconds between readings).
-PACES = ((5.0, POLL_SECONDS), (60.0, SLOW_POLL_SECONDS))
+PACES = ((5.0, LOG_POLL_SECONDS), (60.0, SLOW_POLL_SECONDS))
 # After so many seconds without a verdict a pod is nudged once more: its kubelet may have looked a moment too early.
 NUDGE_AGAIN_SECONDS = (1.0, 5.0, 20.0, 60.0)
 # So long a file waits for more when Slurm was told live: a kubelet that was nudged is deaf to the next nudge until its
 # own list of containers is newer, up to a second, and a change that needs a reconfigure may follow.
 LIVE_NUDGE_SECONDS = 0.3
+# So long in all, where each change follows the one before too soon.
+MAX_LIVE_NUDGE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class VerdictPoll:
     overtook: bool = False
     # Whether their logs are followed as streams: a verdict wakes the reconcile, and the poll is only for lost ones.
     is_followed: bool = False
+    # Since when pods are not nudged, as more may follow: since this candidate, or one before it. None: they were.
+    waits_since: float | None = None
 
     @property
     def is_decided(self) -> bool:
@@ -67,6 +72,11 @@ class VerdictPoll:
         """How often a silent pod should have been nudged by now."""
         return 1 + sum(now - self.since >= each for each in NUDGE_AGAIN_SECONDS)
 
+    def nudge_due_in(self, now: float) -> float:
+        """For how many more seconds a pod need not be nudged, where Slurm was told live."""
+        first = self.since if self.waits_since is None else self.waits_since
+        return min(self.since + LIVE_NUDGE_SECONDS, first + MAX_LIVE_NUDGE_SECONDS) - now
+
 
 def reporting(pods: Iterable[ControllerPod]) -> tuple[str, ...]:
     """The uids of the pods whose sidecar reports."""
@@ -78,4 +88,5 @@ def poll_of(hash_: str, pods: tuple[str, ...], before: VerdictPoll | None, now: 
     if before is not None and (before.hash, before.pods) == (hash_, pods):
         return before
     overtook = before is not None and (before.overtook or before.hash != hash_)
-    return VerdictPoll(hash_, pods, now, overtook=overtook)
+    waits_since = before.waits_since if before is not None else None
+    return VerdictPoll(hash_, pods, now, overtook=overtook, waits_since=waits_since)

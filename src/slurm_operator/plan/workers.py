@@ -50,6 +50,8 @@ REGISTRATION_GRACE_SECONDS = 30.0
 
 
 NOT_ASKED = Unknown("Slurm was not asked")
+# What stands for the look before the first one.
+READ_ONCE = Unknown("Slurm's jobs and nodes have been read once; they are read again before anything is removed")
 NO_NODES: SlurmList[Node] = SlurmList((), complete=True)
 
 
@@ -64,9 +66,9 @@ class NodeSnapshot:
     # Nodes that the list lacks and whose absence Slurm confirmed when asked by name; None: the list alone counts.
     absent: frozenset[str] | None = None
     # The jobs of the look before this one: what ends a partition's life must be missing twice.
-    earlier: tuple[Job, ...] | Unknown = ()
+    jobs_before: tuple[Job, ...] | Unknown = ()
     # The nodes of that look: a record that is missing only once may have been lost by an incomplete list.
-    earlier_nodes: SlurmList[Node] | Unknown = NO_NODES
+    nodes_before: SlurmList[Node] | Unknown = NO_NODES
     # What was read for this very reconcile. Anything else in it is good enough to report, not to decide who goes.
     fresh: Decision = EVERYTHING
     # When its nodes were read, and then its jobs, by the monotonic clock: a long list of jobs takes half a minute.

@@ -217,7 +217,8 @@ async def fetch_snapshot(
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif leaving or resources or has_edits(built.conf):
-        # Most are only counted by it: a change of a partition does not wait for a list of ten thousand nodes.
+        # A Partition that stays only reports counts: the last look will do, 60 s old at most, so that a change does
+        # not wait for a list of ten thousand nodes.
         is_counted = not (leaving or is_deleted or has_edits(built.conf))
         latest = cluster.latest_snapshot() if is_counted else None
         look = latest if latest is not None else await cluster.node_snapshot(caller=caller, waits=False)

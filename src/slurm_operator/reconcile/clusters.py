@@ -25,7 +25,7 @@ from slurm_operator.build.refs import Refs
 from slurm_operator.plan.drains import is_drained_by_us, may_drain, may_undrain
 from slurm_operator.plan.ghosts import may_ask
 from slurm_operator.plan.registration import left_down_by_its_pod
-from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
+from slurm_operator.plan.workers import NOT_ASKED, READ_ONCE, NodeSnapshot
 from slurm_operator.slurm import policy
 from slurm_operator.slurm.client import Observation, SlurmClient
 from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
@@ -39,11 +39,11 @@ from slurm_operator.slurm.requests import Feature, NodeChange, PartitionChange, 
 from slurm_operator.slurm.shared import SEEN_MAX_AGE_SECONDS, Shared
 from slurm_operator.slurm.token import TokenSource
 
-ASKED_ONCE = Unknown("Slurm is asked twice before a partition is removed")
 # How old an answer about partitions may be for a reconcile that waits for nothing; most changes are our own.
 PARTITIONS_MAX_AGE_SECONDS = 30.0
-# How long a list of nodes may take before Slurm counts as silent. Longer if its lists have been slow
-# before, so that the status does not flip with every snapshot; a slow list counts for less with each later snapshot.
+# How long one look, nodes and jobs together, may take before Slurm counts as silent: this, or PATIENCE_FACTOR times the
+# slowest look, whichever is more, so that the status does not flip with every look; a slow one counts for less with
+# each later list.
 MIN_PATIENCE_SECONDS = 3.0
 PATIENCE_FACTOR = 2.0
 SLOWEST_DECAY_FACTOR = 0.9
@@ -87,7 +87,7 @@ class Cluster:
     monotonic: Callable[[], float]
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
-    jobs: tuple[Job, ...] | Unknown = ASKED_ONCE
+    jobs: tuple[Job, ...] | Unknown = READ_ONCE
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Whether partitions are changed live, as of the last list of them.
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def patience_seconds(self) -> float:
-        """How long its lists may take before it counts as silent."""
+        """How long one look may take before it counts as silent."""
         return max(MIN_PATIENCE_SECONDS, PATIENCE_FACTOR * self._slowest_seconds)
 
     async def node_snapshot(
@@ -196,20 +196,20 @@ class Cluster:
         undecided = _on(nodes, decision)
         if decision.every_job:
             self._every_job_at = self.monotonic()
-        earlier, self.jobs = self.jobs, await self._jobs(undecided)
+        jobs_before, self.jobs = self.jobs, await self._jobs(undecided)
         times = (read_at, self.monotonic())
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
             decay = SLOWEST_DECAY_FACTOR if self._node_records.listed_at != listed_at else 1.0
             self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
-        earlier_nodes = before.nodes if before is not None else ASKED_ONCE
+        nodes_before = before.nodes if before is not None else READ_ONCE
         has_read_all = known is None and self._node_records.has_read_all
         fresh = _widened(decision, nodes) if has_read_all and undecided else decision
         if known is not None:
             # It is still one list, also where a record must be missing in two.
-            earlier_nodes, fresh = known.earlier_nodes, decision | Decision(known.fresh.nodes, known.fresh.every_node)
-        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, earlier, earlier_nodes, fresh, *times)
+            nodes_before, fresh = known.nodes_before, decision | Decision(known.fresh.nodes, known.fresh.every_node)
+        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, jobs_before, nodes_before, fresh, *times)
         if before is None or _content(before) != _content(self._last):
             self.changed(changed_nodes(before, self._last), caller)
         if self._listed_partitions is not None:

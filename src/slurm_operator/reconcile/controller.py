@@ -25,7 +25,7 @@ from slurm_operator.plan.owned import OwnedWorld, plan_owned
 from slurm_operator.plan.ownership import NameTaken
 from slurm_operator.plan.partition_events import OwnerEvent
 from slurm_operator.plan.takeover import WORKLOADS
-from slurm_operator.plan.verdict_poll import LIVE_NUDGE_SECONDS, SLOW_POLL_SECONDS
+from slurm_operator.plan.verdict_poll import SLOW_POLL_SECONDS
 from slurm_operator.plan.worker_trial import WorkerTrial, plan_trial
 from slurm_operator.reconcile.cluster_world import ClusterReader
 from slurm_operator.reconcile.clusters import Cluster
@@ -38,7 +38,8 @@ from slurm_operator.status.conditions import DEGRADED, yes
 
 SERVICE_MONITOR = "ServiceMonitor"
 NO_SLURM = Unknown("Slurm is not needed for this")
-# When to look again: at rest; while somebody is waited for; while a partition without jobs leaves Slurm.
+# When to look again: at rest for the first time, and where nothing says that it is; while somebody is waited for; while
+# a partition without jobs leaves Slurm.
 QUIET_REQUEUE_SECONDS = 5.0
 WAITING_REQUEUE_SECONDS = 1.0
 LEAVING_REQUEUE_SECONDS = 0.25
@@ -231,7 +232,7 @@ def _waits(world: ClusterWorld, plan: Plan, outcomes: Outcomes, released: Releas
         interval = poll.interval(world.now)
         yield interval if released.config.stage is Stage.TRYING else max(interval, SLOW_POLL_SECONDS)
         if released.config.nudges_later:
-            yield max(LIVE_NUDGE_SECONDS - (world.now - poll.since), MIN_REQUEUE_SECONDS)
+            yield max(poll.nudge_due_in(world.now), MIN_REQUEUE_SECONDS)
 
 
 def _candidates(cr: Controller) -> tuple[Identity, ...]:

@@ -103,7 +103,7 @@ class _Work:
     regarding: KubeObject
     slurm: SlurmWriter | None
     # By uid, what is deleted in the end: in which version it was judged.
-    leaving: dict[str, str]
+    deleted_versions: dict[str, str]
     # What came of it.
     applied: dict[Identity, RawObject]
     refused: list[Refused]
@@ -135,8 +135,8 @@ class Executor:
         stages take their time: before one that removes a pod or the record of one that is gone, `may_remove` is asked.
         """
         bound = asyncio.Semaphore(MAX_CONCURRENT_ACTIONS)
-        leaving = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
-        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, leaving, {}, [])
+        versions = {each.uid: each.seen.resource_version for each in plan.actions if isinstance(each, Delete)}
+        work = _Work(claimant_of(regarding, kind, stand_ins), regarding, slurm, versions, {}, [])
 
         async def one(action: Action) -> None:
             async with bound:
@@ -268,7 +268,7 @@ class Executor:
                 action.name,
                 action.namespace,
                 uid=action.uid,
-                resource_version=work.leaving[action.uid],
+                resource_version=work.deleted_versions[action.uid],
                 propagation="Background",
             )
         except Conflict:
@@ -285,7 +285,7 @@ class Executor:
             metadata["finalizers"] = list(action.finalizers)
         if action.owners is not None:
             metadata["ownerReferences"] = [dict(owner) for owner in action.owners]
-        judged = work.leaving.get(action.uid, "")
+        judged = work.deleted_versions.get(action.uid, "")
         try:
             now = await self.writer.patch(
                 BY_KIND[action.api_version, action.kind],
@@ -306,7 +306,7 @@ class Executor:
             return
         if judged:
             # The version that was judged, and our own mark on it: nothing else has changed.
-            work.leaving[action.uid] = now.metadata.resource_version
+            work.deleted_versions[action.uid] = now.metadata.resource_version
 
     async def _patch_spec(self, action: PatchSpec) -> None:
         resource = BY_KIND[action.api_version, action.kind]

@@ -80,8 +80,9 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# So old Slurm's record of a node may be when its worker is removed, and so old what it says of jobs.
-SAME_MOMENT_SECONDS = 2.0
+# Older than this, the nodes are asked for once more right before; with jobs older than MAX_DECISION_AGE_SECONDS nothing
+# goes.
+LOOK_AGAIN_SECONDS = 2.0
 MAX_DECISION_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
 # changed meanwhile is to stand in the status. Beside workers that move they are a few.
@@ -111,8 +112,9 @@ class NodeSets:
     failed_after_report: set[str] = field(default_factory=set)
     # By the uid of a NodeSet: when its pods last got conditions.
     described_at: dict[str, float] = field(default_factory=dict)
-    # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may.
-    leaving: dict[str, frozenset[str]] = field(default_factory=dict)
+    # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may; the next reconcile
+    # asks for them before it plans.
+    asked_first: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -239,16 +241,16 @@ class NodeSets:
 
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
         """The workers that may be removed in this reconcile: asked for at once, the plan need not be made twice."""
-        now, leaving = self.clock.now().timestamp(), self.leaving.get(cr.metadata.uid, frozenset())
+        now, first = self.clock.now().timestamp(), self.asked_first.get(cr.metadata.uid, frozenset())
         some = [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
-        if leaving:
-            some += [pod for pod in pods if hostname_of(cr, pod) in leaving]
+        if first:
+            some += [pod for pod in pods if hostname_of(cr, pod) in first]
         return Decision(frozenset(hostname_of(cr, pod) for pod in some if not pod.metadata.deletion_timestamp))
 
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan, is_whole = await self._plan(world, cluster)
-            leaving_before = self.leaving.get(world.cr.metadata.uid, frozenset())
+            asked_first_before = self.asked_first.get(world.cr.metadata.uid, frozenset())
             has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
             slurm = cluster if isinstance(cluster, Cluster) else None
 
@@ -286,7 +288,7 @@ class NodeSets:
             raise
         if not is_whole:
             return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else CACHE_LOOK_SECONDS)
-        is_new = self.leaving.get(world.cr.metadata.uid, frozenset()) != leaving_before
+        is_new = self.asked_first.get(world.cr.metadata.uid, frozenset()) != asked_first_before
         # A drain that does not take effect is not repeated ten times a second.
         requeue_after = max(plan.requeue_after or 0.0, 0.0 if is_new else WAITING_REQUEUE_SECONDS)
         return Result(requeue_after, is_at_rest(world, plan))
@@ -386,7 +388,7 @@ class NodeSets:
         if not is_same or not self._is_there(world.cr) or is_too_old:
             return False
         going = leaving_now(plan, world)
-        if at - world.slurm.nodes_read_at <= SAME_MOMENT_SECONDS or not going or slurm is None:
+        if at - world.slurm.nodes_read_at <= LOOK_AGAIN_SECONDS or not going or slurm is None:
             return True
         return all(may_still_go(node, going[node.name]) for node in await slurm.read_now(tuple(going)))
 
@@ -414,7 +416,7 @@ class NodeSets:
         self.asked.pop(uid, None)
         if asked:
             self.asked[uid] = asked
-        self.leaving[uid] = hosts_to_ask_for(world)
+        self.asked_first[uid] = hosts_to_ask_for(world)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
@@ -498,8 +500,8 @@ class NodeSets:
         self.hosts.pop(uid, None)
         self.failed_after_report.discard(uid)
         self.written.pop(uid, None)
-        self.leaving.pop(uid, None)
         self.described_at.pop(uid, None)
+        self.asked_first.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""

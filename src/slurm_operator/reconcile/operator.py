@@ -351,11 +351,12 @@ def _woken_by_slurm(
     triggers: Triggers, controllers: dict[str, Controller]
 ) -> Callable[[Key, frozenset[str] | None, Hashable], None]:
     def wake(cluster: Key, nodes: frozenset[str] | None, noticed_by: Hashable) -> None:
-        for kind, key in triggers.users_of_slurm_nodes(cluster, nodes):
+        users = list(triggers.users_of_slurm_nodes(cluster, nodes))
+        for kind, key in users:
             if (kind, key) != noticed_by:
                 controllers[kind].add(key)
-        if nodes is None or nodes:
-            # It only counts its nodes, and a busy Slurm changes all the time.
+        if ("Controller", cluster) not in users and (nodes is None or nodes):
+            # No Partition: the Controller only counts its nodes, and a busy Slurm changes all the time.
             controllers["Controller"].queue.add_after(cluster, QUIET_REQUEUE_SECONDS)
 
     return wake

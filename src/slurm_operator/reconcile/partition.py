@@ -39,7 +39,7 @@ from slurm_operator.status import partition as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
 
-# How often it is reconciled if nothing wakes it.
+# How soon it is reconciled again while something is waited for, and at first at rest.
 REQUEUE_SECONDS = 5.0
 # How soon a change is looked for again, at the loop's shortest interval; and for how long it does not count as late.
 APPLY_POLL_SECONDS = MIN_REQUEUE_SECONDS

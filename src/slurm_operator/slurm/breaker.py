@@ -2,8 +2,9 @@
 
 slurmrestd lets a caller wait ten seconds for a dead slurmctld, but answers a ping in a millisecond. So a call goes
 through only on the strength of a recent answer; after a failure all calls fail at once for a short time, then one
-ping decides. A read that waits is given up by `client.py` after a second, so it may rely on the look before it; a
-change is made right after a ping. No I/O; the clock is handed in. Used by `client.py`.
+ping decides. While a call waits, `client.py` pings beside it and gives it up when that finds slurmctld dead, so a read
+may rely on any answer of the last READ_TRUST_SECONDS; a change is made within TRUST_SECONDS of a ping. No I/O; the
+clock is handed in. Used by `client.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What is about to be decided, and so what has to be read from Slurm in that very reconcile.
 
 In: the nodes that a plan is about, and whether jobs that wait matter to it. Out: whether one decision covers another,
-and whether it depends on a job. Made by `plan/decided.py`, kept in a snapshot, used by `reconcile/clusters.py` and
+and whether it depends on a job. Made by `plan/decided.py` of a plan, and by `reconcile/nodeset.py` of what will be
+planned; kept in a snapshot (`NodeSnapshot.fresh`); used by `reconcile/clusters.py`, `node_records.py` and
 `job_records.py`. Pure.
 """
 
@@ -24,7 +25,7 @@ class Decision:
     nodes: frozenset[str] = frozenset()
     # The whole list of nodes is needed: any node may be affected, or one is said to be missing.
     every_node: bool = False
-    # Slurm has no record of one of the nodes, which would show that a job runs there.
+    # Every job that has nodes is needed: Slurm has no record of one of `nodes`, which would show that it is at work.
     every_holder: bool = False
     # Node records or a partition may go, which jobs that wait need too.
     every_job: bool = False

@@ -28,7 +28,8 @@ DECODERS = ThreadPoolExecutor(2, thread_name_prefix="slurm-decode")
 REST_RATIO = 3.0
 # The event loop has received these bytes before a decoder sees them.
 RECEIVE_SECONDS_PER_BYTE = 2e-9
-# The share of one processor that a cluster's long responses may take, and those that exceeded a budget.
+# The share of one processor that a cluster's long responses may take, and those that exceeded a budget. The pauses have
+# an end: a response that takes more than half a second (1.2 s) takes a larger share.
 CPU_SHARE = 0.05
 WASTED_CPU_SHARE = 0.02
 MAX_PAUSE_SECONDS = 10.0

@@ -77,7 +77,11 @@ class NodeRecords:
     _whole_at: float = float("-inf")
 
     async def read(self, decision: Decision, *, is_poll: bool) -> SlurmList[Node] | Unknown:
-        """All nodes; raises SlurmError."""
+        """All nodes; raises SlurmError.
+
+        One of four: the last list, while it rests and nothing is decided; that list with new records of the few nodes
+        that something is decided about; if only what has changed matters, whatever Slurm has since; else a whole list.
+        """
         self.has_read_all = False
         now, known = self.monotonic(), self.listed if self.listed is not None and self.listed.complete else None
         is_due = now >= self._whole_at

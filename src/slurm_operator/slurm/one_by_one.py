@@ -1,7 +1,7 @@
 """Many small questions instead of a large one: a few at a time, and not for longer than a reconcile may take.
 
-In: a way to ask for one node or job, and which. Out: the answers, by what was asked for. Used by `job_records.py` and
-`reconcile/clusters.py`.
+In: a way to ask for one node or job, and which. Out: the answers, by what was asked for. Used by `job_records.py`,
+`node_records.py` and `reconcile/clusters.py`.
 """
 
 from __future__ import annotations

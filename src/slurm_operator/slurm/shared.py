@@ -1,8 +1,8 @@
 """One answer of Slurm for many reconciles, since Slurm has no watch and a cluster has many resources.
 
 In: who asks, and how to ask. Out: an answer, and whether somebody else asked for it. Whoever comes back for an answer
-that it has already seen asks anew, and all others use what came of it: a quiet cluster of twenty NodeSets that each
-look every five seconds is asked once in five seconds, and once a second while one of them waits for something.
+that it has already seen asks anew, and all others use what came of it: twenty NodeSets of a cluster that wait for
+something, each of which looks once a second, ask once a second together. Those at rest leave it to a poll.
 A removal is never decided by a shared answer: `fresh` asks in that very reconcile. Used by `reconcile/clusters.py`.
 """
 

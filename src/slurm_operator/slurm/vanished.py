@@ -5,7 +5,7 @@ and those that the list has lost. A job that ends stays in Slurm's list for minu
 is asked for by its id. Where more than a tenth of them is missing at once, time has to pass as well: a slurmctld that
 has lost its state is likelier than so many ends. Until then a lost job holds its nodes and its partition as before.
 Slurm uses ids again, and one without its state counts from 1: another job of that id does not stand for the lost one.
-One `VanishedJobs` per cluster, kept by `reconcile/clusters.py`.
+One `VanishedJobs` per cluster, kept by `job_records.py`.
 """
 
 from __future__ import annotations
