@@ -5,8 +5,9 @@
 In: a running cluster with a Controller and a RestApi: the local one (`slurm-operator local up`) by default, any other
 whose pods can be reached, or with `--kubelet` one on a real kubelet that is made for this and taken away again. Out:
 percentiles in seconds of each kind of change, of the same back to back and in bursts, of the path without the nudge,
-and of `scontrol update` as the floor; `-o json` ends with one line that holds all of it. Progress goes to stderr. What
-was changed is put back. Exits 1 above a bar; where there is no cluster it says so and exits 0.
+and of two floors: `scontrol update`, and a file in a volume, without an operator and without Slurm. `-o json` ends with
+one line that holds all of it. Progress goes to stderr. What was changed is put back. Exits 1 above a bar; where there
+is no cluster it says so and exits 0.
 
 What needs a reconfigure is split: `trial` and `reconfigure` are Slurm's own time, `inside` is the rest of the sidecar's
 time up to its verdict, `outside` is what operator, kubelet and slurmrestd add until Slurm shows it, and `reported` is
@@ -15,7 +16,8 @@ from the write until ConfigApplied is True.
 Slurm is asked every 10 ms, through slurmrestd; that is part of each number.
 Changes are a second apart. Back to back, each is written as soon as Slurm shows the one before; in a burst, five are
 written at once, and the time is that until Slurm shows the last. There a kubelet's own pace shows: it looks at a pod
-again only when its list of containers, made every second, is newer than its last look.
+again only when its list of containers, made every second, is newer than its last look. `volume_in_a_row` is what it
+lets through at best.
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kube_runtime.client import kubeconfig
-from kube_runtime.client.client import Client
-from kube_runtime.client.errors import KubeError, NotFound
-from kube_runtime.client.objects import CONFIG_MAPS, PODS, SECRETS, RawObject, Resource
-from slurm_operator.local.home import DEFAULT_NAME, Home
-from slurm_operator.reconcile.resources import OURS
-from slurm_operator.slurm.client import SlurmClient
-from slurm_operator.slurm.token import TokenSource
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from bench.latency.volume import volume  # noqa: E402
+from kube_runtime.client import kubeconfig  # noqa: E402
+from kube_runtime.client.client import Client  # noqa: E402
+from kube_runtime.client.errors import KubeError, NotFound  # noqa: E402
+from kube_runtime.client.objects import CONFIG_MAPS, PODS, SECRETS, RawObject, Resource  # noqa: E402
+from slurm_operator.local.home import DEFAULT_NAME, Home  # noqa: E402
+from slurm_operator.reconcile.resources import OURS  # noqa: E402
+from slurm_operator.slurm.client import SlurmClient  # noqa: E402
+from slurm_operator.slurm.token import TokenSource  # noqa: E402
 
 # Seconds.
 BARS = {"reconfigure": {"p50": 0.3, "p99": 0.6}, "live": {"p99": 0.15}, "back_to_back": {"p99": 1.0}}
@@ -54,7 +60,6 @@ LONGEST = 30.0
 LONGEST_WITHOUT = 100.0
 BENCH_MAP = "bench-config"
 NEW_SETS = ("bench-0", "bench-1")
-ROOT = Path(__file__).resolve().parent.parent
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", RawObject)
 RAW = {kind: resource.raw() for kind, resource in OURS.items()}
 TIMED = "e=$EPOCHREALTIME; echo $(( ${e/./} - ${s/./} ))"
@@ -252,6 +257,18 @@ async def floor(bench: Bench, number: int) -> None:
     bench.measured.setdefault("scontrol_update", []).append(int(ran.stdout.decode().split()[-1]) / 1e6)
 
 
+async def volume_floor(bench: Bench, options: argparse.Namespace) -> None:
+    """A file in a volume, without an operator and without Slurm: with pauses, and each as soon as the last is read."""
+    pods = await bench.kube.list(PODS.raw(), bench.namespace, label_selector="app.kubernetes.io/name=slurmrestd")
+    image = pods.items[0].content()["spec"]["containers"][0]["image"]
+    async with volume(bench.kube, bench.namespace, image) as file:
+        for name, pause in (("volume", options.pause), ("volume_in_a_row", 0.0)):
+            for _ in range(options.count):
+                await asyncio.sleep(pause)
+                bench.measured.setdefault(name, []).append(await file.change())
+                _progress(bench, name, options.count)
+
+
 def _file(timeout: int) -> dict[str, str]:
     return {"bench.conf": f"BatchStartTimeout={timeout}\n"}
 
@@ -318,6 +335,8 @@ LIVE = ("nodeset_partition", "partition")
 RECONFIGURE = ("extra_conf", "new_nodeset", "config_files")
 GROUPS = {"reconfigure": RECONFIGURE, "live": LIVE, "back_to_back": ("back_to_back",), "burst": ("burst",)}
 
+FLOORS = ("scontrol_update", "volume", "volume_in_a_row", "without_nudge")
+
 
 async def measure(kube: Client, options: argparse.Namespace) -> dict[str, Any]:
     """Everything, each kind of change `count` times, taking turns."""
@@ -373,6 +392,7 @@ async def _rounds(bench: Bench, options: argparse.Namespace) -> None:
         await bench.patch("Partition", "bench-partition", {"driftPolicy": "Keep"})
         for number in range(options.count):
             await floor(bench, number)
+        await volume_floor(bench, options)
         await without_nudge(bench, options.without_nudge)
 
 
@@ -412,7 +432,7 @@ def summary(bench: Bench) -> dict[str, Any]:
         change: {name: _percentiles(values) for name, values in stages.items()}
         for change, stages in {"reconfigure": _joined_stages(bench), **bench.stages}.items()
     }
-    for name in ("scontrol_update", "without_nudge"):
+    for name in FLOORS:
         result[name] = _percentiles(bench.measured.get(name, []))
     result["bars"] = BARS
     return result
@@ -445,7 +465,7 @@ def _missed(result: dict[str, Any]) -> Iterator[str]:
 
 def _text(result: dict[str, Any]) -> Iterator[str]:
     yield f"{'seconds':24}{'n':>5}" + "".join(f"{name:>8}" for name in SHOWN)
-    for group in (*GROUPS, "scontrol_update", "without_nudge"):
+    for group in (*GROUPS, *FLOORS):
         yield from _row(group, result[group])
         yield from (
             row for name, values in result["stages"].get(group, {}).items() for row in _row(f"  {name}", values)
@@ -468,7 +488,6 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Path]:
     if not options.kubelet:
         yield Path(options.kubeconfig) if options.kubeconfig else Home.of(DEFAULT_NAME, None).kubeconfig
         return
-    sys.path.insert(0, str(ROOT))
     from tests.real.kubelet import images
     from tests.real.kubelet.installed import install
     from tests.real.kubelet.machine import machine
@@ -486,7 +505,6 @@ def lacking(options: argparse.Namespace) -> str:
         local = Home.of(DEFAULT_NAME, None).kubeconfig
         there = options.kubeconfig or os.access(local, os.R_OK)
         return "" if there else "needs a cluster: slurm-operator local up, or --kubelet"
-    sys.path.insert(0, str(ROOT))
     from tests.real.kubelet.tools import missing
 
     found = [*missing(), *([] if os.geteuid() == 0 else ["root"])]

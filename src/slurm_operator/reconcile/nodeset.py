@@ -359,7 +359,14 @@ class NodeSets:
             for each in plan.actions
             if isinstance(each, Create) and each.desired["kind"] == "Pod"
         ]
-        await self._wait(lambda: all(any(cache.get(*key) for cache in self.observer.pods) for key in made))
+
+        def is_cached() -> bool:
+            # One that was seen is not looked for again: of ten thousand, most are there long before the last.
+            while made and any(cache.get(*made[-1]) for cache in self.observer.pods):
+                made.pop()
+            return not made
+
+        await self._wait(is_cached)
 
     async def _execute(
         self,
