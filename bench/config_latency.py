@@ -40,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench.latency.volume import volume  # noqa: E402
+
 from kube_runtime.client import kubeconfig  # noqa: E402
 from kube_runtime.client.client import Client  # noqa: E402
 from kube_runtime.client.errors import KubeError, NotFound  # noqa: E402

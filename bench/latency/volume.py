@@ -22,6 +22,7 @@ from kube_runtime.client.objects import CONFIG_MAPS, PODS
 NAME = "bench-volume"
 PATH = "/bench/text"
 LIMIT_SECONDS = 60.0
+LOOK_SECONDS = 0.2
 # Sleeps in bash itself: the pipe has no writer that ever writes.
 SCRIPT = f"""
 exec {{never}}<> <(:)
@@ -68,7 +69,7 @@ async def volume(kube: Client, namespace: str, image: str) -> AsyncIterator[Volu
     try:
         await kube.create(CONFIG_MAPS, {"metadata": {"name": NAME}, "data": {"text": "0"}}, namespace)
         await kube.create(PODS.raw(), _pod(image), namespace)
-        await asyncio.wait_for(_runs(kube, namespace), LIMIT_SECONDS)
+        await _runs(kube, namespace)
         async with aclosing(kube.logs(namespace, NAME, follow=True)) as lines:
             found = Volume(kube, namespace, lines)
             await found.until_read()
@@ -80,8 +81,11 @@ async def volume(kube: Client, namespace: str, image: str) -> AsyncIterator[Volu
 
 
 async def _runs(kube: Client, namespace: str) -> None:
-    while (await kube.get(PODS, NAME, namespace)).status.phase != "Running":
-        await asyncio.sleep(0.2)
+    for _ in range(int(LIMIT_SECONDS / LOOK_SECONDS)):
+        if (await kube.get(PODS, NAME, namespace)).status.phase == "Running":
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+    raise TimeoutError(f"pod {NAME} does not run after {LIMIT_SECONDS} s")
 
 
 def _pod(image: str) -> dict[str, Any]:

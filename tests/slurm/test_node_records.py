@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from slurm_operator.slurm.decision import Decision
+from slurm_operator.slurm.decision import NOTHING_DECIDED, Decision
+from slurm_operator.slurm.decoding import MAX_PAUSE_SECONDS
 from slurm_operator.slurm.model import Node, NodeView, SlurmList, Unchanged, Unknown
 from slurm_operator.slurm.node_records import LISTED_NOW_SECONDS, NodeRecords
 
@@ -30,6 +31,10 @@ class Slurm:
 
     now: SlurmList[Node] = field(default_factory=lambda: listing(100))
     asked: list[str] = field(default_factory=list)
+    due_in: float = 0.0
+
+    def nodes_due_in(self) -> float:
+        return self.due_in
 
     async def nodes(self, since: int | None = None) -> SlurmList[Node] | Unchanged:
         self.asked.append("what has changed" if since is not None else "all")
@@ -81,3 +86,22 @@ async def test_otherwise_all_nodes_are_read(seconds: float, complete: bool) -> N
     clock[0] += seconds
     await found.read_now(NAMES)
     assert slurm.asked == ["all"]
+
+
+async def test_who_only_looks_goes_on_with_the_last_list_while_another_would_have_to_wait() -> None:
+    slurm, clock = Slurm(), [0.0]
+    found = await records(slurm, clock)
+    slurm.now = listing(101, w1=frozenset({"DOWN"}))
+    slurm.due_in, clock[0] = 0.5, 1.0
+    assert await found.read(NOTHING_DECIDED, is_poll=False) == listing(100)
+    assert slurm.asked == []
+    slurm.due_in, clock[0] = 0.0, 1.5
+    assert await found.read(NOTHING_DECIDED, is_poll=False) == slurm.now
+
+
+async def test_a_list_that_always_has_to_wait_is_waited_for_in_the_end() -> None:
+    slurm, clock = Slurm(), [0.0]
+    found = await records(slurm, clock)
+    slurm.now = listing(101)
+    slurm.due_in, clock[0] = 0.5, MAX_PAUSE_SECONDS
+    assert await found.read(NOTHING_DECIDED, is_poll=False) == slurm.now

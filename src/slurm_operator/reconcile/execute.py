@@ -54,7 +54,7 @@ from slurm_operator.plan.ownership import CLAIM, Claimant, demand, judge, judge_
 from slurm_operator.reconcile import host_keys
 from slurm_operator.reconcile.clusters import shown
 from slurm_operator.reconcile.resources import ALL, OURS
-from slurm_operator.reconcile.status_pace import StatusPace
+from slurm_operator.reconcile.status_pace import StatusPace, ends_a_wait
 from slurm_operator.slurm.errors import SlurmBadAnswer, SlurmError, SlurmUnauthorized, SlurmUnreachable
 from slurm_operator.slurm.requests import PartitionChange, ReservationChange
 
@@ -166,10 +166,10 @@ class Executor:
         return Outcomes(tuple(work.refused), work.applied)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
-        """Write a status, when it differs and the last one is a second old."""
+        """Write a status, when it differs and the last one is old enough."""
         place = desired["metadata"]
         kind, key = str(desired["kind"]), Key(place["namespace"], place["name"])
-        if self.pace.is_early(kind, key):
+        if self.pace.is_early(kind, key, lambda: ends_a_wait(desired, live.content())):
             return
         seen = live.metadata.resource_version
         overtaken = self.pace.is_overtaken(kind, key, seen)

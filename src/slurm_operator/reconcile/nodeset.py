@@ -88,6 +88,8 @@ MAX_DECISION_AGE_SECONDS = 15.0
 # changed meanwhile is to stand in the status. Beside workers that move they are a few.
 AFTER_REPORT_AT_ONCE = 64
 AFTER_REPORT_SECONDS = 5.0
+# A reconcile of a thousand workers takes about so long until it reports: with that it begins before its status is due.
+STATUS_LEAD_SECONDS = 0.25
 # While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
 DESCRIBE_SECONDS = 1.0
 
@@ -327,7 +329,7 @@ class NodeSets:
         """Whether the NodeSet was changed, or a pod came or went, since this reconcile began, or its status is due."""
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
         is_changed = now is None or now.metadata.generation != world.cr.metadata.generation
-        is_due = self.executor.pace.is_due("NodeSet", Key(world.cr.namespace, world.cr.name))
+        is_due = self.executor.pace.is_due("NodeSet", Key(world.cr.namespace, world.cr.name), STATUS_LEAD_SECONDS)
         return is_changed or is_due or len(self._pods(world.cr)) != len(world.pods)
 
     async def _plan(self, world: NodeSetWorld, cluster: Cluster | Unknown) -> tuple[NodeSetWorld, Plan, bool]:

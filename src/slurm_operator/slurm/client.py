@@ -166,6 +166,10 @@ class SlurmClient:
         """All nodes; with `since` (a `last_update`), Unchanged when nothing happened after it."""
         return await self._list("nodes", wire.nodes, since)
 
+    def nodes_due_in(self) -> float:
+        """In how many seconds a list of nodes may be asked for: what the last lists have cost is paid for first."""
+        return self._decoder.due_in(requests.read("nodes").path)
+
     async def all_nodes(self) -> SlurmList[Node]:
         """All nodes, without condition."""
         return await self._whole("nodes", wire.nodes)

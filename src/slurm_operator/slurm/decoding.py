@@ -68,10 +68,13 @@ class Decoder:
         if problem is not None and self._monotonic() < until:
             self._refused[path] = until, problem
             raise problem.again()
-        if not self._costly.setdefault(path, not is_usually_small):
-            return
-        if (pause := self._next_at - self._monotonic()) > 0:
+        self._costly.setdefault(path, not is_usually_small)
+        if (pause := self.due_in(path)) > 0:
             await asyncio.sleep(pause)
+
+    def due_in(self, path: str) -> float:
+        """In how many seconds that list may be asked for."""
+        return max(0.0, self._next_at - self._monotonic()) if self._costly.get(path, False) else 0.0
 
     async def feed(self, reading: Reading, work: Callable[[bytes, str], None], piece: bytes, label: str) -> None:
         """Decode a piece of a response that is on its way."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from slurm_operator.slurm.decision import Decision
+from slurm_operator.slurm.decoding import MAX_PAUSE_SECONDS
 from slurm_operator.slurm.errors import SlurmError
 from slurm_operator.slurm.kept import kept
 from slurm_operator.slurm.model import Known, Node, NodeView, SlurmList, Unchanged, Unknown
@@ -47,6 +48,10 @@ class NodeSource(Protocol):
 
     async def nodes(self, since: int | None = None) -> SlurmList[Node] | Unchanged:
         """All nodes, or that nothing has changed since."""
+        ...
+
+    def nodes_due_in(self) -> float:
+        """In how many seconds a list may be asked for; who asks sooner waits."""
         ...
 
     async def all_nodes(self) -> SlurmList[Node]:
@@ -85,7 +90,7 @@ class NodeRecords:
         self.has_read_all = False
         now, known = self.monotonic(), self.listed if self.listed is not None and self.listed.complete else None
         is_due = now >= self._whole_at
-        if known is not None and not decision and now < self.listed_at + self._rest_seconds(is_poll=is_poll):
+        if known is not None and not decision and now < self._rests_until(now, is_poll=is_poll):
             return known
         if known is not None and not is_due and _is_small(decision, len(known.items)):
             merged = await self._merged(known, decision.nodes)
@@ -99,8 +104,12 @@ class NodeRecords:
         """The next read asks Slurm."""
         self._list_seconds = 0.0
 
-    def _rest_seconds(self, *, is_poll: bool) -> float:
-        return min((POLL_REST_FACTOR if is_poll else WAIT_REST_FACTOR) * self._list_seconds, MAX_REST_SECONDS)
+    def _rests_until(self, now: float, *, is_poll: bool) -> float:
+        """Until when whoever only looks goes on with the last list, rather than wait until another may be asked for."""
+        factor = POLL_REST_FACTOR if is_poll else WAIT_REST_FACTOR
+        rest = min(factor * self._list_seconds, MAX_REST_SECONDS)
+        # What other lists cost may make it wait again and again, but not for ever.
+        return max(self.listed_at + rest, min(now + self.source.nodes_due_in(), self.listed_at + MAX_PAUSE_SECONDS))
 
     async def _merged(self, known: SlurmList[Node], names: frozenset[str]) -> SlurmList[Node] | None:
         """The last list with the records of these nodes as they are now; None if one of them cannot be asked for.
