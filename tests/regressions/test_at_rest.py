@@ -27,13 +27,13 @@ MERGE = "application/merge-patch+json"
 # What is begun
 
 
-async def with_a_worker_that_never_starts(world: World) -> None:
-    """compute-1 is there and Slurm has never heard of it: its image cannot be pulled, say."""
-    await small(world, 1)
-    world.cluster.starts = lambda pod: pod["metadata"]["name"] == "compute-0"
-    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+async def with_a_worker_that_never_starts(world: World, replicas: int = 2) -> None:
+    """The last is there and Slurm has never heard of it: its image cannot be pulled, say."""
+    await small(world, replicas - 1)
+    world.cluster.starts = lambda pod: pod["metadata"]["name"] != f"compute-{replicas - 1}"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": replicas}})
     await world.run_for(60.0)
-    assert sorted(world.pods()) == ["compute-0", "compute-1"]
+    assert sorted(world.pods()) == [f"compute-{number}" for number in range(replicas)]
 
 
 def say_nothing_of(world: World, node: str, seconds: float) -> None:
