@@ -330,6 +330,23 @@ def statuses(world: World) -> tuple[object, ...]:
     return world.verdicts("NodeSet", "compute"), world.verdicts("NodeSet", "other"), partition
 
 
+async def test_partitions_keep_their_counts_beside_one_that_cannot_go(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a job, whatever the others are that cannot be read for it."""
+    await small(world, 2)
+    for name in ("fast", "going"):
+        await world.create("Partition", name, {**REF, "nodeSets": ["compute"]})
+    await with_jobs_that_no_decision_can_read(world, monkeypatch, "PENDING")
+    world.slurm.submit(10_000.0, "going")
+    await world.run_for(60.0)
+    await world.delete("Partition", "going")
+    for _ in range(120):
+        await world.run_for(0.5)
+        assert "pendingJobs" in world.custom("Partition", "fast")["status"]
+    assert "going" in world.slurm.live_partitions.shapes
+
+
 def looks_at(world: World, kind: str, name: str) -> list[str]:
     """Grows with each reconcile of this resource."""
     assert world.operator is not None

@@ -214,17 +214,18 @@ async def fetch_snapshot(
     partitions = await cluster.partitions(caller, fresh=is_decided, max_age=max_age)
     leaving = in_force.lines.keys() - wanted.lines.keys()
     snapshot = PartitionSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
-    # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used. Whoever
-    # finds Slurm back so reports by this very look: nobody is woken by a change that he has noticed himself.
-    first = await cluster.node_snapshot(caller=caller) if cluster.nodes is None else None
+    if cluster.nodes is None:
+        # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.
+        # Before anything is reported by the last look: this one may find Slurm back, and wakes all but its own caller.
+        await cluster.node_snapshot(caller=caller)
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif leaving or resources or has_edits(built.conf):
         # A Partition that stays only reports counts: the last look will do, 60 s old at most, so that a change does
         # not wait for a list of ten thousand nodes.
         is_counted = not (leaving or is_deleted or has_edits(built.conf))
-        look = first or (cluster.latest_snapshot() if is_counted else None)
-        look = look or await cluster.node_snapshot(caller=caller, waits=False)
+        latest = cluster.latest_snapshot() if is_counted else None
+        look = latest if latest is not None else await cluster.node_snapshot(caller=caller, waits=False)
         if leaving and not (are_held(leaving, look.jobs) and cluster.seconds_since_every_job() < HELD_SECONDS):
             look = await _look_at_all(cluster, caller, leaving, look)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
