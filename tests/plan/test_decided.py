@@ -164,3 +164,25 @@ def test_without_what_it_was_not_read_for_a_plan_does_the_rest(cluster: Cluster)
     drain, creation = Drain(("w-0",), "x"), new_pod("w-9")
     plan = Plan(((creation,), (drain,), (DeleteNodes(("w-0",), "x"),)))
     assert covered(plan, world).stages == ((creation,), (drain,))
+
+
+@pytest.mark.parametrize(
+    ("released", "key", "asks"),
+    [
+        pytest.param("", KeyState("old", "new"), True, id="it is not released yet"),
+        pytest.param("older", KeyState("old", "new"), True, id="it was released for another key"),
+        pytest.param("new", KeyState("old", "new"), False, id="it is released and waits"),
+        pytest.param("new", KeyState("new", "new", rolled_out=False), False, id="slurmctld is being restarted"),
+        pytest.param("new", KeyState("new", "new"), True, id="it goes now"),
+    ],
+)
+def test_before_a_worker_without_a_record_goes_or_is_released_slurm_is_asked_for_its_node(
+    cluster: Cluster, released: str, key: KeyState, asks: bool
+) -> None:
+    marks = {labels.CONDEMNED: KEY, labels.SLURM_KEY_HASH: "old", labels.RELEASED_FOR_KEY: released}
+    pod = cluster.pod("w-0", ready=False, annotations={name: value for name, value in marks.items() if value})
+    slurm = replace(cluster.slurm(), absent=frozenset(), fresh=NOTHING_DECIDED)
+    world = cluster.world(cluster.nodeset(replicas=1), [pod], slurm, key=key)
+    assert decision(plan_nodeset(world), world) == (ABOUT_W0 if asks else NOTHING_DECIDED)
+    asked_a_moment_ago = replace(world, may_ask_by_name=False)
+    assert not decides(plan_nodeset(asked_a_moment_ago), asked_a_moment_ago)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -204,6 +205,28 @@ def test_a_worker_that_is_busy_again_is_no_longer_released(cluster: Cluster) -> 
     slurm = cluster.slurm(cluster.node("w-0", "ALLOCATED"), jobs=[cluster.job(7, "w-0")])
     plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), [pod], slurm, key=CHANGING))
     assert {labels.RELEASED_FOR_KEY: None}.items() <= dict(of_type(plan, PatchMetadata)[0].annotations).items()
+
+
+@pytest.mark.parametrize(
+    ("has_asked", "jobs", "marked", "expected"),
+    [
+        pytest.param(True, (), None, [NEW], id="Slurm says so when asked"),
+        pytest.param(False, (), None, [], id="nobody has asked"),
+        pytest.param(False, (), NEW, [], id="nobody has asked again"),
+        pytest.param(False, (7,), NEW, [None], id="a job is there by now"),
+    ],
+)
+def test_a_worker_without_a_record_is_released_when_slurm_says_so_and_stays_so_until_a_job_is_there(
+    cluster: Cluster, has_asked: bool, jobs: tuple[int, ...], marked: str | None, expected: list[str | None]
+) -> None:
+    marks = {labels.CONDEMNED: "key rotation"} | ({labels.RELEASED_FOR_KEY: marked} if marked else {})
+    pod = cluster.pod("w-0", ready=False, annotations=made_with(OLD, **marks))
+    slurm = cluster.slurm(jobs=[cluster.job(number, "w-0") for number in jobs])
+    slurm = replace(slurm, absent=frozenset({"w-0"} if has_asked else ()))
+    plan = plan_nodeset(cluster.world(cluster.nodeset(replicas=1), [pod], slurm, key=CHANGING))
+    patched = [each.annotations for each in of_type(plan, PatchMetadata)]
+    written = [each[labels.RELEASED_FOR_KEY] for each in patched if labels.RELEASED_FOR_KEY in each]
+    assert written == expected
 
 
 @pytest.mark.parametrize(

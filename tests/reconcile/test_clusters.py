@@ -6,12 +6,16 @@ from collections import Counter
 from functools import partial
 from typing import Any, cast
 
+import pytest
 from tests.campaigns.rig import World
 from tests.campaigns.scenarios import REF, small
 
+from slurm_operator.plan.workers import NodeSnapshot
 from slurm_operator.reconcile.clusters import Cluster, SlurmTarget
+from slurm_operator.slurm import job_records
 from slurm_operator.slurm.client import SlurmClient
 from slurm_operator.slurm.decision import EVERYTHING, Decision
+from slurm_operator.slurm.errors import SlurmBudgetExceeded
 from slurm_operator.slurm.hostlist import HostList
 from slurm_operator.slurm.model import (
     Absent,
@@ -204,6 +208,7 @@ class Slurm:
         self.held: dict[int, Job] = {}
         self.asked: list[str] = []
         self.is_deaf_by_name = False
+        self.has_states = self.has_list = True
         self.cluster = Cluster(cast("SlurmClient", self), SlurmTarget("http://x"), b"", lambda: self.now)
 
     def put(self, name: str, *states: str) -> None:
@@ -222,6 +227,8 @@ class Slurm:
 
     async def job_states(self) -> SlurmList[JobState]:
         self.asked.append("states")
+        if not self.has_states:
+            raise SlurmBudgetExceeded("bytes", "more", 1, call="GET jobs/state")
         return SlurmList(tuple(JobState(job.job_id, job.states) for job in self.held.values()), complete=True)
 
     async def job(self, job_id: int) -> JobView:
@@ -230,6 +237,8 @@ class Slurm:
 
     async def jobs(self, _: int | None = None) -> SlurmList[Job]:
         self.asked.append("jobs")
+        if not self.has_list:
+            raise SlurmBudgetExceeded("bytes", "more", 1, call="GET jobs")
         return SlurmList(tuple(self.held.values()), complete=True, last_update=1)
 
     async def offers(self, _: Feature) -> bool:
@@ -386,3 +395,82 @@ async def test_right_before_a_write_about_few_of_many_nodes_these_alone_are_look
     names = tuple(f"n{number}" for number in range(40))
     assert [node.name for node in await slurm.cluster._node_records.read_now(names)] == list(names)
     assert sorted(slurm.questions()) == sorted(f"node {name}" for name in names)
+
+
+# Who hears of a look
+
+
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """A Slurm whose jobs are too many for one decision, and whose list of them cannot be had."""
+    monkeypatch.setattr(job_records, "MAX_DECISION_RECORDS", 20)
+    slurm = Slurm(100)
+    slurm.held = {number: Job(job_id=number, states=frozenset({"RUNNING"})) for number in range(30)}
+    slurm.has_list = False
+    return slurm
+
+
+async def known(slurm: Slurm, caller: str) -> NodeSnapshot:
+    """A look that decides nothing, once all jobs are known."""
+    seen = await slurm.cluster.node_snapshot(caller=caller)
+    while seen.lacks_only_jobs:
+        slurm.now += 1.0
+        seen = await slurm.cluster.node_snapshot(caller=caller)
+    return seen
+
+
+async def test_jobs_that_cannot_be_read_for_a_decision_are_unknown_to_its_caller_alone(crowded: Slurm) -> None:
+    before, told = await known(crowded, "one"), list[object]()
+    crowded.cluster.changed = lambda *what: told.append(what)
+    crowded.now += 1.0
+    seen = await crowded.cluster.node_snapshot(EVERYTHING, caller="one")
+    assert seen.lacks_only_jobs
+    assert crowded.cluster.latest_snapshot() is not None
+    assert (await crowded.cluster.node_snapshot(caller="two")).jobs == before.jobs
+    assert (await crowded.cluster.node_snapshot(caller="one")).jobs == before.jobs
+    assert told == []
+
+
+async def test_what_was_read_without_its_jobs_decides_nothing_later(crowded: Slurm) -> None:
+    await known(crowded, "one")
+    del crowded.records["n8"]
+    both, part = Decision(frozenset({"n7", "n8"})), Decision(frozenset({"n7"}))
+    first = await crowded.cluster.node_snapshot(both)
+    second = await crowded.cluster.node_snapshot(part, earlier=first)
+    assert (first.lacks_only_jobs, second.lacks_only_jobs) == (True, False)
+    assert (second.fresh.covers(part), second.fresh.covers(both)) == (True, False)
+
+
+async def test_a_second_look_takes_nobody_back_behind_a_poll() -> None:
+    slurm, n7 = Slurm(100), Decision(frozenset({"n7"}))
+    first, told = await slurm.cluster.node_snapshot(n7, caller="one"), list[object]()
+    slurm.now += 1.0
+    slurm.put("n3", "IDLE", "DRAIN")
+    await slurm.cluster.poll()
+    slurm.cluster.changed = lambda *what: told.append(what)
+    second = await slurm.cluster.node_snapshot(n7, caller="one", earlier=first)
+    assert second.view("n3") == Known(Node(name="n3", states=frozenset({"IDLE"})))
+    assert (await slurm.cluster.node_snapshot(caller="two")).view("n3") == Known(slurm.records["n3"])
+    assert told == []
+
+
+async def test_whoever_is_woken_finds_what_has_changed() -> None:
+    slurm, found = Slurm(10), list[NodeView]()
+    await slurm.cluster.node_snapshot()
+
+    def wake(*_: object) -> None:
+        latest = slurm.cluster.latest_snapshot()
+        found.append(latest.view("n7") if latest is not None else Unknown("nothing"))
+
+    slurm.cluster.changed = wake
+    slurm.put("n7", "IDLE", "DRAIN")
+    slurm.now += 10.0
+    await slurm.cluster.poll()
+    assert found == [Known(slurm.records["n7"])]
+
+
+async def test_a_look_that_found_no_jobs_is_not_what_anybody_reports_by() -> None:
+    slurm = Slurm(10)
+    slurm.has_list = slurm.has_states = False
+    assert (await slurm.cluster.node_snapshot(caller="one")).lacks_only_jobs
+    assert slurm.cluster.latest_snapshot() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,9 @@ from tests.campaigns.scenarios import REF, small
 from kube_runtime.loop import rest
 from slurm_operator.build import labels
 from slurm_operator.reconcile.polling import POLL_SECONDS, interval_seconds
+from slurm_operator.slurm.errors import SlurmUnreachable
+from slurm_operator.slurm.transport import Sending
+from slurm_operator.slurm.wire import Reply
 
 
 async def at_rest(world: World) -> None:
@@ -140,6 +144,30 @@ async def test_a_slurm_that_falls_silent_after_a_long_rest_is_reported(world: Wo
     world.line.hangs = lambda _: True
     await world.run_for(20.0)
     assert world.verdicts("NodeSet", "compute")["Ready"][0] == "Unknown"
+
+
+async def test_a_controller_that_finds_slurm_back_reports_what_it_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await at_rest(world)
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
+    await world.run_for(600.0)
+    before = world.custom("Partition", "fast")["status"]
+    # As with many keys at rest: no look follows for minutes.
+    monkeypatch.setattr(rest, "SECONDS_PER_KEY", 100.0)
+    heard = world.line.on_call
+
+    def refused(sending: Sending, go: Callable[[], Reply]) -> Reply:
+        raise SlurmUnreachable("connection refused", call=sending.label)
+
+    for phase in (0.0, 0.3, 0.7, 1.9, 3.1, 4.3):
+        world.line.on_call = refused
+        await world.run_for(60.0 + phase)
+        assert "runningJobs" not in world.custom("Partition", "fast")["status"]
+        world.line.on_call = heard
+        await world.run_for(3 * POLL_SECONDS)
+        after = world.custom("Partition", "fast")["status"]
+        assert (after.get("cpus"), after.get("runningJobs")) == (before["cpus"], before["runningJobs"])
 
 
 async def test_a_slurm_without_a_restapi_is_polled_no_more(world: World) -> None:

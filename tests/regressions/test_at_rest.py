@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,13 +28,13 @@ MERGE = "application/merge-patch+json"
 # What is begun
 
 
-async def with_a_worker_that_never_starts(world: World) -> None:
-    """compute-1 is there and Slurm has never heard of it: its image cannot be pulled, say."""
-    await small(world, 1)
-    world.cluster.starts = lambda pod: pod["metadata"]["name"] == "compute-0"
-    await world.patch("NodeSet", "compute", {"spec": {"replicas": 2}})
+async def with_a_worker_that_never_starts(world: World, replicas: int = 2) -> None:
+    """The last is there and Slurm has never heard of it: its image cannot be pulled, say."""
+    await small(world, replicas - 1)
+    world.cluster.starts = lambda pod: pod["metadata"]["name"] != f"compute-{replicas - 1}"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": replicas}})
     await world.run_for(60.0)
-    assert sorted(world.pods()) == ["compute-0", "compute-1"]
+    assert sorted(world.pods()) == [f"compute-{number}" for number in range(replicas)]
 
 
 def say_nothing_of(world: World, node: str, seconds: float) -> None:
@@ -71,6 +72,77 @@ async def test_a_worker_that_never_started_keeps_no_new_key_waiting(world: World
     await world.run_for(120.0)
     after = world.stored("statefulsets.apps", "slurm-controller")["spec"]["template"]["metadata"]["annotations"]
     assert after[labels.SLURM_KEY_HASH] != before[labels.SLURM_KEY_HASH]
+
+
+async def test_a_worker_that_never_started_is_not_asked_for_again_while_others_keep_a_new_key_waiting(
+    world: World,
+) -> None:
+    """It was asked for every second, and with it all jobs, as long as any job ran."""
+    await with_a_worker_that_never_starts(world)
+    run_elsewhere(world, 12)
+    job = world.slurm.submit(3600.0)
+    assert world.slurm.jobs[job].nodes == ("compute-0",)
+    await world.run_for(60.0)
+    await world.patch("Secret", "slurm-key", {"data": {"slurm.key": NEW_KEY}})
+    await world.run_for(60.0)
+    released = released_for(world, "compute-1")
+    assert released is not None
+    world.arm()
+    await world.run_for(300.0)
+    calls = Counter(world.calls)
+    assert calls["GET jobs"] == 0
+    assert calls["GET node"] <= 4
+    assert released_for(world, "compute-1") == released
+    assert world.trace == []
+    world.slurm.end(job)
+    await world.run_for(120.0)
+    assert (world.stored("pods", "compute-1") or {}).get("metadata", {}).get("uid") != released[1]
+
+
+def run_elsewhere(world: World, many: int) -> None:
+    """So many jobs run on nodes of others."""
+    schedule, world.slurm.schedule = world.slurm.schedule, lambda: None  # type: ignore[method-assign]  # by hand
+    for _ in range(many):
+        job = world.slurm.jobs[world.slurm.submit(100_000.0, "elsewhere")]
+        job.state, job.nodes = "RUNNING", ("far-away",)
+    world.slurm.schedule = schedule  # type: ignore[method-assign]  # as before
+    world.slurm.touch("jobs")
+
+
+def released_for(world: World, pod: str) -> tuple[str, str] | None:
+    """For which key, and which pod it is."""
+    meta = world.stored("pods", pod)["metadata"]
+    key = meta["annotations"].get(labels.RELEASED_FOR_KEY)
+    return (key, meta["uid"]) if key else None
+
+
+async def start(world: World, pod: str) -> None:
+    """Its image can be pulled after all."""
+    world.cluster.starts = lambda _: True
+    await world.patch("Pod", pod, {"metadata": {"annotations": {"touched": "yes"}}})
+    await world.run_for(5.0)
+    assert world.stored("pods", pod)["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("why", ["a job is said to run there", "Slurm does not say", "its slurmd may still register"])
+async def test_a_leaving_worker_without_a_record_is_not_asked_for_every_second(world: World, why: str) -> None:
+    await with_a_worker_that_never_starts(world)
+    run_elsewhere(world, 12)
+    if why == "a job is said to run there":
+        world.slurm.jobs[1].nodes = ("compute-1",)
+        world.slurm.touch("jobs")
+    elif why == "Slurm does not say":
+        say_nothing_of(world, "compute-1", 10_000.0)
+    await world.run_for(60.0)
+    if why == "its slurmd may still register":
+        world.slurm.register = lambda *_: None  # type: ignore[method-assign]  # its slurmd is slow
+        await start(world, "compute-1")
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run_for(3.0)
+    world.arm()
+    await world.run_for(20.0)
+    assert "compute-1" in world.pods()
+    assert Counter(world.calls)["GET jobs"] <= 3
 
 
 # What is at rest

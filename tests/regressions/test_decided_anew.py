@@ -15,8 +15,10 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import CLAIMS, REF, small
 from tests.campaigns.slurm_model import JobRecord, NodeRecord
 from tests.reconcile.test_clusters import Slurm
+from tests.regressions.test_at_rest import with_a_worker_that_never_starts
 
 from kube_runtime.client.write import Write
+from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.clusters import Cluster
 from slurm_operator.reconcile.nodeset import MAX_DECISION_AGE_SECONDS
@@ -264,18 +266,16 @@ async def test_a_scale_in_that_was_taken_back_takes_no_worker_and_no_data(world:
 # What holds nothing up
 
 
-@pytest.mark.parametrize("has_leftover", [False, True], ids=["no record is left", "a record is left"])
-async def test_a_scale_in_goes_on_beside_a_record_that_cannot_go(
-    world: World, monkeypatch: pytest.MonkeyPatch, has_leftover: bool
-) -> None:
-    await small(world, 3)
+async def with_jobs_that_no_decision_can_read(world: World, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """Slurm cannot give a list of its jobs, and these are more than are read one by one for a decision."""
     heard = world.line.on_call
-    # Those that come now wait, and are more than are read one by one for a decision.
     monkeypatch.setattr(job_records, "MAX_DECISION_RECORDS", 200)
     monkeypatch.setattr(world.slurm, "schedule", lambda: None)
     for _ in range(30):
         for _ in range(8):
-            world.slurm.submit(100.0, "elsewhere")
+            job = world.slurm.jobs[world.slurm.submit(10_000.0, "elsewhere")]
+            job.state, job.nodes = state, (("far-away",) if state == "RUNNING" else ())
+        world.slurm.touch("jobs")
         await world.run_for(5.5)
 
     def bounded(sending: Sending, go: Callable[[], Reply]) -> Reply:
@@ -284,6 +284,14 @@ async def test_a_scale_in_goes_on_beside_a_record_that_cannot_go(
         return heard(sending, go)
 
     world.line.on_call = bounded
+
+
+@pytest.mark.parametrize("has_leftover", [False, True], ids=["no record is left", "a record is left"])
+async def test_a_scale_in_goes_on_beside_a_record_that_cannot_go(
+    world: World, monkeypatch: pytest.MonkeyPatch, has_leftover: bool
+) -> None:
+    await small(world, 3)
+    await with_jobs_that_no_decision_can_read(world, monkeypatch, "PENDING")
     if has_leftover:
         leave_record(world, "compute-7")
     await world.run_for(30.0)
@@ -291,6 +299,93 @@ async def test_a_scale_in_goes_on_beside_a_record_that_cannot_go(
     await world.run_for(600.0)
     assert sorted(world.pods()) == ["compute-0"]
     assert ("compute-7" in world.slurm.nodes) == has_leftover
+
+
+async def test_nobody_else_waits_for_a_record_that_cannot_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs that cannot be read for it are known to all others: these rest, and report them."""
+    await small(world, 2)
+    await world.create("NodeSet", "other", {**REF, "replicas": 2})
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["other"]})
+    await with_jobs_that_no_decision_can_read(world, monkeypatch, "PENDING")
+    await world.run_for(60.0)
+    leave_record(world, "compute-7")
+    await world.run_for(30.0)
+    world.arm()
+    seen, looks = statuses(world), looks_at(world, "NodeSet", "other")
+    for _ in range(120):
+        await world.run_for(0.5)
+        assert statuses(world) == seen
+    assert len(looks) <= 4
+    assert [each for each in world.trace if not each.startswith("patch Event")] == []
+    await world.patch("NodeSet", "other", {"spec": {"replicas": 1}})
+    await world.run_for(20.0)
+    assert sorted(world.pods("other")) == ["other-0"]
+    assert "compute-7" in world.slurm.nodes
+
+
+def statuses(world: World) -> tuple[object, ...]:
+    """What is reported to those who have nothing to do with the record."""
+    partition = world.custom("Partition", "fast")["status"]
+    assert "pendingJobs" in partition
+    return world.verdicts("NodeSet", "compute"), world.verdicts("NodeSet", "other"), partition
+
+
+async def test_partitions_keep_their_counts_beside_one_that_cannot_go(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a job, whatever the others are that cannot be read for it."""
+    await small(world, 2)
+    for name in ("fast", "going"):
+        await world.create("Partition", name, {**REF, "nodeSets": ["compute"]})
+    await with_jobs_that_no_decision_can_read(world, monkeypatch, "PENDING")
+    world.slurm.submit(10_000.0, "going")
+    await world.run_for(60.0)
+    await world.delete("Partition", "going")
+    for _ in range(120):
+        await world.run_for(0.5)
+        assert "pendingJobs" in world.custom("Partition", "fast")["status"]
+    assert "going" in world.slurm.live_partitions.shapes
+
+
+def looks_at(world: World, kind: str, name: str) -> list[str]:
+    """Grows with each reconcile of this resource."""
+    assert world.operator is not None
+    controller, found = world.operator.controllers[kind], list[str]()
+    reconcile = controller._reconcile
+
+    async def seen(key: Key) -> Result:
+        found.extend([name] if key.name == name else [])
+        return await reconcile(key)
+
+    controller._reconcile = seen
+    return found
+
+
+@pytest.mark.parametrize("has_lost_one", [False, True], ids=["the others are known", "slurm has lost another"])
+async def test_a_worker_that_may_go_does_not_wait_for_one_that_nobody_can_decide_about(
+    world: World, monkeypatch: pytest.MonkeyPatch, has_lost_one: bool
+) -> None:
+    """Of that one Slurm has no record, so that any job that runs might be on it."""
+    await with_a_worker_that_never_starts(world, 4)
+    await with_jobs_that_no_decision_can_read(world, monkeypatch, "RUNNING")
+    if has_lost_one:
+        lose(world, "compute-0")
+    await run_while_reachable(world, 120.0)
+    await scale(world, 2)
+    await run_while_reachable(world, 120.0)
+    assert sorted(world.pods()) == ["compute-0", "compute-1", "compute-3"]
+
+
+def lose(world: World, name: str) -> None:
+    """Slurm forgets a node; its slurmd does not notice."""
+    del world.slurm.nodes[name]
+    world.slurm.touch("nodes")
+
+
+async def run_while_reachable(world: World, seconds: float) -> None:
+    for _ in range(int(2 * seconds)):
+        await world.run_for(0.5)
+        assert world.verdicts("NodeSet", "compute")["SlurmReachable"][0] == "True"
 
 
 async def test_a_drain_that_does_not_take_is_not_sent_ten_times_a_second(

@@ -144,3 +144,26 @@ async def test_who_only_reports_gets_the_latest_answer_also_after_a_write_until_
     assert slurm.shared.latest() == 1
     slurm.time = 60.0
     assert slurm.shared.latest() is None
+
+
+async def test_an_answer_for_its_caller_alone_leaves_the_others_what_they_had() -> None:
+    slurm = Slurm()
+    slurm.shared.is_for_all = lambda answer: answer != 2
+    await slurm.turn("one")
+    assert await slurm.turn("two", fresh=True) == (2, False)
+    assert slurm.shared.latest() == 1
+    assert await slurm.turn("two") == (1, True)
+    slurm.time = 5.0
+    assert await slurm.turn("three") == (1, True)
+
+
+async def test_an_answer_from_before_a_write_does_not_come_back_after_one_for_its_caller_alone() -> None:
+    slurm = Slurm()
+    slurm.shared.is_for_all = lambda answer: answer != 2
+    await slurm.turn("one")
+    slurm.heard.clear()
+    asking = asyncio.create_task(slurm.turn("two", fresh=True))
+    await slurm.heard.wait()
+    slurm.shared.expire()
+    await asking
+    assert await slurm.turn("three") == (3, False)

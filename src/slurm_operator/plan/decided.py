@@ -24,7 +24,7 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNodes,
 )
-from slurm_operator.plan.nodeset import finalizer_removal
+from slurm_operator.plan.nodeset import finalizer_removal, in_question
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
@@ -36,11 +36,15 @@ DECIDING_MARKS = frozenset({labels.CONDEMNED, labels.RELEASED_FOR_KEY})
 
 
 def decision(plan: Plan, world: NodeSetWorld) -> Decision:
-    """What a plan takes away, writes to Slurm, or says of who may go: never decided by an older snapshot."""
+    """What a plan takes away, writes to Slurm, or says of who may go: never decided by an older snapshot.
+
+    Also the nodes that Slurm has to be asked for before anything is planned about them.
+    """
     if world.deleting and finalizer_removal(world) is not None:
         return EVERYTHING
     hosts = _hosts_of(world)
-    return Decision.all_of(_decided(action, world, hosts) for action in plan.actions)
+    asked = Decision(in_question(world) if world.may_ask_by_name else frozenset())
+    return Decision.all_of((asked, *(_decided(action, world, hosts) for action in plan.actions)))
 
 
 def covered(plan: Plan, world: NodeSetWorld) -> Plan:

@@ -39,6 +39,7 @@ from slurm_operator.plan.actions import (
 from slurm_operator.plan.claim_owners import claim_owners
 from slurm_operator.plan.drains import drains
 from slurm_operator.plan.events import events
+from slurm_operator.plan.keys import is_released
 from slurm_operator.plan.leaving import KEY
 from slurm_operator.plan.nodeset_world import NodeSetWorld, held_back
 from slurm_operator.plan.objects import identity
@@ -172,12 +173,20 @@ def about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
 
 
 def hosts_to_ask_for(world: NodeSetWorld) -> frozenset[str]:
-    """The nodes of workers that may go in the next reconcile: it asks for them before it plans.
+    """The nodes of workers that may go in the next reconcile: it asks for them before it plans."""
+    return frozenset(worker.hostname for worker in about_to_go(world))
 
-    Of one that Slurm's list lacks, nothing is planned until Slurm was asked for it by name.
-    """
-    absent = (worker for worker, _ in world.choice.leaving.values() if isinstance(worker.view, Absent))
-    return frozenset(worker.hostname for worker in (*about_to_go(world), *absent))
+
+def in_question(world: NodeSetWorld) -> frozenset[str]:
+    """The nodes of leaving workers about which nothing is planned until Slurm was asked for them by name."""
+    return frozenset(
+        worker.hostname
+        for worker, why in world.choice.leaving.values()
+        # One that was released and waits for the new key may wait for as long as jobs run on others.
+        if worker.is_unasked
+        and not worker.may_still_register(world.now)
+        and not (_waits_for_key(world, why) and is_released(worker.pod, world.key))
+    )
 
 
 def _without(some: Iterable[Worker], others: Iterable[Worker]) -> Iterator[Worker]:
@@ -398,11 +407,15 @@ def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
 
 def _worker_deletions(world: NodeSetWorld) -> Iterator[Action]:
     for worker, why in world.choice.leaving.values():
-        if why == KEY and (world.key.is_changing or not world.key.rolled_out):
-            # Its successor would have the new key, and slurmctld has not.
+        if _waits_for_key(world, why):
             continue
         if isinstance(worker.may_remove, policy.Yes):
             yield _delete(worker, f"{why}; Slurm says that its node is drained and idle, or has no record of it")
+
+
+def _waits_for_key(world: NodeSetWorld, why: str) -> bool:
+    """Whether a worker stays although it is free: its successor would have the new key, and slurmctld has not."""
+    return why == KEY and (world.key.is_changing or not world.key.rolled_out)
 
 
 def finalizer_removal(world: NodeSetWorld) -> PatchMetadata | None:

@@ -28,7 +28,6 @@ from slurm_operator.plan.leaving import SCALE_IN
 from slurm_operator.plan.objects import Identity
 from slurm_operator.plan.settled import NONE_SETTLED, Settled, still_settled
 from slurm_operator.plan.workers import NodeSnapshot, Worker, workers
-from slurm_operator.slurm.model import Unknown
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,8 @@ class NodeSetWorld:
     settled_before: Settled = NONE_SETTLED
     # False while conditions of pods were written a moment ago: those that move now do not wait for more of them.
     may_describe: bool = True
+    # False for a while after Slurm was asked for nodes by name and did not say whether it has them.
+    may_ask_by_name: bool = True
 
     # Cached: plan and report both use these, and ten thousand workers take time.
 
@@ -104,7 +105,7 @@ class NodeSetWorld:
     @property
     def is_blind(self) -> bool:
         """Whether Slurm has not said enough to choose anybody by."""
-        return isinstance(self.slurm.nodes, Unknown) or isinstance(self.slurm.jobs, Unknown)
+        return self.slurm.is_blind
 
 
 def _taken(world: NodeSetWorld, found: list[Worker]) -> dict[str, str]:

@@ -87,6 +87,16 @@ class NodeSnapshot:
         """Slurm's nodes by name; none when they are unknown."""
         return {node.name: node for node in self.nodes.items} if isinstance(self.nodes, SlurmList) else {}
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether Slurm has not said enough to choose anybody by."""
+        return isinstance(self.nodes, Unknown) or isinstance(self.jobs, Unknown)
+
+    @property
+    def lacks_only_jobs(self) -> bool:
+        """Whether Slurm answers and its jobs cannot be read all the same: for a decision these may be too many."""
+        return isinstance(self.nodes, SlurmList) and isinstance(self.jobs, Unknown)
+
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
         """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
@@ -173,6 +183,16 @@ class Worker:
                 return max(since, lost or now) if condition.status == "False" else now
         return since
 
+    @property
+    def is_unasked(self) -> bool:
+        """Whether Slurm's list lacks its node, and all that is open is whether Slurm says so when asked by name."""
+        return self.absence_doubt == _unasked(self.hostname)
+
+    def may_still_register(self, now: datetime) -> bool:
+        """Whether Slurm lacks its node, but not for long."""
+        lost = self.unregistered_since(now)
+        return lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE_SECONDS
+
     def was_lost_within(self, seconds: float, now: datetime) -> bool:
         """Whether Slurm had its node, and has not been without it for longer than that."""
         if not isinstance(self.view, Absent):
@@ -242,8 +262,7 @@ def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Ye
         return policy.may_remove(worker.view, slurm.jobs)
     if worker.absence_doubt:
         return policy.No(worker.absence_doubt)
-    lost = worker.unregistered_since(now)
-    if lost is not None and (now - lost).total_seconds() < REGISTRATION_GRACE_SECONDS:
+    if worker.may_still_register(now):
         return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may still register")
     return policy.Yes()
 
@@ -264,12 +283,15 @@ def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = fro
         return f"Slurm has lost node {hostname} and many others at once; this is believed after {DOUBT_SECONDS:g} s"
     if isinstance(slurm.jobs, Unknown):
         return f"Slurm's list of jobs is not available: {slurm.jobs.why}"
-    if slurm.absent is not None and hostname not in slurm.absent:
-        return f"Slurm's list lacks node {hostname}; asking for it by name"
+    # Before anybody asks: while a job is there, the answer is of no use.
     holders = [job.job_id for job in slurm.jobs if policy.occupies(job, hostname)]
     if holders:
         return f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it"
-    return ""
+    return _unasked(hostname) if slurm.absent is not None and hostname not in slurm.absent else ""
+
+
+def _unasked(hostname: str) -> str:
+    return f"Slurm's list lacks node {hostname}; asking for it by name"
 
 
 def container_since(pod: Pod, name: str) -> datetime | None:

@@ -7,7 +7,7 @@ by `reconcile/controller.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -42,7 +42,7 @@ from slurm_operator.plan.lint import is_checked
 from slurm_operator.plan.owned import OwnedWorld
 from slurm_operator.plan.partition import Declared, declared
 from slurm_operator.plan.worker_trial import WorkersWorld, is_needed, is_one_version
-from slurm_operator.plan.workers import NOT_ASKED
+from slurm_operator.plan.workers import NOT_ASKED, NodeSnapshot
 from slurm_operator.reconcile.clusters import PARTITIONS_MAX_AGE_SECONDS, Cluster, Clusters
 from slurm_operator.reconcile.config import Logs, controller_pod, is_running, open_poll, sidecar_verdicts
 from slurm_operator.reconcile.observe import Observer
@@ -214,6 +214,10 @@ async def fetch_snapshot(
     partitions = await cluster.partitions(caller, fresh=is_decided, max_age=max_age)
     leaving = in_force.lines.keys() - wanted.lines.keys()
     snapshot = PartitionSnapshot(partitions, NOT_ASKED, NOT_ASKED, cluster.supports_live_partitions)
+    if cluster.nodes is None:
+        # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.
+        # Before anything is reported by the last look: this one may find Slurm back, and wakes all but its own caller.
+        await cluster.node_snapshot(caller=caller)
     if isinstance(partitions, Unknown):
         snapshot = replace(snapshot, jobs=partitions, nodes=partitions)
     elif leaving or resources or has_edits(built.conf):
@@ -223,12 +227,17 @@ async def fetch_snapshot(
         latest = cluster.latest_snapshot() if is_counted else None
         look = latest if latest is not None else await cluster.node_snapshot(caller=caller, waits=False)
         if leaving and not (are_held(leaving, look.jobs) and cluster.seconds_since_every_job() < HELD_SECONDS):
-            look = await cluster.node_snapshot(EVERYTHING, caller=caller)
+            look = await _look_at_all(cluster, caller, leaving, look)
         snapshot = replace(snapshot, jobs=look.jobs, nodes=complete(look.nodes, "nodes"))
-    if cluster.nodes is None:
-        # Which nodes run with the configuration is asked once; later, the snapshots of other reconciles are used.
-        await cluster.node_snapshot(caller=caller)
     return replace(snapshot, known_nodes=cluster.nodes.items if cluster.nodes is not None else None)
+
+
+async def _look_at_all(
+    cluster: Cluster, caller: Hashable, leaving: Collection[str], look: NodeSnapshot
+) -> NodeSnapshot:
+    """One look at everything; where the jobs are too many for that, the look before it, if by that one all stay."""
+    found = await cluster.node_snapshot(EVERYTHING, caller=caller)
+    return look if found.lacks_only_jobs and are_held(leaving, look.jobs) else found
 
 
 def are_held(partitions: Collection[str], jobs: tuple[Job, ...] | Unknown) -> bool:

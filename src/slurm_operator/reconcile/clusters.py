@@ -87,7 +87,6 @@ class Cluster:
     monotonic: Callable[[], float]
     changed: Changed = lambda _, __: None
     repartitioned: Callable[[], None] = lambda: None
-    jobs: tuple[Job, ...] | Unknown = READ_ONCE
     # A look and the write that follows from it are not to be parted by another write.
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Whether partitions are changed live, as of the last list of them.
@@ -97,7 +96,9 @@ class Cluster:
     _every_job_at: float = float("-inf")
     _looks: Shared[NodeSnapshot] = field(init=False)
     _partitions: Shared[SlurmList[Partition] | Unknown] = field(init=False)
+    # The last look that is for all, and the last one whose changes were told.
     _last: NodeSnapshot | None = None
+    _told: NodeSnapshot | None = None
     _slowest_seconds: float = 0.0
     _listed_partitions: tuple[Partition, ...] | None = None
     _node_records: NodeRecords = field(init=False)
@@ -106,7 +107,8 @@ class Cluster:
     def __post_init__(self) -> None:
         self._node_records = NodeRecords(self.client, self.monotonic)
         self._job_records = JobRecords(self.client, self.monotonic)
-        self._looks, self._partitions = Shared(self.monotonic), Shared(self.monotonic)
+        self._looks = Shared(self.monotonic, lambda found: found is self._last)
+        self._partitions = Shared(self.monotonic)
 
     @property
     def nodes(self) -> SlurmList[Node] | None:
@@ -132,26 +134,29 @@ class Cluster:
 
         Nothing old is believed of what is decided, and a node of the decision that the list lacks is asked for by name
         if it is one of the `workers`: a record that has gone needs no confirmation. What `earlier` has of nodes, the
-        snapshot that this very reconcile has fetched before, is not read again.
+        snapshot that this very reconcile has fetched before, is not read again. Jobs that cannot be read for a decision
+        are Unknown to its caller alone.
         Without one it may be what another reconcile fetched a moment ago, and records of jobs may be older; who does
         not even wait for a list that is on its way gets the one before.
         """
         known = earlier if earlier is not None and _has_nodes_of(earlier, decision) else None
-        found, _ = await self._looks.get(
-            caller, lambda: self._look(caller, decision, known), fresh=bool(decision), waits=waits
-        )
+        found = await self._asked(caller, decision, known, fresh=bool(decision), waits=waits)
         doubtful = decision.nodes if workers is None else decision.nodes & workers
         absent = await self._absent(doubtful, found.nodes)
         fresh = found.fresh if decision else NOTHING_DECIDED
         return replace(found, reservations=await self._reservations(reservations), absent=absent, fresh=fresh)
 
     def latest_snapshot(self) -> NodeSnapshot | None:
-        """What the last look found, for whoever only reports on it and is woken by polls; None where that is old."""
-        return self._looks.latest()
+        """What the last look found, for whoever only reports on it and is woken by polls; None where that is old.
+
+        None also where it found nothing: whoever reports it may be the first to find Slurm back.
+        """
+        found = self._looks.latest()
+        return None if found is None or found.is_blind else found
 
     async def poll(self) -> None:
         """Ask what has changed, for those who do not ask themselves: `changed` wakes whom it concerns."""
-        await self._looks.get(_POLL, lambda: self._look(_POLL, NOTHING_DECIDED), fresh=True)
+        await self._asked(_POLL, NOTHING_DECIDED, fresh=True)
 
     def seconds_since_list(self) -> float:
         """How long ago Slurm was asked for all its nodes, whoever asked."""
@@ -188,34 +193,61 @@ class Cluster:
             self.repartitioned()
         return answer
 
-    async def _look(self, caller: Hashable, decision: Decision, known: NodeSnapshot | None = None) -> NodeSnapshot:
+    async def _asked(
+        self,
+        caller: Hashable,
+        decision: Decision,
+        known: NodeSnapshot | None = None,
+        *,
+        fresh: bool,
+        waits: bool = True,
+    ) -> NodeSnapshot:
+        found, is_of_another = await self._looks.get(
+            caller, lambda: self._look(decision, known, is_poll=caller == _POLL), fresh=fresh, waits=waits
+        )
+        if not is_of_another:
+            await self._tell(caller)
+        return found
+
+    async def _tell(self, caller: Hashable) -> None:
+        """Wake those for whom something has changed: what they come for is there by now."""
+        before, now = self._told, self._last
+        self._told = now
+        if now is not None and (before is None or _content(before) != _content(now)):
+            self.changed(changed_nodes(before, now), caller)
+        if self._listed_partitions is not None:
+            # Whoever looks at nodes looks at them too, so that what a hand changed is seen as soon.
+            await self.partitions(_LOOK)
+
+    async def _look(self, decision: Decision, known: NodeSnapshot | None, *, is_poll: bool) -> NodeSnapshot:
         now, listed_at = self.monotonic(), self._node_records.listed_at
         # Nodes first: a node that was drained then gets no job later, and one that it has already is in what follows.
-        nodes = known.nodes if known is not None else await self._nodes(decision, is_poll=caller == _POLL)
+        nodes = known.nodes if known is not None else await self._nodes(decision, is_poll=is_poll)
         read_at = known.nodes_read_at if known is not None else self.monotonic()
         undecided = _on(nodes, decision)
         if decision.every_job:
             self._every_job_at = self.monotonic()
-        jobs_before, self.jobs = self.jobs, await self._jobs(undecided)
+        jobs = await self._jobs(undecided)
         times = (read_at, self.monotonic())
         if not isinstance(nodes, Unknown):
             # What is asked without a list says nothing about the next list.
             decay = SLOWEST_DECAY_FACTOR if self._node_records.listed_at != listed_at else 1.0
             self._slowest_seconds = max(self.monotonic() - now, decay * self._slowest_seconds)
         before, offers = self._last, await self._offers()
-        nodes_before = before.nodes if before is not None else READ_ONCE
+        jobs_before, nodes_before = (before.jobs, before.nodes) if before is not None else (READ_ONCE, READ_ONCE)
         has_read_all = known is None and self._node_records.has_read_all
         fresh = _widened(decision, nodes) if has_read_all and undecided else decision
         if known is not None:
             # It is still one list, also where a record must be missing in two.
-            nodes_before, fresh = known.nodes_before, decision | Decision(known.fresh.nodes, known.fresh.every_node)
-        self._last = NodeSnapshot(nodes, self.jobs, NOT_ASKED, offers, None, jobs_before, nodes_before, fresh, *times)
-        if before is None or _content(before) != _content(self._last):
-            self.changed(changed_nodes(before, self._last), caller)
-        if self._listed_partitions is not None:
-            # Whoever looks at nodes looks at them too, so that what a hand changed is seen as soon.
-            await self.partitions(_LOOK)
-        return self._last
+            nodes_before, fresh = known.nodes_before, decision | _read_for(known)
+        found = NodeSnapshot(nodes, jobs, NOT_ASKED, offers, None, jobs_before, nodes_before, fresh, *times)
+        # The jobs of a decision may be too many to be read, which others do not need; and a poll that came since
+        # `known` has newer nodes.
+        is_for_asker = bool(decision) and found.lacks_only_jobs
+        is_behind = known is not None and (before is None or before.nodes is not nodes)
+        if not (is_for_asker or is_behind):
+            self._last = found
+        return found
 
     async def _nodes(self, decision: Decision, *, is_poll: bool) -> SlurmList[Node] | Unknown:
         try:
@@ -230,9 +262,10 @@ class Cluster:
             # Whether Slurm answers at all, its nodes are to say.
             self._node_records.end_rest()
             return unknown(error)
-        if isinstance(found, Unknown) or isinstance(self.jobs, Unknown):
+        before = self._last.jobs if self._last is not None else READ_ONCE
+        if isinstance(found, Unknown) or isinstance(before, Unknown):
             return found
-        return kept(self.jobs, found, lambda job: job.job_id)
+        return kept(before, found, lambda job: job.job_id)
 
     async def _absent(self, doubtful: frozenset[str], nodes: SlurmList[Node] | Unknown) -> frozenset[str]:
         if isinstance(nodes, Unknown) or not doubtful:
@@ -367,6 +400,12 @@ def _has_nodes_of(earlier: NodeSnapshot, decision: Decision) -> bool:
     """Whether a snapshot has read the nodes of a decision: whoever decides about some needs no second list."""
     is_complete = isinstance(earlier.nodes, SlurmList) and earlier.nodes.complete
     return bool(decision) and bool(earlier.fresh) and is_complete and earlier.fresh.has_nodes_of(decision)
+
+
+def _read_for(earlier: NodeSnapshot) -> Decision:
+    """What may be decided by nodes that were read before; without their jobs, nothing."""
+    nothing = isinstance(earlier.jobs, Unknown)
+    return NOTHING_DECIDED if nothing else Decision(earlier.fresh.nodes, earlier.fresh.every_node)
 
 
 def _widened(decision: Decision, nodes: SlurmList[Node] | Unknown) -> Decision:

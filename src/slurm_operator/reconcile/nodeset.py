@@ -42,6 +42,7 @@ from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
     finalizer_removal,
     hosts_to_ask_for,
+    in_question,
     is_at_rest,
     plan_nodeset,
 )
@@ -64,7 +65,7 @@ from slurm_operator.reconcile.owned import MISSING_REQUEUE_SECONDS
 from slurm_operator.reconcile.report import held_fields, write_status
 from slurm_operator.slurm.decision import EVERYTHING, NOTHING_DECIDED, Decision
 from slurm_operator.slurm.errors import SlurmRejected, SlurmWrongCluster
-from slurm_operator.slurm.model import SlurmList, Unknown
+from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import nodeset as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import ConditionDraft
@@ -92,6 +93,8 @@ AFTER_REPORT_SECONDS = 5.0
 STATUS_LEAD_SECONDS = 0.25
 # While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
 DESCRIBE_SECONDS = 1.0
+# Where Slurm does not say whether it has a node that a leaving worker had, it is asked for it so often.
+ASK_BY_NAME_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class NodeSets:
     # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may; the next reconcile
     # asks for them before it plans.
     asked_first: dict[str, frozenset[str]] = field(default_factory=dict)
+    # By the uid of a NodeSet: when Slurm was last asked for nodes by name and did not say whether it has them.
+    in_question_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -159,7 +164,7 @@ class NodeSets:
             return Result(NAME_TAKEN_REQUEUE_SECONDS)
         cluster = await self.clusters.find(controller, self.observer.resources(RestApi, cr.namespace), refs)
         began = self.clock.monotonic()
-        asking = asyncio.ensure_future(self._fetch_snapshot(cluster, cr, pods))
+        asking = asyncio.ensure_future(self._first_look(cluster, cr, pods))
         try:
             while not await self._is_answered_in_time(asking):
                 if await self._create_without_slurm(cr):
@@ -222,6 +227,15 @@ class NodeSets:
         await self._wait_until_cached(plan)
         return True
 
+    async def _first_look(self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...]) -> NodeSnapshot:
+        """Slurm as the first plan sees it, with what that will probably decide."""
+        first = self._about_leaving(cr, pods)
+        found = await self._fetch_snapshot(cluster, cr, pods, first)
+        if first and found.lacks_only_jobs:
+            # What cannot be read for them keeps nobody else waiting: the plan says who is to be asked for.
+            return await self._fetch_snapshot(cluster, cr, pods)
+        return found
+
     async def _fetch_snapshot(
         self,
         cluster: Cluster | Unknown,
@@ -232,12 +246,11 @@ class NodeSets:
     ) -> NodeSnapshot:
         if isinstance(cluster, Unknown):
             return NodeSnapshot(cluster, cluster, cluster)
-        about = decision | self._about_leaving(cr, pods)
         return await cluster.node_snapshot(
-            about,
+            decision,
             caller=("NodeSet", Key(cr.namespace, cr.name)),
             reservations=reservation.is_asked_for(cr),
-            workers=frozenset(hostname_of(cr, pod) for pod in pods) if about else frozenset(),
+            workers=frozenset(hostname_of(cr, pod) for pod in pods) if decision else frozenset(),
             earlier=earlier,
         )
 
@@ -252,6 +265,8 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan, is_whole = await self._plan(world, cluster)
+            if world.may_ask_by_name and in_question(world):
+                self.in_question_at[world.cr.metadata.uid] = self.clock.monotonic()
             asked_first_before = self.asked_first.get(world.cr.metadata.uid, frozenset())
             has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
             slurm = cluster if isinstance(cluster, Cluster) else None
@@ -338,21 +353,32 @@ class NodeSets:
         One that decides something is made again from what Slurm reports on it in this very reconcile.
         """
         plan = plan_nodeset(world)
-        asked = NOTHING_DECIDED
+        asked = self._about_leaving(world.cr, world.pods) if world.slurm.fresh else NOTHING_DECIDED
         for is_last in (False, False, True):
             decided = decision(plan, world)
             if world.slurm.fresh.covers(decided):
                 break
             # A new plan may decide about other nodes.
-            asked = EVERYTHING if is_last else asked | decided
+            asked |= decided | EVERYTHING if is_last else decided
             slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, asked, world.slurm)
-            if isinstance(slurm.nodes, SlurmList) and isinstance(slurm.jobs, Unknown) and not world.is_blind:
-                # What goes on without it goes on, with what was known before.
+            if isinstance(slurm.jobs, Unknown) and slurm.lacks_only_jobs and not world.is_blind:
+                # What goes on without them goes on, with what was known before.
                 log.info("only what needs no list of jobs is done: %s", slurm.jobs.why)
-                return world, covered(plan, world), False
+                world = await self._with_listed(world, cluster, asked, slurm)
+                return world, covered(plan_nodeset(world), world), False
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
             plan = plan_nodeset(world)
         return world, plan, True
+
+    async def _with_listed(
+        self, world: NodeSetWorld, cluster: Cluster | Unknown, asked: Decision, slurm: NodeSnapshot
+    ) -> NodeSetWorld:
+        """The world with what can be read of a decision that needs too many jobs: about nodes that Slurm has."""
+        part = Decision(asked.nodes & slurm.by_name.keys())
+        if part == asked or world.slurm.fresh.covers(part):
+            return world
+        found = await self._fetch_snapshot(cluster, world.cr, world.pods, part, slurm)
+        return world if found.is_blind else replace(world, slurm=found, pods=self._pods(world.cr))
 
     async def _wait_until_cached(self, plan: Plan) -> None:
         """Until the caches show the workers just made: the next reconcile would make them again."""
@@ -491,10 +517,14 @@ class NodeSets:
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
             settled_before=self._settled(cr),
             may_describe=self._may_describe(cr.metadata.uid),
+            may_ask_by_name=self._may_ask_by_name(cr.metadata.uid),
         )
 
     def _may_describe(self, uid: str) -> bool:
         return self.clock.monotonic() - self.described_at.get(uid, float("-inf")) >= DESCRIBE_SECONDS
+
+    def _may_ask_by_name(self, uid: str) -> bool:
+        return self.clock.monotonic() - self.in_question_at.get(uid, float("-inf")) >= ASK_BY_NAME_SECONDS
 
     def _settled(self, cr: NodeSet) -> Settled:
         return self.settled.get(cr.metadata.uid, NONE_SETTLED)
@@ -511,6 +541,7 @@ class NodeSets:
         self.written.pop(uid, None)
         self.described_at.pop(uid, None)
         self.asked_first.pop(uid, None)
+        self.in_question_at.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""

@@ -3,6 +3,7 @@
 In: who asks, and how to ask. Out: an answer, and whether somebody else asked for it. Whoever comes back for an answer
 that it has already seen asks anew, and all others use what came of it: twenty NodeSets of a cluster that wait for
 something, each of which looks once a second, ask once a second together. Those at rest leave it to a poll.
+An answer that says something only to whoever asked (see `is_for_all`) is kept for nobody else.
 A removal is never decided by a shared answer: `fresh` asks in that very reconcile. Used by `reconcile/clusters.py`.
 """
 
@@ -30,6 +31,7 @@ class Shared(Generic[T]):
     """The last answer, when it was asked for, and who has seen it."""
 
     monotonic: Callable[[], float]
+    is_for_all: Callable[[T], bool] = lambda _: True
     _answer: tuple[T, float] | None = None
     # The same, also while another question is on its way, or after a write.
     _latest: tuple[T, float] | None = None
@@ -57,7 +59,7 @@ class Shared(Generic[T]):
         async with self._asking:
             held = None if fresh else self._usable(caller, max_age)
             if held is None:
-                held = (await self._ask(ask), False)
+                return await self._ask(caller, ask), False
             self._seen[caller] = self._number
         return held
 
@@ -81,12 +83,14 @@ class Shared(Generic[T]):
         is_news = self._seen.get(caller) != self._number
         return (answer, True) if age < max_age or (is_news and age < MAX_AGE_SECONDS) else None
 
-    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, caller: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         # From before the question: what happens while it is on its way may not be in the answer.
         began, number, writes = self.monotonic(), self._number + 1, self._writes
-        self._answer = None
+        before, self._answer = self._answer, None
         answer = await ask()
-        self._latest = (answer, began)
-        self._answer, self._number = self._latest if writes == self._writes else None, number
-        self._seen = {caller: seen for caller, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
+        if self.is_for_all(answer):
+            before = self._latest = (answer, began)
+            self._seen = {each: seen for each, seen in self._seen.items() if number - seen < MAX_REMEMBERED_LOOKS}
+            self._seen[caller] = self._number = number
+        self._answer = before if writes == self._writes else None
         return answer
