@@ -311,7 +311,9 @@ class Garbled(FairWeather):
         return response
 
     async def chunk(self, _: Process, request: Request, chunk: bytes) -> bytes:
-        if not self.how or not request.stream or plural_of(request) != self.kind:
+        # The log of a pod is a stream too.
+        is_watch = request.stream and ("watch", "true") in request.query
+        if not self.how or not is_watch or plural_of(request) != self.kind:
             return chunk
         lines = [self._event(line) for line in chunk.split(b"\n") if line]
         return b"\n".join(lines) + b"\n"
