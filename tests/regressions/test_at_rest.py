@@ -12,6 +12,7 @@ from tests.campaigns.scenarios import NEW_KEY, REF, small
 from tests.reconcile.test_polling import count_looks
 from tests.slurm.replay import VERSIONS
 
+from kube_runtime.loop.queue import Key
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import labels
@@ -102,6 +103,48 @@ async def test_an_upgraded_slurmrestd_wakes_whoever_may_ask_more_of_it(
     upgrade_slurmrestd()
     await world.run_for(2 * POLL_SECONDS)
     assert looks[kind] >= 1
+
+
+async def test_what_others_write_on_a_kubernetes_node_wakes_nobody_and_a_cordon_who_has_a_worker_there(
+    world: World,
+) -> None:
+    await at_rest(world)
+    await world.create("NodeSet", "other", {**REF, "replicas": 1})
+    await world.run_for(600.0)
+    (there,) = world.pods().values()
+    woken = note_woken(world, "NodeSet")
+    for number in range(10):
+        for name in ("k0", "k1", "k2"):
+            await annotate(world, name, **{"example.org/x": str(number)})
+        await world.run_for(1.0)
+    assert woken == []
+    path = f"/api/v1/nodes/{there['spec']['nodeName']}"
+    await world.ask("PATCH", path, {"spec": {"unschedulable": True}}, MERGE)
+    await world.run_for(1.0)
+    assert "DRAIN" in world.slurm.nodes["compute-0"].flags
+    assert {key.name for key in woken} == {"compute"}
+
+
+async def test_features_and_topology_of_a_kubernetes_node_reach_slurm_at_once(world: World) -> None:
+    await at_rest(world)
+    (there,) = world.pods().values()
+    await annotate(world, there["spec"]["nodeName"], **{labels.FEATURES: "gpu", labels.TOPOLOGY: "default:s1"})
+    await world.run_for(2.0)
+    assert "k8s/gpu" in world.slurm.nodes["compute-0"].features
+    assert world.stored("pods", "compute-0")["metadata"]["annotations"][labels.TOPOLOGY] == "default:s1"
+
+
+async def annotate(world: World, node: str, **annotations: str) -> None:
+    await world.ask("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": annotations}}, MERGE)
+
+
+def note_woken(world: World, kind: str) -> list[Key]:
+    """The keys of a kind that something wakes from now on."""
+    assert world.operator is not None
+    woken, controller = list[Key](), world.operator.controllers[kind]
+    add = controller.add
+    controller.add = lambda key: (woken.append(key), add(key))[1]  # type: ignore[method-assign]  # to listen
+    return woken
 
 
 async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
