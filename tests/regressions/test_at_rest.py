@@ -146,7 +146,12 @@ def note_woken(world: World, kind: str) -> list[Key]:
     assert world.operator is not None
     woken, controller = list[Key](), world.operator.controllers[kind]
     add = controller.add
-    controller.add = lambda key: (woken.append(key), add(key))[1]  # type: ignore[method-assign]  # to listen
+
+    def listening(key: Key) -> None:
+        woken.append(key)
+        add(key)
+
+    controller.add = listening  # type: ignore[method-assign]  # nothing else tells one key from another
     return woken
 
 
