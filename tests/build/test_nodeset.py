@@ -85,6 +85,31 @@ def test_a_worker_that_belongs_to_its_node_stays_with_it(mode: str, count: int) 
     assert len(template_of(nodeset(scalingMode=mode))["spec"]["tolerations"]) == count
 
 
+@pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
+@pytest.mark.parametrize(
+    "overlay",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"nodeSelector": {"rack": "a"}, "schedulerName": "other"}, id="a selector"),
+        pytest.param({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, id="a toleration"),
+        pytest.param({"tolerations": [{"$patch": "replace"}]}, id="no tolerations"),
+        pytest.param({"$patch": "replace", "nodeSelector": {"rack": "a"}}, id="a spec instead of ours"),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {TERMS[2]: {"nodeSelectorTerms": [{"matchExpressions": []}]}}}}, id="a term"
+        ),
+    ],
+)
+def test_where_workers_may_stand_is_what_their_template_says(mode: str, overlay: dict[str, Any]) -> None:
+    cr = nodeset("x", scalingMode=mode, template={"spec": overlay})
+    spec = template_of(cr)["spec"]
+    assert [place(build.placing_spec(cr), key) for key in build.PLACING] == [place(spec, key) for key in build.PLACING]
+
+
+def place(spec: Any, key: str) -> Any:
+    """Of an affinity only that to nodes."""
+    return (spec.get(key) or {}).get("nodeAffinity") if key == "affinity" else spec.get(key)
+
+
 def test_the_revision_is_that_of_the_recorded_collisions() -> None:
     cr = nodeset(status={"collisionCount": 3, "nodeSetHash": "", "selector": ""})
     assert template_of(cr)["metadata"]["labels"][labels.REVISION] == hash_of(cr, 3) != hash_of(cr)

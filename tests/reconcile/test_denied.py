@@ -125,6 +125,53 @@ async def test_a_write_that_is_refused_is_a_condition_and_is_tried_again_soon(
     assert ready(world, kind, name)[0] == "True"
 
 
+async def test_conditions_that_may_not_be_written_stand_in_the_status_also_while_workers_come(world: World) -> None:
+    """Beside workers that move they are not tried in each reconcile; one that does not try knows nothing new."""
+    await small(world, 1)
+    allow, said = refuse_conditions(world), [ready(world, "NodeSet", "compute")[1]]
+    for replicas in range(2, 32):
+        await world.patch("NodeSet", "compute", {"spec": {"replicas": replicas}})
+        for _ in range(5):
+            await world.run_for(0.2)
+            said.append(ready(world, "NodeSet", "compute")[1])
+    since = said.index("Forbidden")
+    assert since < 25
+    assert set(said[since:]) == {"Forbidden"}
+    assert world.custom("NodeSet", "compute")["status"]["replicas"] > 25
+    assert len(world.pods()) == 31
+    allow()
+    await world.run_for(10.0)
+    assert ready(world, "NodeSet", "compute")[0] == "True"
+
+
+async def test_conditions_of_workers_that_have_gone_are_owed_by_nobody(world: World) -> None:
+    """A scale-out whose conditions could not be written is taken back."""
+    await small(world, 1)
+    refuse_conditions(world)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 3}})
+    await world.run_for(5.0)
+    assert ready(world, "NodeSet", "compute")[1] == "Forbidden"
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 1}})
+    await world.run_for(30.0)
+    assert (list(world.pods()), ready(world, "NodeSet", "compute")[0]) == (["compute-0"], "True")
+
+
+def refuse_conditions(world: World) -> Callable[[], None]:
+    """Refuse what the operator writes into the status of worker pods; the answer lets it again."""
+    before = world.wire.refuse
+
+    def refusing(request: Request) -> None:
+        before(request)
+        if request.method == "PATCH" and "/pods/compute-" in request.path and request.path.endswith("/status"):
+            raise Forbidden(f"{request.what}: a right is missing")
+
+    def allow() -> None:
+        world.wire.refuse = before
+
+    world.wire.refuse = refusing
+    return allow
+
+
 async def test_a_status_that_may_not_be_written_is_an_event(world: World) -> None:
     allow = refuse_write(world, "PATCH", "/nodesets/compute/status")
     await small(world, 1)

@@ -8,11 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.campaigns import sidecar
 from tests.campaigns.rig import NAMESPACE, World
 from tests.campaigns.scenarios import NEW_KEY, REF, small
+from tests.campaigns.slurm_model import NodeRecord
 from tests.reconcile.test_polling import count_looks
 from tests.slurm.replay import VERSIONS
 
+from kube_runtime.loop import rest
+from kube_runtime.loop.queue import Key
 from slurm_operator.api.problem import FieldProblem
 from slurm_operator.api.validate import Decoded, decode
 from slurm_operator.build import labels
@@ -176,6 +180,92 @@ async def test_an_upgraded_slurmrestd_wakes_whoever_may_ask_more_of_it(
     assert looks[kind] >= 1
 
 
+async def test_what_others_write_on_a_kubernetes_node_wakes_nobody_and_a_cordon_who_has_a_worker_there(
+    world: World,
+) -> None:
+    await at_rest(world)
+    await world.create("NodeSet", "other", {**REF, "replicas": 1})
+    await world.run_for(600.0)
+    (there,) = world.pods().values()
+    woken = note_woken(world, "NodeSet")
+    for number in range(10):
+        for name in ("k0", "k1", "k2"):
+            await annotate(world, name, **{"example.org/x": str(number)})
+        await world.run_for(1.0)
+    assert woken == []
+    path = f"/api/v1/nodes/{there['spec']['nodeName']}"
+    await world.ask("PATCH", path, {"spec": {"unschedulable": True}}, MERGE)
+    await world.run_for(1.0)
+    assert "DRAIN" in world.slurm.nodes["compute-0"].flags
+    assert {key.name for key in woken} == {"compute"}
+
+
+async def test_features_and_topology_of_a_kubernetes_node_reach_slurm_at_once(world: World) -> None:
+    await at_rest(world)
+    (there,) = world.pods().values()
+    await annotate(world, there["spec"]["nodeName"], **{labels.FEATURES: "gpu", labels.TOPOLOGY: "default:s1"})
+    await world.run_for(2.0)
+    assert "k8s/gpu" in world.slurm.nodes["compute-0"].features
+    assert world.stored("pods", "compute-0")["metadata"]["annotations"][labels.TOPOLOGY] == "default:s1"
+
+
+async def annotate(world: World, node: str, **annotations: str) -> None:
+    await world.ask("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": annotations}}, MERGE)
+
+
+def note_woken(world: World, kind: str) -> list[Key]:
+    """The keys of a kind that something wakes from now on."""
+    assert world.operator is not None
+    woken, controller = list[Key](), world.operator.controllers[kind]
+    add = controller.add
+
+    def listening(key: Key) -> None:
+        woken.append(key)
+        add(key)
+
+    controller.add = listening  # type: ignore[method-assign]  # nothing else tells one key from another
+    return woken
+
+
+async def test_a_slurmd_that_missed_a_reconfigure_is_named_although_looks_are_rare(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others restart at once, which is the last that Slurm tells; they are counted ten seconds later."""
+    await small(world, 2)
+    await world.create("Partition", "fast", {**REF, "nodeSets": ["compute"]})
+    await world.run_for(600.0)
+    monkeypatch.setattr(rest, "SECONDS_PER_KEY", 100.0)
+    restart_slurmds(world, monkeypatch, missing="compute-1")
+    # Taken back before it is kept: nothing becomes due by the history either.
+    for text in ("MinJobAge=301\n", ""):
+        await world.patch("Controller", "slurm", {"spec": {"extraConf": text}})
+        await world.run_for(2.0)
+    await world.run_for(30.0)
+    (slurmd,) = [each for each in daemons(world) if each["daemon"] == "slurmd"]
+    assert (slurmd["total"], slurmd["current"], slurmd.get("names")) == (2, 1, ["compute-1"])
+    looks = count_looks(world)
+    await world.run_for(30.0)
+    assert looks["Controller"] == 0
+
+
+def restart_slurmds(world: World, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """From now on each configuration that is read restarts all slurmds but one, and its verdict says when."""
+    long_ago, said, shape = int(world.clock.now().timestamp()) - 3600, sidecar.verdict, world.slurm._node
+    started = dict.fromkeys(world.slurm.nodes, long_ago)
+
+    def verdict(*args: Any) -> str:
+        now = int(world.clock.now().timestamp())
+        started.update({name: now for name in started if name != missing})
+        world.slurm.touch("nodes")
+        return said(*args).replace(" at=0 ", f" at={now} ")
+
+    def node(record: NodeRecord) -> dict[str, Any]:
+        return shape(record) | {"slurmd_start_time": {"set": True, "infinite": False, "number": started[record.name]}}
+
+    monkeypatch.setattr(sidecar, "verdict", verdict)
+    monkeypatch.setattr(world.slurm, "_node", node)
+
+
 async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
     await at_rest(world)
     await world.create("LoginSet", "login", {**REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}})
@@ -185,17 +275,22 @@ async def test_a_login_that_has_gone_is_counted_no_more(world: World) -> None:
     await world.ask("POST", pods, {"metadata": meta, "spec": spec})
     await world.ask("PATCH", f"{pods}/login-x/status", {"status": {"phase": "Running"}}, MERGE)
     await world.run_for(3000.0)
-    assert "login" in daemons(world)
+    assert "login" in counted(world)
     # As with a deletion in the background: its pods go after it, and then nobody knows any more whose they were.
     await world.delete("LoginSet", "login")
     await world.run_for(5.0)
     await world.delete("Pod", "login-x")
     await world.run_for(20.0)
-    assert "login" not in daemons(world)
+    assert "login" not in counted(world)
 
 
-def daemons(world: World) -> list[str]:
-    return [each["daemon"] for each in world.custom("Controller", "slurm")["status"]["config"]["daemons"]]
+def daemons(world: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = world.custom("Controller", "slurm")["status"]["config"]["daemons"]
+    return found
+
+
+def counted(world: World) -> list[str]:
+    return [each["daemon"] for each in daemons(world)]
 
 
 @pytest.mark.parametrize("why", ["wrong", "going"])

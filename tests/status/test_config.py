@@ -10,7 +10,7 @@ from slurm_operator.api.controller import ConfigStages, ConfigStatus, DaemonCens
 from slurm_operator.plan.config import ConfigDecision, Stage, Verdict
 from slurm_operator.plan.daemons import Census
 from slurm_operator.slurm.conf_lint import Finding
-from slurm_operator.status.config import drafts, fields
+from slurm_operator.status.config import drafts, fields, is_catching_up
 
 NOW = "2026-01-02T03:04:05Z"
 NEW, OLD = "a" * 64, "b" * 64
@@ -124,6 +124,22 @@ def test_right_after_a_reconfigure_slurmds_are_still_as_they_were_counted() -> N
     later = fields(plan(Stage.TRYING), before, "2026-01-02T03:04:30Z", found)
     assert early["daemons"] == [{"daemon": "slurmd", "total": 2, "current": 2}]
     assert later["daemons"][0]["behind"] == 2
+
+
+@pytest.mark.parametrize(
+    ("read", "waits"),
+    [
+        pytest.param("2026-01-02T03:04:05Z", True, id="just now"),
+        pytest.param("2026-01-02T03:03:56Z", True, id="nine seconds ago"),
+        pytest.param("2026-01-02T03:03:55Z", False, id="ten seconds ago"),
+        pytest.param("2026-01-02T03:04:08Z", True, id="by a clock that is a little ahead"),
+        pytest.param("2027-01-02T03:04:05Z", False, id="by a clock that is a year ahead"),
+        pytest.param(None, False, id="nobody knows when"),
+    ],
+)
+def test_slurmds_are_waited_for_while_they_may_still_restart(read: str | None, waits: bool) -> None:
+    before = ConfigStatus(hash=OLD, last_read=read)
+    assert is_catching_up(plan(Stage.APPLIED), before, "2026-01-02T03:04:05Z") is waits
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """From a changed object to the keys of those who care: mapping functions, and sources that come and go.
 
 A cache is a `Source`. `Watch` ties one to a controller with a mapping, which is a pure function from an object
-to keys: of itself, of its owner, or of whoever else it concerns (`reconcile/triggers.py`).
+to keys: of itself, of its owner, or of whoever else it concerns (`reconcile/triggers.py`). `ChangeWatch` takes one from
+both, old and new, for sources that many share and of which each cares for something else.
 `SourceSet` runs sources as tasks and starts and stops them with the custom resource definitions they need.
 """
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 
 KeysOf = Callable[[Any], Iterable[Key]]
+KeysOfChange = Callable[[Any, Any], Iterable[Key]]
 Listener = Callable[[Any, Any], None]
 """Called with (old, new): (None, object) for a new one, (object, None) for a deleted one."""
 
@@ -96,20 +98,42 @@ class Watch:
         self.source.on_change(self.notice)
 
     def notice(self, old: Any, new: Any) -> None:
-        """One change; an object that cannot be mapped is logged and never stops the cache."""
-        try:
-            keys = self._keys(old, new)
-        except Exception:
-            log.exception("a change could not be mapped to the objects that it concerns")
-            return
-        for key in keys:
-            self.controller.add(key)
+        """One change."""
+        _enqueue(self.controller, self._keys, old, new)
 
     def _keys(self, old: Any, new: Any) -> Iterable[Key]:
         if old is not None and new is not None and not self.when(old, new):
             return ()
         present = (obj for obj in (old, new) if obj is not None)
-        return dict.fromkeys(key for obj in present for key in self.mapping(obj))
+        return (key for obj in present for key in self.mapping(obj))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWatch:
+    """Changes in `source` become keys of `controller`, by a mapping of (old, new), one of which may be None."""
+
+    source: Source
+    controller: Enqueuer
+    mapping: KeysOfChange
+
+    def connect(self) -> None:
+        """Listen from now on."""
+        self.source.on_change(self.notice)
+
+    def notice(self, old: Any, new: Any) -> None:
+        """One change."""
+        _enqueue(self.controller, self.mapping, old, new)
+
+
+def _enqueue(controller: Enqueuer, mapping: KeysOfChange, old: Any, new: Any) -> None:
+    """Each key once; an object that cannot be mapped is logged and never stops the cache."""
+    try:
+        keys = dict.fromkeys(mapping(old, new))
+    except Exception:
+        log.exception("a change could not be mapped to the objects that it concerns")
+        return
+    for key in keys:
+        controller.add(key)
 
 
 class SourceSet:

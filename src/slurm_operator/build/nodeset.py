@@ -50,6 +50,8 @@ HOSTNAME: Path = ("spec", "template", "spec", "hostname")
 FEATURES = "Features"
 # Fields of a pod by which it would have another name than its Slurm node, or stand where nobody placed it.
 OWN_IDENTITY = ("nodeName", "subdomain", "hostnameOverride", "setHostnameAsFQDN")
+# Fields of a pod that say on which Kubernetes nodes it may stand.
+PLACING = ("nodeSelector", "affinity", "tolerations")
 
 _DAEMON_TAINTS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -197,6 +199,12 @@ def content_hashes(cr: NodeSet, refs: Refs) -> dict[str, str]:
         labels.SSHD_CONF_HASH: hashes.of_text(_sshd_config(cr)),
         labels.SSSD_CONF_HASH: hashes.of_bytes(sssd_conf),
     }
+
+
+def placing_spec(cr: NodeSet) -> Object:
+    """What of the pod spec decides which Kubernetes nodes a worker may stand on; no reference is followed for it."""
+    user = {key: value for key, value in cr.spec.template.spec.items() if key in PLACING or key.startswith("$")}
+    return pods.pod_spec({"tolerations": _tolerations(cr)}, user)
 
 
 def pod(cr: NodeSet, template: Mapping[str, Any], worker: WorkerIdentity, pinned_to: str | None = None) -> Object:

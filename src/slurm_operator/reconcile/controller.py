@@ -35,6 +35,7 @@ from slurm_operator.slurm.model import Unknown
 from slurm_operator.status import cluster as status
 from slurm_operator.status import workload
 from slurm_operator.status.conditions import DEGRADED, yes
+from slurm_operator.status.config import is_catching_up
 
 SERVICE_MONITOR = "ServiceMonitor"
 NO_SLURM = Unknown("Slurm is not needed for this")
@@ -182,7 +183,8 @@ def is_at_rest(world: ClusterWorld, plan: Plan, released: Release) -> bool:
     plans = (plan, released.objects, released.afterwards, released.trial_pods)
     acts = any(not isinstance(action, Apply) for each in plans for action in each.actions)
     has_times = memory.worker_trial is not None or world.history.is_pending or memory.partitions.has_times(world.now)
-    return is_in_force and is_complete and not acts and not has_times
+    counts_later = is_catching_up(config, known, world.time)
+    return is_in_force and is_complete and not (acts or has_times or counts_later)
 
 
 def _lacks_monitor(world: ClusterWorld) -> bool:

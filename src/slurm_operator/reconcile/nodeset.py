@@ -113,8 +113,8 @@ class NodeSets:
     settled: dict[str, Settled] = field(default_factory=dict)
     # By the uid of a NodeSet: its pods, whether it is in DaemonSet mode, and so their host names.
     hosts: dict[str, tuple[tuple[Pod, ...], bool, frozenset[str]]] = field(default_factory=dict)
-    # By the uid of a NodeSet: its conditions of pods could not be written.
-    failed_after_report: set[str] = field(default_factory=set)
+    # By the uid of a NodeSet: what its status says while its conditions of pods cannot be written.
+    failed_after_report: dict[str, list[ConditionDraft]] = field(default_factory=dict)
     # By the uid of a NodeSet: when its pods last got conditions.
     described_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may; the next reconcile
@@ -317,18 +317,22 @@ class NodeSets:
 
     async def _finish(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
-        uid = world.cr.metadata.uid
-        if uid in self.failed_after_report:
-            await self._execute(Plan((plan.after_report,)), raw)
-            self.failed_after_report.discard(uid)
-            await self._report(world, raw)
+        uid, failure = world.cr.metadata.uid, self.failed_after_report.get(world.cr.metadata.uid)
+        if failure is not None and not (plan.after_report or world.may_describe):
+            # Not tried now, beside workers that move: it is so until the next try.
+            await self._write_status(raw, world.cr, failure, status.fields(world))
+            self.executor.pace.again("NodeSet", Key(world.cr.namespace, world.cr.name), DESCRIBE_SECONDS)
             return
-        await self._report(world, raw)
+        if failure is None:
+            await self._report(world, raw)
         try:
             await self._after_report(world, raw, plan)
-        except OperatorError:
-            self.failed_after_report.add(uid)
+        except OperatorError as error:
+            self.failed_after_report[uid] = workload.failed(error.reason, str(error))
             raise
+        if failure is not None:
+            self.failed_after_report.pop(uid, None)
+            await self._report(world, raw)
 
     async def _after_report(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """What nobody waits for, as long as nobody waits; the rest is planned again."""
@@ -537,7 +541,7 @@ class NodeSets:
         self.asked.pop(uid, None)
         self.settled.pop(uid, None)
         self.hosts.pop(uid, None)
-        self.failed_after_report.discard(uid)
+        self.failed_after_report.pop(uid, None)
         self.written.pop(uid, None)
         self.described_at.pop(uid, None)
         self.asked_first.pop(uid, None)

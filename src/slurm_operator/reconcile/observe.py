@@ -36,6 +36,7 @@ BY_NAMESPACE = "namespace"
 # Of pods alone.
 BY_CONTROLLER = "controller"
 BY_DAEMON = "daemon"
+BY_NODE = "node"
 OURS_READ = ("Controller", "Accounting", "NodeSet", "RestApi", "Partition")
 # Stands for the uid of whoever controls an object that nobody controls.
 NO_CONTROLLER = ""
@@ -73,6 +74,11 @@ def daemons(item: Any) -> Iterable[str]:
 
 def _daemon_key(namespace: str, daemon: str) -> str:
     return f"{namespace}/{daemon}"
+
+
+def kubernetes_nodes(item: Any) -> Iterable[str]:
+    """Index function: the Kubernetes node that a pod stands on; none while it stands on none."""
+    return [item.spec.node_name] if item.spec.node_name else []
 
 
 def namespaces(item: Any) -> Iterable[str]:
@@ -140,6 +146,11 @@ class Observer:
         """Our resources of a kind that can be read, by name; also those that are wrong, which say so themselves."""
         decoded = (self._decode(item).readable for item in self.in_namespace(kind.__name__, namespace))
         return sorted((each for each in decoded if isinstance(each, kind)), key=lambda each: each.name)
+
+    def everywhere(self, kind: type[R]) -> Iterator[R]:
+        """Our resources of a kind in all namespaces, as far as they can be read."""
+        decoded = (self._decode(item).readable for cache in self.raw.get(kind.__name__, ()) for item in cache.items())
+        return (each for each in decoded if isinstance(each, kind))
 
     def owned(self, uid: str) -> dict[Identity, RawObject]:
         """Every object that a resource controls."""
@@ -286,6 +297,11 @@ class Observer:
     def orphaned_pods(self, namespace: str) -> tuple[Pod, ...]:
         """The pods that nobody controls."""
         return self._pods_by(BY_CONTROLLER, _controller_key(namespace, NO_CONTROLLER))
+
+    def pods_on(self, node: str) -> Iterator[Pod]:
+        """The pods on a Kubernetes node, of every namespace."""
+        for cache in self.pods:
+            yield from cache.by_index(BY_NODE, node)
 
     def _pods_by(self, index: str, value: str) -> tuple[Pod, ...]:
         # What is asked for is in one namespace, and every cache that watches this has it.

@@ -25,7 +25,7 @@ from kube_runtime.loop.leadership import Elector, LeaseRecord
 from kube_runtime.loop.queue import Key
 from kube_runtime.loop.rest import Rests
 from kube_runtime.loop.run import Ending, run
-from kube_runtime.loop.watches import SourceSet, Watch, to_itself, to_owner
+from kube_runtime.loop.watches import ChangeWatch, SourceSet, Watch, to_itself, to_owner
 from slurm_operator.api.controller import Controller as ControllerResource
 from slurm_operator.api.kinds import KINDS, Member
 from slurm_operator.api.meta import GROUP
@@ -46,10 +46,12 @@ from slurm_operator.reconcile.observe import (
     BY_CONTROLLER,
     BY_DAEMON,
     BY_NAMESPACE,
+    BY_NODE,
     BY_OWNER,
     Observer,
     controllers,
     daemons,
+    kubernetes_nodes,
     namespaces,
     owners,
 )
@@ -59,7 +61,7 @@ from slurm_operator.reconcile.resources import ALL, CHILDREN, OPTIONAL, OURS
 from slurm_operator.reconcile.served import Served
 from slurm_operator.reconcile.status_pace import StatusPace
 from slurm_operator.reconcile.token import Tokens
-from slurm_operator.reconcile.triggers import Triggers, daemon_changed, node_changed, spec_changed
+from slurm_operator.reconcile.triggers import Triggers, daemon_changed, spec_changed
 from slurm_operator.reconcile.verdict_streams import VerdictStreams
 from slurm_operator.settings import Settings
 
@@ -67,7 +69,7 @@ from slurm_operator.settings import Settings
 WITH_PODS = (labels.CONTROLLER, labels.WORKER, labels.WORKER_TRIAL, labels.RESTAPI, labels.LOGIN)
 PODS_OF_INTEREST = f"{labels.NAME} in ({','.join(each.daemon for each in WITH_PODS)})"
 INDEXES: dict[str, Any] = {BY_OWNER: owners, BY_NAMESPACE: namespaces}
-POD_INDEXES: dict[str, Any] = {BY_CONTROLLER: controllers, BY_DAEMON: daemons}
+POD_INDEXES: dict[str, Any] = {BY_CONTROLLER: controllers, BY_DAEMON: daemons, BY_NODE: kubernetes_nodes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +346,7 @@ def _connect(observer: Observer, controllers: dict[str, Controller], clusters: C
         Watch(pods, controllers["Controller"], triggers.controller_of_daemon, daemon_changed).connect()
         Watch(pods, controllers["Controller"], to_owner(GROUP, "Controller")).connect()
     if observer.nodes is not None:
-        Watch(observer.nodes, controllers["NodeSet"], triggers.every_key("NodeSet"), node_changed).connect()
+        ChangeWatch(observer.nodes, controllers["NodeSet"], triggers.users_of_kubernetes_node).connect()
 
 
 def _woken_by_slurm(

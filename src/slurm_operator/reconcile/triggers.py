@@ -1,22 +1,33 @@
 """Which resources a change concerns.
 
 In: a changed object. Out: the keys of the resources to reconcile. Every reference counts: a Secret or ConfigMap
-that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in slurm.conf. Connected to the
-watches by `reconcile/operator.py`.
+that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in slurm.conf. A Kubernetes node
+is everybody's, and many write on it: it concerns those alone who read what has changed. Connected to the watches by
+`reconcile/operator.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_runtime.client.objects import Pod, RawObject
+from kube_runtime.client.objects import Node, Pod, RawObject
 from kube_runtime.loop.queue import Key
-from slurm_operator.build import labels
+from kube_runtime.loop.watches import to_owner
+from slurm_operator.api.meta import GROUP
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.build import labels, nodeset
+from slurm_operator.build.errors import BuildError
+from slurm_operator.build.metadata import Object
+from slurm_operator.plan import placement
+from slurm_operator.plan.records import NODE_NOT_FOUND
 from slurm_operator.reconcile.observe import Observer
 
 KeysOf = Callable[[Any], Iterable[Key]]
+OWNER = to_owner(GROUP, "NodeSet")
+# A place where a numbered worker may be.
+HOME = (True, "")
 # By daemon: the kind of the resource whose pods run it for a Controller.
 SERVED = {labels.RESTAPI.daemon: "RestApi", labels.LOGIN.daemon: "LoginSet"}
 
@@ -30,6 +41,8 @@ class Triggers:
     _names: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     # By the uid of a NodeSet: its pods, and what their Slurm nodes may be called.
     _hosts_of: dict[str, tuple[tuple[Pod, ...], frozenset[str]]] = field(default_factory=dict)
+    # By the uid of a NodeSet: its generation, and where its workers may stand; None where that cannot be said.
+    _placing: dict[str, tuple[int, Object | None]] = field(default_factory=dict)
 
     def referrers(self, kind: str) -> KeysOf:
         """Resources of a kind that name the changed object anywhere in a reference."""
@@ -88,13 +101,62 @@ class Triggers:
         return keys
 
     def every_key(self, kind: str) -> KeysOf:
-        """All resources of a kind: for changes of Kubernetes nodes."""
+        """All resources of a kind: for what may no longer be read, or may be again."""
 
         def keys(_: Any) -> Iterator[Key]:
             for cache in self.observer.raw.get(kind, ()):
                 yield from (_key(item) for item in cache.items())
 
         return keys
+
+    def users_of_kubernetes_node(self, old: Node | None, new: Node | None) -> Iterator[Key]:
+        """The NodeSets that a node's change concerns: whose workers stand there, or may now, or may no longer."""
+        name = next(each.metadata.name for each in (new, old) if each is not None)
+        on_it = {key for pod in self.observer.pods_on(name) for key in OWNER(pod)}
+        if said_of_workers(old) != said_of_workers(new):
+            yield from on_it
+        if placed_by(old) != placed_by(new):
+            yield from self._placed_otherwise(name, old, new, on_it)
+
+    def _placed_otherwise(self, name: str, old: Node | None, new: Node | None, on_it: Set[Key]) -> Iterator[Key]:
+        """Those who place workers by a node, or keep them on theirs, and for whom it is another place than before."""
+        mixed: set[str] = set()
+        for cr in self.observer.everywhere(NodeSet):
+            key = Key(cr.namespace, cr.name)
+            if cr.is_daemon and self._wants_otherwise(cr, old, new):
+                mixed.add(cr.namespace)
+            elif _is_pinned_to(cr, name, is_on_it=key in on_it) and self._is_other_place(cr, old, new):
+                yield key
+        # Which host names one in DaemonSet mode takes counts for every NodeSet beside it.
+        for namespace in mixed:
+            yield from map(_key, self.observer.in_namespace("NodeSet", namespace))
+
+    def _wants_otherwise(self, cr: NodeSet, old: Node | None, new: Node | None) -> bool:
+        # A record may outlive its worker, and goes with the node.
+        prunes = new is None and cr.spec.prune_slurm_node_records == NODE_NOT_FOUND
+        return prunes or self._is_other_place(cr, old, new)
+
+    def _is_other_place(self, cr: NodeSet, old: Node | None, new: Node | None) -> bool:
+        try:
+            return self._place(cr, old) != self._place(cr, new)
+        except Exception:
+            # Anybody may have written that overlay: its own reconcile meets it too, and no other waits for that.
+            return True
+
+    def _place(self, cr: NodeSet, node: Node | None) -> tuple[bool, str] | None:
+        """What a node is for a NodeSet: whether a new worker belongs there, and its host name; None for no place."""
+        spec = self._placing_spec(cr) if node is not None else None
+        if node is None or spec is None or not placement.may_stay(spec, node):
+            return None
+        # Of its own node, a numbered worker only asks whether it may stay.
+        return (placement.should_run(spec, node), placement.daemon_worker(node).hostname(cr)) if cr.is_daemon else HOME
+
+    def _placing_spec(self, cr: NodeSet) -> Object | None:
+        generation, spec = self._placing.get(cr.metadata.uid, (None, None))
+        if generation != cr.metadata.generation:
+            spec = _placing_spec(cr)
+            self._placing[cr.metadata.uid] = (cr.metadata.generation, spec)
+        return spec
 
     def users_of_slurm_nodes(self, controller: Key, nodes: frozenset[str] | None) -> Iterator[tuple[str, Key]]:
         """The resources that report on these nodes of a cluster (None: on any), or have to do with them.
@@ -133,6 +195,20 @@ class Triggers:
         """Drop what was remembered of an object that has gone."""
         self._names.pop(uid, None)
         self._hosts_of.pop(uid, None)
+        self._placing.pop(uid, None)
+
+
+def _is_pinned_to(cr: NodeSet, node: str, *, is_on_it: bool) -> bool:
+    """Whether a number of the NodeSet belongs on a Kubernetes node, or gets to, as it runs there."""
+    return cr.spec.pin_to_node and not cr.is_daemon and (is_on_it or node in (cr.status.ordinal_to_node or {}).values())
+
+
+def _placing_spec(cr: NodeSet) -> Object | None:
+    """Where its workers may stand; None for an overlay that cannot be laid: nothing is planned by it either."""
+    try:
+        return nodeset.placing_spec(cr)
+    except BuildError:
+        return None
 
 
 def _without(nodes: frozenset[str], hosts: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -176,13 +252,28 @@ def daemon_changed(old: Any, new: Any) -> bool:
     )
 
 
-def node_changed(old: Any, new: Any) -> bool:
-    """Whether a node changed in a way that concerns workers: not by its heartbeat."""
-    return bool(
-        old.spec != new.spec
-        or old.metadata.labels != new.metadata.labels
-        or old.metadata.annotations != new.metadata.annotations
-    )
+def node_changed(old: Node | None, new: Node | None) -> bool:
+    """Whether anything of a Kubernetes node changed that is read of it: not its heartbeat, nor another's annotation."""
+    return said_of_workers(old) != said_of_workers(new) or placed_by(old) != placed_by(new)
+
+
+def said_of_workers(node: Node | None) -> tuple[Any, ...] | None:
+    """What a Kubernetes node says of the workers on it.
+
+    Its conditions only word a drain that follows from a cordon: they are read then, and change nothing by themselves.
+    """
+    if node is None:
+        return None
+    given = node.metadata.annotations
+    reason = given.get(labels.NODE_CORDON_REASON, "") if node.spec.unschedulable else ""
+    return node.spec.unschedulable, reason, given.get(labels.FEATURES, ""), given.get(labels.TOPOLOGY, "")
+
+
+def placed_by(node: Node | None) -> tuple[Any, ...] | None:
+    """What workers are placed on a Kubernetes node by, and named by there."""
+    if node is None:
+        return None
+    return node.metadata.labels, node.spec.taints, node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE)
 
 
 def _key(item: RawObject) -> Key:

@@ -32,9 +32,9 @@ from slurm_operator.status.conditions import (
 MAX_FINDINGS = 5
 MAX_NAMED_DAEMONS = 5
 MAX_NAMED_NODESETS = 5
-# Seconds within which every slurmd that got a new configuration has restarted and registered.
 SLURMD = "slurmd"
 DAEMONS = ("slurmctld", SLURMD, "slurmrestd", "login")
+# Seconds within which every slurmd that got a new configuration has restarted and registered.
 CATCH_UP_SECONDS = 10.0
 _HELD = "waits until the new auth/slurm key is rolled out: a reconfigure would load it too early"
 
@@ -194,7 +194,7 @@ def fields(
             {"daemon": "slurmctld", "name": name, "why": f"runs with {short_hash(hash_)}"}
             for name, hash_ in decision.behind
         ]
-    result["daemons"] = _counted(daemons, known, result["lastRead"], now) or None
+    result["daemons"] = _counted(daemons, known, is_early=is_catching_up(decision, before, now)) or None
     return {key: value for key, value in result.items() if value is not None}
 
 
@@ -208,17 +208,22 @@ def _last_read(decision: ConfigDecision, known: ConfigStatus) -> str | None:
     return seconds_text(decision.verdict.at)
 
 
-def _counted(found: Sequence[Census], known: ConfigStatus, last_read: str | None, now: str) -> list[dict[str, Any]]:
+def is_catching_up(decision: ConfigDecision, before: ConfigStatus | None, now: str) -> bool:
+    """Whether slurmds may still be restarting after a reconfigure: only later they are counted anew."""
+    at, then = parse_seconds(_last_read(decision, before or ConfigStatus())), parse_seconds(now)
+    # Both ways: slurmctld's clock may be ahead, and one that is far ahead is not waited for.
+    return at is not None and then is not None and abs(then - at) < CATCH_UP_SECONDS
+
+
+def _counted(found: Sequence[Census], known: ConfigStatus, *, is_early: bool) -> list[dict[str, Any]]:
     """What is known of each kind.
 
     The slurmds are as they were counted before right after a reconfigure, and while Slurm has not been asked: an
     operator that has just started knows no less than the one before it.
     """
-    at, then = parse_seconds(last_read), parse_seconds(now)
-    early = at is not None and then is not None and then - at < CATCH_UP_SECONDS
     before = [to_builtins(each) for each in known.daemons if each.daemon == SLURMD]
     rows = {each.daemon: _census(each) for each in found}
-    if before and (early or SLURMD not in rows):
+    if before and (is_early or SLURMD not in rows):
         rows[SLURMD] = before[0]
     # slurmctld first, then the slurmds, whichever was counted now.
     order = sorted(rows, key=lambda name: DAEMONS.index(name) if name in DAEMONS else len(DAEMONS))
