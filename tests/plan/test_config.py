@@ -22,10 +22,12 @@ from slurm_operator.plan.config import (
     reconfigure_hash,
 )
 from slurm_operator.plan.lint import linted
+from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial
 from slurm_operator.status.config import drafts, fields
 
 OLD = {"slurm.conf": "ClusterName=a\nMinJobAge=300\n", "cgroup.conf": "CgroupPlugin=disabled\n"}
 NEW = {**OLD, "slurm.conf": "ClusterName=a\nMinJobAge=301\n"}
+WRONG = {**OLD, "slurm.conf": "ClusterName=a\nProctrackType=proctrack/pgid\nBogus=1\n"}
 OLD_HASH, NEW_HASH = content_hash(OLD), content_hash(NEW)
 TOLD = note(NEW, live_partitions=False, check=True)
 POD = ControllerPod("slurm-controller-0", "uid-0", reports_verdicts=True)
@@ -95,6 +97,10 @@ NUDGES = {
     "once more when its sidecar stays silent": (replace(HANDED_OVER, nudges=2), (replace(TOLD_POD, times=2),)),
     "not before that": (replace(HANDED_OVER, nudges=2, pods=(replace(TOLD_POD, times=2),)), ()),
     "not when its sidecar has spoken": (replace(HANDED_OVER, nudges=2, pods=(said("refused", pod=TOLD_POD),)), ()),
+    "once more when that was put off, whatever it said before": (
+        replace(HANDED_OVER, nudge_is_owed=True, pods=(said("applied", pod=TOLD_POD),)),
+        (replace(said("applied", pod=TOLD_POD), times=2),),
+    ),
     "once more when another one was handed over since": (
         replace(HANDED_OVER, candidate=OLD),
         (replace(TOLD_POD, times=2),),
@@ -115,6 +121,16 @@ def test_what_slurm_was_told_live_waits_a_moment_for_what_follows() -> None:
 
 def test_what_every_pod_has_been_told_is_not_told_later_either() -> None:
     assert not plan_config(NEW, TOLD, replace(HANDED_OVER, nudge_may_wait=True)).nudges_later
+
+
+@pytest.mark.parametrize("how", ["the linter", "slurmd"])
+def test_where_the_next_one_is_held_back_a_pod_is_told_at_last_of_the_candidate_that_stays(how: str) -> None:
+    trial = WorkerTrial(TrialStage.REFUSED, reason="x") if how == "slurmd" else WorkerTrial()
+    findings = linted(WRONG, "Bogus=1\n", "26.05") if how == "the linter" else ()
+    told = replace(HANDED_OVER, worker_trial=trial)
+    assert plan_config(WRONG, TOLD, told, findings).nudge == ()
+    plan = plan_config(WRONG, TOLD, replace(told, nudge_is_owed=True), findings)
+    assert (plan.candidate, plan.nudge) == (NEW, (replace(TOLD_POD, times=2),))
 
 
 def test_a_pod_that_was_told_of_another_one_is_told_and_asked_again() -> None:
@@ -149,9 +165,8 @@ def test_a_last_good_one_that_somebody_deleted_comes_back_from_what_is_in_force(
 
 
 def test_what_the_linter_refuses_reaches_nobody() -> None:
-    files = {**OLD, "slurm.conf": "ClusterName=a\nProctrackType=proctrack/pgid\nBogus=1\n"}
-    findings = linted(files, "Bogus=1\n", "26.05")
-    plan = plan_config(files, TOLD, SETTLED, findings)
+    findings = linted(WRONG, "Bogus=1\n", "26.05")
+    plan = plan_config(WRONG, TOLD, SETTLED, findings)
     assert (plan.stage, plan.good, plan.candidate, plan.nudge) == (Stage.INVALID, OLD, OLD, ())
     assert "Bogus" in plan.findings[0].message
 

@@ -13,8 +13,10 @@ from slurm_operator.plan.verdict_poll import (
     MAX_LIVE_NUDGE_SECONDS,
     SELDOM_POLL_SECONDS,
     SLOW_POLL_SECONDS,
+    TAKE_UP_SECONDS,
     VerdictPoll,
     poll_of,
+    poll_over,
 )
 
 POLL = VerdictPoll("new", ("pod",), since=100.0)
@@ -81,3 +83,45 @@ def test_a_nudge_that_waits_for_more_waits_no_longer_than_a_second_from_the_firs
 def test_after_a_nudge_the_next_change_waits_anew() -> None:
     poll = poll_of("newer", ("pod",), POLL, 105.0)
     assert poll.nudge_due_in(105.0) == pytest.approx(LIVE_NUDGE_SECONDS)
+
+
+# Files that are written once more
+
+AGAIN = Verdict("new", "applied")
+OTHER = VerdictPoll("other", ("pod",), since=100.0, verdicts={"pod": AGAIN})
+
+
+@pytest.mark.parametrize("over", ["ours", "somebody's"])
+def test_what_was_said_of_files_before_they_were_written_again_is_no_verdict_on_them(over: str) -> None:
+    poll = poll_of("new", ("pod",), OTHER, 105.0) if over == "ours" else poll_over(OTHER, "new", ("pod",), 105.0)
+    read = replace(poll, verdicts={"pod": AGAIN})
+    assert (read.heard, read.is_decided, read.overtook) == ({"pod": None}, False, True)
+
+
+def test_what_is_said_of_files_that_were_not_spoken_of_is_their_verdict() -> None:
+    there = replace(OTHER, verdicts={"pod": Verdict("other", "refused")})
+    for poll in (poll_of("new", ("pod",), there, 105.0), poll_over(there, "new", ("pod",), 105.0)):
+        assert replace(poll, verdicts={"pod": AGAIN}).is_decided
+
+
+@pytest.mark.parametrize(
+    ("nudged_at", "verdict", "doubted"),
+    [
+        pytest.param(None, AGAIN, True, id="the pod is not told yet"),
+        pytest.param(105.0, AGAIN, True, id="it was told just now"),
+        pytest.param(106.0 - TAKE_UP_SECONDS, AGAIN, False, id="it had time and has nothing to add"),
+        pytest.param(105.0, Verdict("other", "applied"), False, id="it has spoken of the other one meanwhile"),
+        pytest.param(105.0, None, True, id="its log is not read yet"),
+    ],
+)
+def test_an_old_word_counts_again_once_the_pod_had_time(
+    nudged_at: float | None, verdict: Verdict | None, doubted: bool
+) -> None:
+    poll = replace(poll_of("new", ("pod",), OTHER, 105.0), nudged_at=nudged_at, verdicts={"pod": verdict})
+    assert (poll.still_doubted(106.0) == {"pod"}) is doubted
+
+
+def test_what_is_owed_to_a_pod_is_not_forgotten_for_another_one() -> None:
+    owed = replace(poll_of("new", ("pod",), OTHER, 105.0), waits_since=104.0)
+    both = poll_of("new", ("pod", "standby"), owed, 106.0)
+    assert (both.waits_since, both.doubted, both.verdicts) == (104.0, {"pod"}, {})

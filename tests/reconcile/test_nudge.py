@@ -120,6 +120,57 @@ async def test_live_changes_that_never_pause_are_told_to_the_pod_all_the_same(wo
     assert in_force(world)
 
 
+async def test_a_live_change_that_is_taken_back_at_once_is_told_to_the_pod(world: World) -> None:
+    """Its kubelet may have looked in between, and its last word is on the very files that are wanted again."""
+    await with_partition(world)
+    told_before, taken_before = told(world), taken(world)
+    await world.patch("Partition", "short", {"spec": {"priorityTier": 7}})
+    await world.run_for(0.1)
+    # By itself; its sidecar takes a moment longer.
+    world.cluster.sidecar._mounted = world.cluster.sidecar._files("slurm-config-candidate")
+    await world.patch("Partition", "short", {"spec": {"priorityTier": None}})
+    await world.run_for(0.1)
+    assert (told(world), in_force(world)) == (told_before, False)
+    world.cluster.sidecar.look()
+    assert taken(world) != taken_before
+    await world.run_for(1.0)
+    assert told(world) != told_before
+    await world.run_for(4.0)
+    assert taken(world) == taken_before
+    assert in_force(world)
+
+
+async def test_a_live_change_that_nobody_saw_is_told_once_and_soon_in_force_again(world: World) -> None:
+    """Its sidecar has nothing new to say."""
+    await with_partition(world)
+    nudges, before = list[str](), told(world)
+    for tier in (7, None):
+        await world.patch("Partition", "short", {"spec": {"priorityTier": tier}})
+        await world.run_for(0.1)
+    for _ in range(40):
+        await world.run_for(0.1)
+        if told(world) != before:
+            nudges.append(before := told(world))
+    assert nudges == [f"{taken(world)}/2"]
+    assert in_force(world)
+    world.arm()
+    await world.run_for(100.0)
+    assert [each for each in world.trace if "configs" in each or "pods" in each] == []
+
+
+async def test_a_candidate_that_somebody_changed_is_told_to_the_pod_when_it_is_put_right(world: World) -> None:
+    await with_partition(world)
+    before, path = told(world), "/api/v1/namespaces/hpc/configmaps/slurm-config-candidate"
+    data = (await world.ask("GET", path))["data"]
+    changed = {**data, "slurm.conf": data["slurm.conf"].replace("PartitionName=short", "PartitionName=short MaxTime=7")}
+    assert changed != data
+    await world.ask("PATCH", path, {"data": changed}, "application/merge-patch+json")
+    await world.run_for(2.0)
+    assert told(world) != before
+    await world.run_for(3.0)
+    assert in_force(world)
+
+
 async def test_what_needs_a_reconfigure_takes_a_live_change_along_in_one_nudge(world: World) -> None:
     """A kubelet is deaf to the second nudge of a second."""
     await with_partition(world)

@@ -48,7 +48,7 @@ from slurm_operator.plan.partition_events import OwnerEvent, revert_events
 from slurm_operator.plan.partition_fields import Line, line_hash
 from slurm_operator.plan.partition_memory import PartitionMemory, learned
 from slurm_operator.plan.partition_outcome import INCOMPLETE, OutcomeWorld, PartitionOutcome, partition_outcomes
-from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, reporting
+from slurm_operator.plan.verdict_poll import VerdictPoll, poll_of, poll_over, reporting
 from slurm_operator.plan.worker_trial import TrialStage, WorkerTrial, is_needed, judge, plan_trial
 from slurm_operator.slurm.conf_lint import Finding
 from slurm_operator.slurm.model import Partition, SlurmList, Unknown
@@ -268,7 +268,7 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
     cr, hash_ = world.cr, content_hash(files)
     applied = (cr.status.config.hash if cr.status.config else None) or ""
     poll = world.poll if world.poll is not None and world.poll.hash == hash_ else None
-    verdicts = poll.verdicts if poll is not None else {}
+    verdicts = poll.heard if poll is not None else {}
     seen = ConfigWorld(
         good=world.maps.good,
         candidate=world.maps.candidate_files,
@@ -279,6 +279,7 @@ def _config(world: ClusterWorld, files: Files, findings: tuple[Finding, ...]) ->
         frozen=bool(world.objects.waits_for_key),
         nudges=poll.nudges(world.now) if poll is not None else 1,
         nudge_may_wait=_nudge_may_wait(world, files, hash_),
+        nudge_is_owed=_is_nudge_owed(world),
         worker_trial=_worker_trial(world, files, hash_),
     )
     live = world.slurm.supports_live_partitions
@@ -296,12 +297,17 @@ def _worker_trial(world: ClusterWorld, files: Files, hash_: str) -> WorkerTrial:
 def _nudge_may_wait(world: ClusterWorld, files: Files, hash_: str) -> bool:
     """Whether all that is new is what Slurm takes live, and is new for no longer than that may wait."""
     good, candidate, live = world.maps.good, world.maps.candidate_files, world.slurm.supports_live_partitions
-    if good is None or files == good == candidate:
+    if good is None or (files == good == candidate and not _is_nudge_owed(world)):
         return False
     if _poll_of(world, hash_).nudge_due_in(world.now) <= 0.0:
         return False
     wanted = reconfigure_hash(files, live_partitions=live)
     return all(reconfigure_hash(each, live_partitions=live) == wanted for each in (good, candidate or good))
+
+
+def _is_nudge_owed(world: ClusterWorld) -> bool:
+    """Whether pods were not told of a candidate yet, since more might follow: of whatever it is now, they are to be."""
+    return world.memory.poll is not None and world.memory.poll.waits_since is not None
 
 
 def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
@@ -312,18 +318,27 @@ def _is_in_doubt(poll: VerdictPoll | None, hash_: str, now: float) -> bool:
 def _next_poll(world: ClusterWorld, config: ConfigDecision) -> VerdictPoll | None:
     if config.stage is Stage.TRYING_ON_SLURMD:
         # A sidecar may still be trying the previous one.
-        return world.memory.poll
+        return _after_nudges(world.memory.poll, world, config) if world.memory.poll is not None else None
     if not config.is_open or config.stage is Stage.WAITING:
         return None
     poll = _poll_of(world, config.hash)
-    waits_since = world.now if poll.waits_since is None else poll.waits_since
-    return replace(poll, waits_since=waits_since if config.nudges_later else None)
+    return _after_nudges(replace(poll, doubted=poll.still_doubted(world.now)), world, config)
+
+
+def _after_nudges(poll: VerdictPoll, world: ClusterWorld, config: ConfigDecision) -> VerdictPoll:
+    """The poll once pods were nudged, or not yet: then they still are to be."""
+    if config.nudge:
+        return replace(poll, waits_since=None, nudged_at=world.now)
+    is_first = config.nudges_later and poll.waits_since is None
+    return replace(poll, waits_since=world.now) if is_first else poll
 
 
 def _poll_of(world: ClusterWorld, hash_: str) -> VerdictPoll:
-    # One that was made in this very reconcile is as good as one that was there.
-    before = world.poll if world.poll is not None and world.poll.hash == hash_ else world.memory.poll
-    return poll_of(hash_, reporting(world.pods), before, world.now)
+    read, known, pods = world.poll, world.memory.poll, reporting(world.pods)
+    if read is not None and known is None and read.hash != hash_:
+        return poll_over(read, hash_, pods, world.now)
+    # The one of this reconcile has what was read last.
+    return poll_of(hash_, pods, read or known, world.now)
 
 
 def _objects(world: ClusterWorld, config: ConfigDecision) -> Iterator[Object]:

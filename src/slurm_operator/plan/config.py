@@ -110,6 +110,8 @@ class ConfigWorld:
     nudges: int = 1
     # Whether more may follow in a moment, and nobody waits for a sidecar: all that is new is what Slurm takes live.
     nudge_may_wait: bool = False
+    # Whether pods were not told of the candidate yet, since more might follow.
+    nudge_is_owed: bool = False
     # The trial of the wanted files by slurmd.
     worker_trial: WorkerTrial = field(default_factory=WorkerTrial)
 
@@ -206,9 +208,7 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
         world = replace(world, good=world.candidate)
     before = content_hash(world.good) if world.good is not None else ""
     if findings:
-        return ConfigDecision(
-            Stage.INVALID, hash_, world.good, world.candidate, world.note, findings=tuple(findings), good_hash=before
-        )
+        return _refused_by_linter(world, hash_, before, tuple(findings))
     if world.frozen and before and before != hash_:
         return ConfigDecision(Stage.HELD, hash_, world.good, world.candidate, world.note, good_hash=before)
     if world.good is None or not world.in_place or any(not pod.reports_verdicts for pod in world.pods):
@@ -217,6 +217,21 @@ def plan_config(wanted: Files, note: str, world: ConfigWorld, findings: Sequence
     if world.worker_trial.blocks_hand_over:
         return _tried_by_slurmd(wanted, world, hash_, before)
     return _tried_by_sidecar(wanted, _with_untried(note, wanted, world), world, hash_, before)
+
+
+def _refused_by_linter(world: ConfigWorld, hash_: str, before: str, findings: tuple[Finding, ...]) -> ConfigDecision:
+    good, candidate, owed = world.good, world.candidate, _owed(world)
+    return ConfigDecision(
+        Stage.INVALID, hash_, good, candidate, world.note, nudge=owed, findings=findings, good_hash=before
+    )
+
+
+def _owed(world: ConfigWorld) -> tuple[ControllerPod, ...]:
+    """The nudges for a candidate that stays, as nothing follows it for now."""
+    if not world.nudge_is_owed or world.candidate is None:
+        return ()
+    hash_ = content_hash(world.candidate)
+    return tuple(notified_of(hash_, pod) for pod in world.pods if pod.reports_verdicts)
 
 
 def _tried_by_slurmd(wanted: Files, world: ConfigWorld, hash_: str, before: str) -> ConfigDecision:
@@ -229,6 +244,7 @@ def _tried_by_slurmd(wanted: Files, world: ConfigWorld, hash_: str, before: str)
         world.good,
         world.candidate,
         world.note,
+        nudge=_owed(world),
         verdict=Verdict(hash_, verdicts.REFUSED, reason=reason) if is_refused else None,
         good_hash=before,
         place=locate(wanted, reason) if reason else "",
@@ -277,7 +293,7 @@ def notified_of(hash_: str, pod: ControllerPod) -> ControllerPod:
 
 
 def _needs_nudge(pod: ControllerPod, world: ConfigWorld, wanted: Files, hash_: str, before: str) -> bool:
-    if world.candidate != wanted:
+    if world.candidate != wanted or world.nudge_is_owed:
         # Even if it was nudged for this one before: it may have seen another one since.
         return True
     if pod.nudged != hash_:

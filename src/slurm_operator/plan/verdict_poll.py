@@ -9,7 +9,7 @@ kept in its `ClusterMemory` by `reconcile/controller.py`; `reconcile/config.py` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slurm_operator.plan.config import ControllerPod, Verdict
 
@@ -25,6 +25,8 @@ NUDGE_AGAIN_SECONDS = (1.0, 5.0, 20.0, 60.0)
 LIVE_NUDGE_SECONDS = 0.3
 # So long in all, where each change follows the one before too soon.
 MAX_LIVE_NUDGE_SECONDS = 1.0
+# So long after its nudge a sidecar that has nothing new to say of a candidate never saw another one since.
+TAKE_UP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,32 @@ class VerdictPoll:
     is_followed: bool = False
     # Since when pods are not nudged, as more may follow: since this candidate, or one before it. None: they were.
     waits_since: float | None = None
+    # The pods whose sidecar had spoken of these very files before they were written once more, over another candidate:
+    # what it says of them may be from then.
+    doubted: frozenset[str] = frozenset()
+    # When pods were nudged last.
+    nudged_at: float | None = None
+
+    @property
+    def heard(self) -> Mapping[str, Verdict | None]:
+        """What the sidecars have said of this candidate."""
+        return {uid: None if self._is_from_before(uid) else verdict for uid, verdict in self.verdicts.items()}
+
+    def _is_from_before(self, uid: str) -> bool:
+        verdict = self.verdicts.get(uid)
+        return uid in self.doubted and verdict is not None and verdict.hash == self.hash
+
+    def still_doubted(self, now: float) -> frozenset[str]:
+        """The pods whose word is still in doubt: they had no time yet, and have not spoken of another one meanwhile."""
+        if self.nudged_at is not None and now - self.nudged_at >= TAKE_UP_SECONDS:
+            return frozenset()
+        return frozenset(uid for uid in self.doubted if not self.verdicts.get(uid) or self._is_from_before(uid))
 
     @property
     def is_decided(self) -> bool:
         """Whether all have reported what became of it."""
-        return bool(self.verdicts) and all(each and each.hash == self.hash for each in self.verdicts.values())
+        heard = self.heard
+        return bool(heard) and all(each and each.hash == self.hash for each in heard.values())
 
     def interval(self, now: float) -> float:
         """Seconds between readings: the longer nobody reports, the more."""
@@ -85,8 +108,24 @@ def reporting(pods: Iterable[ControllerPod]) -> tuple[str, ...]:
 
 def poll_of(hash_: str, pods: tuple[str, ...], before: VerdictPoll | None, now: float) -> VerdictPoll:
     """The poll for a candidate: the one before while it is the same candidate and the same pods, else a new one."""
-    if before is not None and (before.hash, before.pods) == (hash_, pods):
+    if before is None:
+        return VerdictPoll(hash_, pods, now)
+    if (before.hash, before.pods) == (hash_, pods):
         return before
-    overtook = before is not None and (before.overtook or before.hash != hash_)
-    waits_since = before.waits_since if before is not None else None
-    return VerdictPoll(hash_, pods, now, overtook=overtook, waits_since=waits_since)
+    if before.hash == hash_:
+        # What new pods have said is not known yet; what was owed to the others still is.
+        return replace(before, pods=pods, since=now, read_at=float("-inf"), verdicts={}, denied="", is_followed=False)
+    return VerdictPoll(
+        hash_, pods, now, overtook=True, waits_since=before.waits_since, doubted=_spoken_of(hash_, before)
+    )
+
+
+def poll_over(there: VerdictPoll, hash_: str, pods: tuple[str, ...], now: float) -> VerdictPoll:
+    """The poll for a candidate in the place of one that nobody waits for: ours, or of somebody who changed ours."""
+    doubted = _spoken_of(hash_, there)
+    return VerdictPoll(hash_, pods, now, overtook=bool(doubted), doubted=doubted)
+
+
+def _spoken_of(hash_: str, poll: VerdictPoll) -> frozenset[str]:
+    """The pods whose last word is on this configuration, not on the candidate of the poll: they may yet see that."""
+    return frozenset(uid for uid, each in poll.verdicts.items() if each is not None and each.hash == hash_)
