@@ -71,6 +71,18 @@ def test_a_worker_that_kubernetes_takes_down_does_not_count_although_it_is_still
     assert "1 of 2 workers is ready" in found["Ready"][2]
 
 
+def test_a_scale_in_is_over_when_its_pods_are_gone_and_nothing_is_wrong_meanwhile(cluster: Cluster) -> None:
+    pods = [cluster.pod("w-0"), cluster.pod("w-1", terminating=True), cluster.pod("w-2", terminating=True)]
+    # What the hook of a worker that ends says of its node.
+    slurm = cluster.slurm(cluster.node("w-0"), cluster.node("w-1", "DOWN", "DRAIN"), cluster.node("w-2"))
+    found = said(cluster.world(cluster.nodeset(replicas=1), pods, slurm))
+    assert found["Ready"] == ("False", "WorkersNotReady", "2 workers are being taken down")
+    assert found["Progressing"][:2] == ("True", "Working")
+    assert found["Degraded"][:2] == ("False", "AsExpected")
+    found = said(cluster.world(cluster.nodeset(replicas=1), pods[:1], slurm))
+    assert found["Ready"] == ("True", "AllReady", "1 worker is ready and registered")
+
+
 def test_a_blind_nodeset_is_neither_ready_nor_not(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.blind())
     assert said(world)["Ready"][:2] == ("Unknown", "SlurmUnreachable")

@@ -197,6 +197,9 @@ def _waiting(world: NodeSetWorld) -> str:
         parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to be removed: {blocked[0]}")
     if not world.deleting:
         parts.extend(_numbers(world))
+    going = sum(worker.is_terminating for worker in world.workers)
+    if going and not world.deleting:
+        parts.append(f"{counted(going, 'worker is', 'workers are')} being taken down")
     unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
     if unregistered:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
@@ -211,7 +214,9 @@ def _waiting(world: NodeSetWorld) -> str:
 
 
 def _broken(workers: Sequence[Worker]) -> str:
-    down = [worker for worker in workers if worker.node is not None and USELESS_STATES & worker.node.states]
+    # The hook of a pod that Kubernetes takes down sets its node down: nothing is wrong with it.
+    there = (worker for worker in workers if not worker.is_terminating)
+    down = [worker for worker in there if worker.node is not None and USELESS_STATES & worker.node.states]
     if not down:
         return ""
     first = down[0]
