@@ -24,7 +24,7 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNodes,
 )
-from slurm_operator.plan.nodeset import finalizer_removal, in_question
+from slurm_operator.plan.nodeset import finalizer_removal, hosts_to_confirm
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
@@ -43,7 +43,7 @@ def decision(plan: Plan, world: NodeSetWorld) -> Decision:
     if world.deleting and finalizer_removal(world) is not None:
         return EVERYTHING
     hosts = _hosts_of(world)
-    asked = Decision(in_question(world) if world.may_ask_by_name else frozenset())
+    asked = Decision(hosts_to_confirm(world) if world.may_confirm else frozenset())
     return Decision.all_of((asked, *(_decided(action, world, hosts) for action in plan.actions)))
 
 

@@ -62,7 +62,7 @@ def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
-    if worker.mark == condemned == KEY and worker.is_unasked:
+    if worker.mark == condemned == KEY and worker.awaits_confirmation:
         # What Slurm said when it was asked holds: it is not asked every second while others wait for their jobs.
         return
     # Only on what Slurm reported in this reconcile, and only once the choice is written down.

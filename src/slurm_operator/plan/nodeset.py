@@ -172,18 +172,18 @@ def about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
             yield worker
 
 
-def hosts_to_ask_for(world: NodeSetWorld) -> frozenset[str]:
+def hosts_to_confirm_first(world: NodeSetWorld) -> frozenset[str]:
     """The nodes of workers that may go in the next reconcile: it asks for them before it plans."""
     return frozenset(worker.hostname for worker in about_to_go(world))
 
 
-def in_question(world: NodeSetWorld) -> frozenset[str]:
+def hosts_to_confirm(world: NodeSetWorld) -> frozenset[str]:
     """The nodes of leaving workers about which nothing is planned until Slurm was asked for them by name."""
     return frozenset(
         worker.hostname
         for worker, why in world.choice.leaving.values()
         # One that was released and waits for the new key may wait for as long as jobs run on others.
-        if worker.is_unasked
+        if worker.awaits_confirmation
         and not worker.may_still_register(world.now)
         and not (_waits_for_key(world, why) and is_released(worker.pod, world.key))
     )
@@ -378,7 +378,7 @@ def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return not worker.absence_doubt
+        return worker.absence_doubt is None
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -395,7 +395,7 @@ def _delete(worker: Worker, why: str) -> Delete:
 def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
     for worker in world.choice.staying:
         since = worker.unregistered_since(world.now)
-        if since is None or worker.absence_doubt:
+        if since is None or worker.absence_doubt is not None:
             continue
         grace = max(REGISTRATION_GRACE_SECONDS, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:

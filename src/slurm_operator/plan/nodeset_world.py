@@ -60,7 +60,7 @@ class NodeSetWorld:
     # False while conditions of pods were written a moment ago: those that move now do not wait for more of them.
     may_describe: bool = True
     # False for a while after Slurm was asked for nodes by name and did not say whether it has them.
-    may_ask_by_name: bool = True
+    may_confirm: bool = True
 
     # Cached: plan and report both use these, and ten thousand workers take time.
 

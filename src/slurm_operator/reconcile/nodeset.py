@@ -41,8 +41,8 @@ from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
     finalizer_removal,
-    hosts_to_ask_for,
-    in_question,
+    hosts_to_confirm,
+    hosts_to_confirm_first,
     is_at_rest,
     plan_nodeset,
 )
@@ -94,7 +94,7 @@ STATUS_LEAD_SECONDS = 0.25
 # While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
 DESCRIBE_SECONDS = 1.0
 # Where Slurm does not say whether it has a node that a leaving worker had, it is asked for it so often.
-ASK_BY_NAME_SECONDS = 10.0
+CONFIRM_INTERVAL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class NodeSets:
     described_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may; the next reconcile
     # asks for them before it plans.
-    asked_first: dict[str, frozenset[str]] = field(default_factory=dict)
+    confirm_first: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: when Slurm was last asked for nodes by name and did not say whether it has them.
-    in_question_at: dict[str, float] = field(default_factory=dict)
+    confirmation_asked_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -256,7 +256,7 @@ class NodeSets:
 
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
         """The workers that may be removed in this reconcile: asked for at once, the plan need not be made twice."""
-        now, first = self.clock.now().timestamp(), self.asked_first.get(cr.metadata.uid, frozenset())
+        now, first = self.clock.now().timestamp(), self.confirm_first.get(cr.metadata.uid, frozenset())
         some = [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
         if first:
             some += [pod for pod in pods if hostname_of(cr, pod) in first]
@@ -265,9 +265,9 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan, is_whole = await self._plan(world, cluster)
-            if world.may_ask_by_name and in_question(world):
-                self.in_question_at[world.cr.metadata.uid] = self.clock.monotonic()
-            asked_first_before = self.asked_first.get(world.cr.metadata.uid, frozenset())
+            if world.may_confirm and hosts_to_confirm(world):
+                self.confirmation_asked_at[world.cr.metadata.uid] = self.clock.monotonic()
+            confirm_first_before = self.confirm_first.get(world.cr.metadata.uid, frozenset())
             has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
             slurm = cluster if isinstance(cluster, Cluster) else None
 
@@ -305,7 +305,7 @@ class NodeSets:
             raise
         if not is_whole:
             return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else CACHE_LOOK_SECONDS)
-        is_new = self.asked_first.get(world.cr.metadata.uid, frozenset()) != asked_first_before
+        is_new = self.confirm_first.get(world.cr.metadata.uid, frozenset()) != confirm_first_before
         # A drain that does not take effect is not repeated ten times a second.
         requeue_after = max(plan.requeue_after or 0.0, 0.0 if is_new else WAITING_REQUEUE_SECONDS)
         return Result(requeue_after, is_at_rest(world, plan))
@@ -455,7 +455,7 @@ class NodeSets:
         self.asked.pop(uid, None)
         if asked:
             self.asked[uid] = asked
-        self.asked_first[uid] = hosts_to_ask_for(world)
+        self.confirm_first[uid] = hosts_to_confirm_first(world)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
@@ -521,14 +521,14 @@ class NodeSets:
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
             settled_before=self._settled(cr),
             may_describe=self._may_describe(cr.metadata.uid),
-            may_ask_by_name=self._may_ask_by_name(cr.metadata.uid),
+            may_confirm=self._may_confirm(cr.metadata.uid),
         )
 
     def _may_describe(self, uid: str) -> bool:
         return self.clock.monotonic() - self.described_at.get(uid, float("-inf")) >= DESCRIBE_SECONDS
 
-    def _may_ask_by_name(self, uid: str) -> bool:
-        return self.clock.monotonic() - self.in_question_at.get(uid, float("-inf")) >= ASK_BY_NAME_SECONDS
+    def _may_confirm(self, uid: str) -> bool:
+        return self.clock.monotonic() - self.confirmation_asked_at.get(uid, float("-inf")) >= CONFIRM_INTERVAL_SECONDS
 
     def _settled(self, cr: NodeSet) -> Settled:
         return self.settled.get(cr.metadata.uid, NONE_SETTLED)
@@ -544,8 +544,8 @@ class NodeSets:
         self.failed_after_report.pop(uid, None)
         self.written.pop(uid, None)
         self.described_at.pop(uid, None)
-        self.asked_first.pop(uid, None)
-        self.in_question_at.pop(uid, None)
+        self.confirm_first.pop(uid, None)
+        self.confirmation_asked_at.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""
