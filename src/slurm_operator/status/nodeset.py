@@ -179,9 +179,9 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
 def _numbers(world: NodeSetWorld) -> Iterator[str]:
     wanted, staying = _desired(world), world.choice.staying
     surplus = len(staying) + len(world.settled) - wanted
-    if surplus > 0 and not world.cr.is_daemon:
-        when = "none is chosen before Slurm answers" if world.is_blind else "they are chosen in steps"
-        yield f"{counted(surplus, 'worker')} too many; {when}"
+    # While Slurm answers, all that are too many have been chosen.
+    if surplus > 0 and world.is_blind and not world.cr.is_daemon:
+        yield f"{counted(surplus, 'worker')} too many; none is chosen before Slurm answers"
     # One that Kubernetes is taking down may still be ready.
     ready = sum(worker.is_ready and not worker.rival for worker in staying) + len(world.settled)
     if ready < wanted:
