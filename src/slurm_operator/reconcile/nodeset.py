@@ -81,10 +81,10 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# Older than this, the nodes are asked for once more right before; with jobs older than MAX_DECISION_AGE_SECONDS nothing
-# goes.
+# Older than this, the nodes are asked for once more right before a removal.
 LOOK_AGAIN_SECONDS = 2.0
-MAX_DECISION_AGE_SECONDS = 15.0
+# With jobs older than this nothing goes.
+MAX_JOBS_AGE_SECONDS = 15.0
 # So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
 # changed meanwhile is to stand in the status. Beside workers that move they are a few.
 AFTER_REPORT_AT_ONCE = 64
@@ -423,7 +423,7 @@ class NodeSets:
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
         at = self.clock.monotonic()
         is_same = now is not None and now.metadata.generation == world.cr.metadata.generation
-        is_too_old = at - world.slurm.jobs_read_at > MAX_DECISION_AGE_SECONDS
+        is_too_old = at - world.slurm.jobs_read_at > MAX_JOBS_AGE_SECONDS
         if not is_same or not self._is_there(world.cr) or is_too_old:
             return False
         going = leaving_now(plan, world)
