@@ -3,7 +3,8 @@
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
 and a `NodeSnapshot`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide
 nothing share one response; what changed in it wakes the resources that it concerns (`changed`, wired by
-`operator.py`). Called by the reconciles of Controllers and NodeSets.
+`operator.py`), and writes, each after one more look at its nodes. Called by the reconciles of Controllers and NodeSets,
+by `polling.py`, and through `SlurmWriter` by `execute.py`.
 """
 
 from __future__ import annotations

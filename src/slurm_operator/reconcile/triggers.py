@@ -1,9 +1,9 @@
 """Which resources a change concerns.
 
-In: a changed object. Out: the keys of the resources to reconcile. Every reference counts: a Secret or ConfigMap
-that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in slurm.conf. A Kubernetes node
-is everybody's, and many write on it: it concerns those alone who read what has changed. Connected to the watches by
-`reconcile/operator.py`.
+In: a changed object, or the nodes that changed in Slurm. Out: the keys of the resources to reconcile. Every reference
+counts: a Secret or ConfigMap that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in
+slurm.conf. A Kubernetes node is everybody's, and many write on it: it concerns those alone who read what has changed.
+Connected to the watches and to the polls by `reconcile/operator.py`.
 """
 
 from __future__ import annotations
