@@ -59,7 +59,7 @@ def covered(plan: Plan, world: NodeSetWorld) -> Plan:
 def leaving_now(plan: Plan, world: NodeSetWorld) -> dict[str, Worker]:
     """By node: the workers that a plan deletes."""
     uids = {each.uid for each in plan.actions if isinstance(each, Delete) and each.kind == "Pod"}
-    return {worker.hostname: worker for worker in world.workers if worker.pod.metadata.uid in uids}
+    return {worker.hostname: worker for worker in world.unsettled if worker.pod.metadata.uid in uids}
 
 
 def may_still_go(node: Node, worker: Worker) -> bool:
@@ -68,7 +68,7 @@ def may_still_go(node: Node, worker: Worker) -> bool:
 
 
 def _hosts_of(world: NodeSetWorld) -> Mapping[str, str]:
-    return {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
+    return {worker.pod.metadata.uid: worker.hostname for worker in world.unsettled}
 
 
 def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:

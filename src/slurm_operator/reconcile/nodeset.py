@@ -449,7 +449,7 @@ class NodeSets:
         """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
         # Without a list of jobs, what was asked before still holds: nobody is asked again sooner for it.
         unknown = isinstance(world.slurm.jobs, Unknown)
-        with_ghosts = world.asked if unknown else ghosts.ghosts(world.workers, world.slurm)
+        with_ghosts = world.asked if unknown else ghosts.ghosts(world.unsettled, world.slurm)
         asked = ghosts.remembered(world.asked, plan.actions, with_ghosts, world.now.timestamp())
         uid = world.cr.metadata.uid
         self.asked.pop(uid, None)
