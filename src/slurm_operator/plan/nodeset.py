@@ -133,7 +133,7 @@ def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:
 
 
 def _overdue(world: NodeSetWorld) -> int:
-    """How many pods should say for long that Slurm has their nodes: one that says so is doubted when that is lost."""
+    """How many pods lack SlurmNodeRegistered for too long: only a pod that has it shows that its node was lost."""
 
     def is_overdue(worker: Worker) -> bool:
         since = worker.ready_since

@@ -217,7 +217,10 @@ def _is_in_service(world: NodeSetWorld, worker: Worker) -> bool:
 
 
 def _changes(world: NodeSetWorld, worker: Worker) -> Iterator[Action | Worker | str]:
-    """Whatever a planner has to do for one worker that stays: each that `plan_nodeset` calls for those must be here."""
+    """What any planner would do for this worker.
+
+    Every planner that `plan_nodeset` calls for staying workers must be listed here.
+    """
     one = (worker,)
     yield from outdated(world, one)
     yield from marks.pod_marks(world, one)

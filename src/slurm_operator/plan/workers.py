@@ -94,7 +94,7 @@ class NodeSnapshot:
 
     @property
     def lacks_only_jobs(self) -> bool:
-        """Whether Slurm answers and its jobs cannot be read all the same: for a decision these may be too many."""
+        """Whether nodes were read but jobs were not; a decision may depend on more jobs than can be read."""
         return isinstance(self.nodes, SlurmList) and isinstance(self.jobs, Unknown)
 
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:

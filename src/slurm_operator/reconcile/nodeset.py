@@ -15,7 +15,7 @@ from kube_runtime.client.cache import Cache
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.controller import Result
+from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_time
 from slurm_operator.admission import rules
@@ -85,15 +85,15 @@ SLOW = Unknown("Slurm is slow to answer")
 LOOK_AGAIN_SECONDS = 2.0
 # With jobs older than this nothing goes.
 MAX_JOBS_AGE_SECONDS = 15.0
-# So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
-# changed meanwhile is to stand in the status. Beside workers that move they are a few.
+# Conditions are written in batches of so many, for at most so long; after each batch more urgent work goes first, and a
+# status that is due.
 AFTER_REPORT_AT_ONCE = 64
 AFTER_REPORT_SECONDS = 5.0
-# A reconcile of a thousand workers takes about so long until it reports: with that it begins before its status is due.
+# About what a reconcile of a thousand workers needs to reach its status: it starts this much before the status is due.
 STATUS_LEAD_SECONDS = 0.25
-# While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
+# While workers come or go, conditions are written at most this often: each batch delays the next worker.
 DESCRIBE_SECONDS = 1.0
-# Where Slurm does not say whether it has a node that a leaving worker had, it is asked for it so often.
+# How often Slurm is asked by name for the node of a leaving worker, while it does not say whether it has it.
 CONFIRM_INTERVAL_SECONDS = 10.0
 
 
@@ -304,16 +304,15 @@ class NodeSets:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
         if not is_whole:
-            return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else CACHE_LOOK_SECONDS)
+            return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else MIN_REQUEUE_SECONDS)
         is_new = self.confirm_first.get(world.cr.metadata.uid, frozenset()) != confirm_first_before
         # A drain that does not take effect is not repeated ten times a second.
         requeue_after = max(plan.requeue_after or 0.0, 0.0 if is_new else WAITING_REQUEUE_SECONDS)
         return Result(requeue_after, is_at_rest(world, plan))
 
     def _remember_settled(self, world: NodeSetWorld) -> None:
-        now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
-        if now is not None and now.metadata.uid == world.cr.metadata.uid:
-            self.settled[now.metadata.uid] = settled_after(world)
+        if self._is_there(world.cr):
+            self.settled[world.cr.metadata.uid] = settled_after(world)
 
     async def _finish(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
@@ -367,7 +366,9 @@ class NodeSets:
             slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, asked, world.slurm)
             if isinstance(slurm.jobs, Unknown) and slurm.lacks_only_jobs and not world.is_blind:
                 # What goes on without them goes on, with what was known before.
-                log.info("only what needs no list of jobs is done: %s", slurm.jobs.why)
+                log.info(
+                    "jobs that this plan depends on cannot be read (%s); the rest of it is carried out", slurm.jobs.why
+                )
                 world = await self._with_listed(world, cluster, asked, slurm)
                 return world, covered(plan_nodeset(world), world), False
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))

@@ -164,7 +164,7 @@ class Triggers:
         A node without a pod may be a record that any NodeSet has left. A Partition may hold any node: what it reports
         is made by its Controller's reconcile.
         """
-        # Empty: only partitions have changed.
+        # Empty: no node is concerned, as when only a job that waits has changed.
         nodesets = self.observer.in_namespace("NodeSet", controller.namespace) if nodes is None or nodes else ()
         hosts = {_key(item): self._hosts(item) for item in nodesets if controller in self.named_controller(item)}
         concerns_all = nodes is None or bool(_without(nodes, hosts.values()))
