@@ -7,7 +7,7 @@ whose pods can be reached, or with `--kubelet` one on a real kubelet that is mad
 percentiles in seconds of each kind of change, of the same back to back and in bursts, of the path without the nudge,
 and of two floors: `scontrol update`, and a file in a volume, without an operator and without Slurm. `-o json` ends with
 one line that holds all of it. Progress goes to stderr. What was changed is put back. Exits 1 above a bar; where there
-is no cluster it says so and exits 0.
+is no cluster it says so and exits 0, or 1 for a cluster that was named.
 
 What needs a reconfigure is split: `trial` and `reconfigure` are Slurm's own time, `inside` is the rest of the sidecar's
 time up to its verdict, `outside` is what operator, kubelet and slurmrestd add until Slurm shows it, and `reported` is
@@ -55,6 +55,7 @@ BARS = {"reconfigure": {"p50": 0.3, "p99": 0.6}, "live": {"p99": 0.15}, "back_to
 SHOWN = ("p50", "p90", "p99", "max")
 SHORT_COUNT = 5
 BURST = 5
+# Seconds between two questions, and for one change.
 LOOK = 0.01
 LONGEST = 30.0
 # The path without a nudge takes up to a minute and a half; nobody waits for more.

@@ -286,7 +286,7 @@ def bars(pods: int, idle_seconds: float) -> list[Bar]:
     shared = [
         Bar("requests_per_pod", "out: Kubernetes requests a pod", 2.1),
         Bar("slurm_writes_per_pod", "out: writes to slurmrestd a pod", 0.1),
-        Bar("status_writes_in_a_second", "out: writes of one status in a second", 2),
+        Bar("status_writes_in_a_second", "out: writes of one status in a second, the one that ends a wait included", 2),
         Bar("idle_cpu_seconds", "idle: CPU seconds", idle),
         Bar("idle_writes", "idle: writes", 0),
         Bar("idle_slurm_writes", "idle: writes to slurmrestd", 0),

@@ -47,7 +47,7 @@ def test_nobody_new_is_chosen_while_slurm_cannot_be_asked(cluster: Cluster) -> N
 def test_a_worker_that_stays_has_no_reason_to_go(cluster: Cluster) -> None:
     pods = [cluster.pod("w-0"), cluster.pod("w-1", annotations={labels.CONDEMNED: SCALE_IN})]
     world = cluster.world(cluster.nodeset(replicas=1), pods, cluster.slurm())
-    assert [world.choice.why(worker) for worker in world.workers] == ["", SCALE_IN]
+    assert [world.choice.why(worker) for worker in world.unsettled] == ["", SCALE_IN]
 
 
 def test_workers_of_the_other_mode_go(cluster: Cluster) -> None:
@@ -68,4 +68,4 @@ def test_files_that_changed_make_a_worker_old_unless_another_program_made_it(clu
     foreign = cluster.pod("w-1", hash_=hash_, annotations={labels.SSHD_CONF_HASH: "old"})
     world = cluster.world(cr, [old, foreign], cluster.slurm())
     world = replace(world, refs=replace(world.refs, secrets={"sssd": {"conf": b"x"}}))
-    assert [worker.name for worker in outdated(world, world.workers)] == ["w-0"]
+    assert [worker.name for worker in outdated(world, world.unsettled)] == ["w-0"]

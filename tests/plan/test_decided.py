@@ -184,5 +184,5 @@ def test_before_a_worker_without_a_record_goes_or_is_released_slurm_is_asked_for
     slurm = replace(cluster.slurm(), absent=frozenset(), fresh=NOTHING_DECIDED)
     world = cluster.world(cluster.nodeset(replicas=1), [pod], slurm, key=key)
     assert decision(plan_nodeset(world), world) == (ABOUT_W0 if asks else NOTHING_DECIDED)
-    asked_a_moment_ago = replace(world, may_ask_by_name=False)
+    asked_a_moment_ago = replace(world, may_confirm=False)
     assert not decides(plan_nodeset(asked_a_moment_ago), asked_a_moment_ago)

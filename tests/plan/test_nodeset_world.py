@@ -19,7 +19,7 @@ from slurm_operator.slurm.model import Unknown
 
 def test_workers_are_judged_once(cluster: Cluster) -> None:
     world = cluster.world(cluster.nodeset(), [cluster.pod("w-0")], cluster.slurm(cluster.node("w-0")))
-    assert world.workers[0] is world.workers[0]
+    assert world.unsettled[0] is world.unsettled[0]
 
 
 def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluster) -> None:
@@ -28,7 +28,7 @@ def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluste
     rival = Rival(msgspec.structs.replace(cr, metadata=meta), frozenset({"w-0"}))
     slurm = cluster.slurm(cluster.node("w-0", comment='{"nodeSetUID": "first"}'))
     world = cluster.world(cr, [cluster.pod("w-0"), cluster.pod("w-1")], slurm, rivals=(rival,))
-    assert [(worker.name, worker.rival) for worker in world.workers] == [("w-0", "NodeSet first"), ("w-1", "")]
+    assert [(worker.name, worker.rival) for worker in world.unsettled] == [("w-0", "NodeSet first"), ("w-1", "")]
 
 
 @pytest.mark.parametrize("half", ["nodes", "jobs"])

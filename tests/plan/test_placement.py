@@ -57,13 +57,13 @@ def test_a_running_worker_is_pinned_where_it_is_unless_that_does_not_fit(cluster
     cr = pinned(cluster, {}, replicas=2, **SSD)
     nodes = [cluster.kube_node("k1", metadata={"labels": {"disk": "ssd"}}), cluster.kube_node("k2")]
     world = cluster.world(cr, [cluster.pod("w-0", node="k1"), cluster.pod("w-1", node="k2")], nodes=nodes)
-    assert pins(world, world.workers) == {"0": "k1"}
+    assert pins(world, world.unsettled) == {"0": "k1"}
 
 
 def test_nothing_is_pinned_that_nobody_asked_for(cluster: Cluster) -> None:
     cr = cluster.nodeset(replicas=1)
     world = cluster.world(cr, [cluster.pod("w-0")])
-    assert pins(world, world.workers) == {}
+    assert pins(world, world.unsettled) == {}
 
 
 def test_each_matching_node_gets_one_worker_named_after_it(cluster: Cluster) -> None:

@@ -39,7 +39,9 @@ class Case:
             offers=fields.pop("offers", frozenset({Feature.RESERVATIONS})),
         )
         world = self.cluster.world(self.cr, [self.cluster.pod("w-0")], seen)
-        return list(reservation.changes(self.cr, world.workers, seen, self.cluster.now, fields.pop("deleting", False)))
+        return list(
+            reservation.changes(self.cr, world.unsettled, seen, self.cluster.now, fields.pop("deleting", False))
+        )
 
     def present(self, start: int, **fields: Any) -> Reservation:
         made = {"nodes": ("w-0",), "users": ("slurm",), "flags": frozenset({"IGNORE_JOBS", "MAINT", "SPEC_NODES"})}

@@ -48,7 +48,7 @@ def test_workers_for_which_there_is_nothing_to_do_are_settled(cluster: Cluster) 
 def test_nobody_is_looked_at_again_while_nothing_changes(cluster: Cluster) -> None:
     first = at_rest(cluster)
     again = replace(first, settled_before=settled_after(first))
-    assert again.workers == ()
+    assert again.unsettled == ()
     assert plan_nodeset(again) == plan_nodeset(first)
     assert status.fields(again) == status.fields(first)
     assert status.drafts(again) == status.drafts(first)
@@ -104,7 +104,7 @@ def with_job(cluster: Cluster, world: NodeSetWorld) -> NodeSetWorld:
 def test_one_of_whom_something_has_changed_is_looked_at(cluster: Cluster, change: Change) -> None:
     world = at_rest(cluster)
     changed = replace(change(cluster, world), settled_before=settled_after(world))
-    assert [worker.name for worker in changed.workers] == ["w-2"]
+    assert [worker.name for worker in changed.unsettled] == ["w-2"]
     assert names(settled_after(changed)) == ["w-0", "w-1"]
 
 
@@ -122,7 +122,7 @@ def test_one_of_whom_something_has_changed_is_looked_at(cluster: Cluster, change
 def test_everybody_is_looked_at_when_it_concerns_all(cluster: Cluster, change: Change) -> None:
     world = at_rest(cluster)
     changed = replace(change(cluster, world), settled_before=settled_after(world))
-    assert len(changed.workers) == 3
+    assert len(changed.unsettled) == 3
 
 
 def test_those_that_stay_are_not_looked_at_once_the_others_are_chosen(cluster: Cluster) -> None:
@@ -134,21 +134,21 @@ def test_those_that_stay_are_not_looked_at_once_the_others_are_chosen(cluster: C
         pods=(*world.pods[:2], chosen),
         settled_before=settled_after(world),
     )
-    assert [worker.name for worker in changed.workers] == ["w-2"]
+    assert [worker.name for worker in changed.unsettled] == ["w-2"]
 
 
 def test_more_workers_are_made_on_numbers_that_no_settled_worker_holds(cluster: Cluster) -> None:
     world = at_rest(cluster)
     more = replace(world, cr=cluster.nodeset(replicas=5), settled_before=settled_after(world))
     made = [each.desired["metadata"]["name"] for each in of_type(plan_nodeset(more), Create)]
-    assert (len(more.workers), made) == (0, ["w-3", "w-4"])
+    assert (len(more.unsettled), made) == (0, ["w-3", "w-4"])
 
 
 def test_a_namesake_makes_both_of_them_be_looked_at(cluster: Cluster) -> None:
     world = at_rest(cluster)
     twin = _pod(cluster, "w-7", host="w-1")
     both = replace(world, pods=(*world.pods, twin), cr=cluster.nodeset(replicas=4), settled_before=settled_after(world))
-    assert [worker.name for worker in both.workers] == ["w-1", "w-7"]
+    assert [worker.name for worker in both.unsettled] == ["w-1", "w-7"]
 
 
 def test_a_busy_worker_whose_pod_says_so_is_settled_until_the_time_limit_changes(cluster: Cluster) -> None:
@@ -162,7 +162,7 @@ def test_a_busy_worker_whose_pod_says_so_is_settled_until_the_time_limit_changes
     world = cluster.world(cluster.nodeset(), [pod], cluster.slurm(node, jobs=[job]))
     assert names(settled_after(world)) == ["w-0"]
     longer = cluster.slurm(node, jobs=[msgspec.structs.replace(job, time_limit=90)])
-    assert replace(world, slurm=longer, settled_before=settled_after(world)).workers
+    assert replace(world, slurm=longer, settled_before=settled_after(world)).unsettled
 
 
 @pytest.mark.parametrize("mode", [{"scalingMode": "DaemonSet"}, {"pinToNode": True}], ids=["DaemonSet", "pinned"])

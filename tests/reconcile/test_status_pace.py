@@ -1,4 +1,4 @@
-"""A status is written at most once a second, and the last word is never lost."""
+"""A status is written at most once a second, or after a quarter if it ends a wait, and the last word is never lost."""
 
 from __future__ import annotations
 

@@ -164,5 +164,5 @@ async def test_nothing_is_remembered_of_nodesets_that_go_while_slurm_is_asked(
     await world.run_for(60.0)
     await asyncio.gather(*going)
     there = {each["metadata"]["uid"] for each in world.stored("nodesets.slinky.slurm.net")}
-    for remembered in (nodesets.asked, nodesets.settled, nodesets.hosts, nodesets.written, nodesets.asked_first):
+    for remembered in (nodesets.asked, nodesets.settled, nodesets.hosts, nodesets.written, nodesets.confirm_first):
         assert not remembered.keys() - there

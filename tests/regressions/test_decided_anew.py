@@ -21,7 +21,7 @@ from kube_runtime.client.write import Write
 from kube_runtime.loop.controller import Result
 from kube_runtime.loop.queue import Key
 from slurm_operator.reconcile.clusters import Cluster
-from slurm_operator.reconcile.nodeset import MAX_DECISION_AGE_SECONDS
+from slurm_operator.reconcile.nodeset import MAX_JOBS_AGE_SECONDS
 from slurm_operator.slurm import job_records, policy
 from slurm_operator.slurm.decision import Decision
 from slurm_operator.slurm.errors import SlurmBudgetExceeded
@@ -151,7 +151,7 @@ async def test_a_worker_goes_though_slurm_takes_long_to_list_its_jobs(world: Wor
 
     async def slow(sending: Sending, token: str) -> Reply:
         if sending.label in ("GET jobs", "GET jobs/state", "GET job") and is_drained(world, "compute-1"):
-            await world.clock.sleep(MAX_DECISION_AGE_SECONDS + 1.0)
+            await world.clock.sleep(MAX_JOBS_AGE_SECONDS + 1.0)
         return await send(sending, token)
 
     world.line.send = slow  # type: ignore[method-assign]  # the model's own seam

@@ -159,6 +159,10 @@ class Controller:
         self._end_rest(key)
         self.queue.add(key)
 
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Look at this object after so long at the latest; if it is at rest, it stays so."""
+        self.queue.add_after(key, seconds)
+
     async def run(self) -> None:
         """Work until `stop`, with at most `workers` reconciles of one group at once."""
         async with asyncio.TaskGroup() as tasks:

@@ -16,7 +16,7 @@ MAX_REST_SECONDS = 600.0
 """However long nothing has changed, an object at rest is looked at once in this time."""
 
 SECONDS_PER_KEY = 0.75
-"""Times the number of keys at rest: over so long a time the next looks at them are spread. About two looks a second."""
+"""Each key at rest adds this much to the time over which the next looks are spread: about two a second."""
 
 JITTER = 0.6
 """Up to this share of that time is taken off at random, so that keys which came to rest together part."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which workers stay and which are removed, and why."""
+    """Which of the unsettled workers stay and which are removed, and why. All settled workers stay."""
 
-    staying: tuple[Worker, ...]
+    staying_unsettled: tuple[Worker, ...]
     # By name of the pod.
     leaving: Mapping[str, tuple[Worker, str]]
 
@@ -40,7 +40,7 @@ class Choice:
 
 def choose(world: NodeSetWorld) -> Choice:
     """Choose the workers to remove; a choice that was made is kept, none for a scale-in or update is made blindly."""
-    present = _present(world.workers)
+    present = _present(world.unsettled)
     if world.deleting:
         return Choice((), {worker.name: (worker, DELETION) for worker in present})
     wrong_mode = [worker for worker in present if is_of_other_mode(world.cr, worker)]

@@ -24,7 +24,7 @@ from slurm_operator.plan.actions import (
     Undrain,
     UpdateNodes,
 )
-from slurm_operator.plan.nodeset import finalizer_removal, in_question
+from slurm_operator.plan.nodeset import finalizer_removal, hosts_to_confirm
 from slurm_operator.plan.nodeset_world import NodeSetWorld
 from slurm_operator.plan.workers import Worker
 from slurm_operator.slurm import policy
@@ -43,7 +43,7 @@ def decision(plan: Plan, world: NodeSetWorld) -> Decision:
     if world.deleting and finalizer_removal(world) is not None:
         return EVERYTHING
     hosts = _hosts_of(world)
-    asked = Decision(in_question(world) if world.may_ask_by_name else frozenset())
+    asked = Decision(hosts_to_confirm(world) if world.may_confirm else frozenset())
     return Decision.all_of((asked, *(_decided(action, world, hosts) for action in plan.actions)))
 
 
@@ -59,7 +59,7 @@ def covered(plan: Plan, world: NodeSetWorld) -> Plan:
 def leaving_now(plan: Plan, world: NodeSetWorld) -> dict[str, Worker]:
     """By node: the workers that a plan deletes."""
     uids = {each.uid for each in plan.actions if isinstance(each, Delete) and each.kind == "Pod"}
-    return {worker.hostname: worker for worker in world.workers if worker.pod.metadata.uid in uids}
+    return {worker.hostname: worker for worker in world.unsettled if worker.pod.metadata.uid in uids}
 
 
 def may_still_go(node: Node, worker: Worker) -> bool:
@@ -68,7 +68,7 @@ def may_still_go(node: Node, worker: Worker) -> bool:
 
 
 def _hosts_of(world: NodeSetWorld) -> Mapping[str, str]:
-    return {worker.pod.metadata.uid: worker.hostname for worker in world.workers}
+    return {worker.pod.metadata.uid: worker.hostname for worker in world.unsettled}
 
 
 def _decided(action: Action, world: NodeSetWorld, hosts: Mapping[str, str]) -> Decision:

@@ -49,14 +49,14 @@ def _chosen(world: NodeSetWorld) -> Iterator[RecordEvent]:
     if new[SCALE_IN]:
         yield RecordEvent("ScalingDown", f"removing {counted(new[SCALE_IN], 'worker')}, {when}")
     if new[UPDATE] and not _has_begun(world):
-        old = sum(1 for _ in outdated(world, world.workers))
+        old = sum(1 for _ in outdated(world, world.unsettled))
         yield RecordEvent("RollingUpdate", f"replacing {counted(old, 'worker')}, {when}")
 
 
 def _has_begun(world: NodeSetWorld) -> bool:
     """Whether workers have been replaced already, or chosen for that."""
-    old = {worker.name for worker in outdated(world, world.workers)}
-    begun = (worker.name not in old or worker.condemned == UPDATE for worker in world.workers)
+    old = {worker.name for worker in outdated(world, world.unsettled)}
+    begun = (worker.name not in old or worker.condemned == UPDATE for worker in world.unsettled)
     return bool(world.settled.rows) or any(begun)
 
 

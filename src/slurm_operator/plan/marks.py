@@ -36,10 +36,10 @@ def pod_marks(world: NodeSetWorld, some: Iterable[Worker]) -> Iterator[PatchMeta
 
 
 def _annotations(world: NodeSetWorld, worker: Worker) -> Iterator[tuple[str, str | None]]:
-    condemned = world.choice.why(worker)
-    if worker.mark != condemned and not _is_said_by_drain(worker, condemned):
-        yield labels.CONDEMNED, condemned or None
-    yield from _key_marks(world, worker, condemned)
+    why = world.choice.why(worker)
+    if worker.mark != why and not _is_said_by_drain(worker, why):
+        yield labels.CONDEMNED, why or None
+    yield from _key_marks(world, worker, why)
     if isinstance(world.slurm.jobs, Unknown):
         return
     deadline = deadline_text(worker)
@@ -57,16 +57,16 @@ def _is_said_by_drain(worker: Worker, why: str) -> bool:
     return is_quiet and (worker.drained_for == why or may_drain(node))
 
 
-def _key_marks(world: NodeSetWorld, worker: Worker, condemned: str) -> Iterator[tuple[str, str | None]]:
+def _key_marks(world: NodeSetWorld, worker: Worker, why: str) -> Iterator[tuple[str, str | None]]:
     annotations = worker.pod.metadata.annotations
     if is_taken_over(worker) and world.key.in_force:
         yield labels.SLURM_KEY_HASH, world.key.in_force
         yield from nodeset.content_hashes(world.cr, world.refs).items()
-    if worker.mark == condemned == KEY and worker.is_unasked:
+    if worker.mark == why == KEY and worker.awaits_confirmation:
         # What Slurm said when it was asked holds: it is not asked every second while others wait for their jobs.
         return
     # Only on what Slurm reported in this reconcile, and only once the choice is written down.
-    free = worker.mark == condemned == KEY and isinstance(worker.may_remove, policy.Yes)
+    free = worker.mark == why == KEY and isinstance(worker.may_remove, policy.Yes)
     released = world.key.current if free else None
     if annotations.get(labels.RELEASED_FOR_KEY) != released:
         yield labels.RELEASED_FOR_KEY, released

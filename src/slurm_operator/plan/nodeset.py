@@ -68,9 +68,9 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
     """Everything that should be done now."""
     new = new_workers(world)[:MAX_PODS_AT_ONCE]
     # A worker whose host name is another's has no node record of its own: nothing is written to it in Slurm.
-    staying = tuple(worker for worker in world.choice.staying if not worker.rival)
+    staying = tuple(worker for worker in world.choice.staying_unsettled if not worker.rival)
     leaving = [(worker, why) for worker, why in world.choice.leaving.values() if not worker.rival]
-    known = [worker for worker in world.workers if not worker.rival]
+    known = [worker for worker in world.unsettled if not worker.rival]
     unregistered, leftovers = tuple(_unregistered(world)), tuple(_leftovers(world, new))
     stages: list[tuple[Action, ...]] = [
         tuple(_adoptions(world)),
@@ -81,14 +81,14 @@ def plan_nodeset(world: NodeSetWorld) -> Plan:
         tuple(_finished_workers(world)),
         # A choice that has to wait is written down before anything is done about it: whoever comes next keeps it. One
         # that is carried out at once is kept by the drain.
-        _some(marks.pod_marks(world, world.workers)),
+        _some(marks.pod_marks(world, world.unsettled)),
         tuple(drains(f"{world.cr.namespace}/{world.cr.name}", staying, leaving, world.nodes, world.propagated)),
         tuple(registration.updates(world.cr, staying, world.nodes, world.slurm.offers)),
         tuple(registration.comments(world.cr, _without(known, staying))),
         tuple(ghosts.questions(known, world.slurm, world.asked, world.now.timestamp())),
         tuple(marks.topology_notes(world, staying)),
         tuple(reservation.changes(world.cr, staying, world.slurm, world.now, world.deleting)),
-        tuple(claim_owners(world, world.workers)),
+        tuple(claim_owners(world, world.unsettled)),
         _some(_worker_deletions(world)),
         unregistered,
         leftovers,
@@ -133,14 +133,14 @@ def _is_moving(stages: Iterable[tuple[Action, ...]]) -> bool:
 
 
 def _overdue(world: NodeSetWorld) -> int:
-    """How many pods should say for long that Slurm has their nodes: one that says so is doubted when that is lost."""
+    """How many pods lack SlurmNodeRegistered for too long: only a pod that has it shows that its node was lost."""
 
     def is_overdue(worker: Worker) -> bool:
         since = worker.ready_since
         is_late = since is not None and (world.now - since).total_seconds() >= OVERDUE_SECONDS
         return is_late and worker.node is not None and not pod_conditions.has_any(worker)
 
-    return min(sum(map(is_overdue, world.choice.staying)), MAX_OVERDUE_AT_ONCE)
+    return min(sum(map(is_overdue, world.choice.staying_unsettled)), MAX_OVERDUE_AT_ONCE)
 
 
 def _is_starting(world: NodeSetWorld) -> bool:
@@ -150,7 +150,8 @@ def _is_starting(world: NodeSetWorld) -> bool:
         created = parse_time(worker.pod.metadata.creation_timestamp)
         return (world.now - created).total_seconds() if created is not None else STARTING_SECONDS
 
-    return any(not worker.is_ready and age_seconds(worker) < STARTING_SECONDS for worker in world.choice.staying)
+    staying = world.choice.staying_unsettled
+    return any(not worker.is_ready and age_seconds(worker) < STARTING_SECONDS for worker in staying)
 
 
 def _nodes_written_to(stages: Iterable[tuple[Action, ...]]) -> Set[str]:
@@ -172,18 +173,18 @@ def about_to_go(world: NodeSetWorld) -> Iterator[Worker]:
             yield worker
 
 
-def hosts_to_ask_for(world: NodeSetWorld) -> frozenset[str]:
+def hosts_to_confirm_first(world: NodeSetWorld) -> frozenset[str]:
     """The nodes of workers that may go in the next reconcile: it asks for them before it plans."""
     return frozenset(worker.hostname for worker in about_to_go(world))
 
 
-def in_question(world: NodeSetWorld) -> frozenset[str]:
+def hosts_to_confirm(world: NodeSetWorld) -> frozenset[str]:
     """The nodes of leaving workers about which nothing is planned until Slurm was asked for them by name."""
     return frozenset(
         worker.hostname
         for worker, why in world.choice.leaving.values()
         # One that was released and waits for the new key may wait for as long as jobs run on others.
-        if worker.is_unasked
+        if worker.awaits_confirmation
         and not worker.may_still_register(world.now)
         and not (_waits_for_key(world, why) and is_released(worker.pod, world.key))
     )
@@ -214,8 +215,9 @@ def _without_contradictions(stages: list[tuple[Action, ...]]) -> list[tuple[Acti
 
 def _is_waiting(world: NodeSetWorld) -> bool:
     # While Slurm cannot be asked, no worker in particular is waited for.
-    unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in world.choice.staying)
-    is_leaving = world.deleting and (world.workers or records.to_wait_for(world))
+    staying = world.choice.staying_unsettled
+    unknown = not world.is_blind and any(worker.node is None and worker.is_ready for worker in staying)
+    is_leaving = world.deleting and (world.unsettled or records.to_wait_for(world))
     return bool(world.choice.leaving or unknown or is_leaving)
 
 
@@ -223,7 +225,7 @@ def is_at_rest(world: NodeSetWorld, plan: Plan) -> bool:
     """Whether only a change, in Kubernetes or in Slurm, can bring more to do: nothing is waited for or due later."""
     acts = any(not isinstance(action, Apply) for action in plan.actions) or _is_waiting(world) or world.missing
     has_times = world.deleting or world.asked or reservation.is_asked_for(world.cr) or world.key.is_changing
-    is_settled = all(_is_steady(world, worker) for worker in world.workers)
+    is_settled = all(_is_steady(world, worker) for worker in world.unsettled)
     return not acts and not has_times and not world.is_blind and is_settled
 
 
@@ -238,7 +240,7 @@ def _is_steady(world: NodeSetWorld, worker: Worker) -> bool:
 
 def _adoptions(world: NodeSetWorld) -> Iterator[Action]:
     """Workers that nobody controls get their owner, beside those that they have."""
-    for meta in (worker.pod.metadata for worker in world.workers):
+    for meta in (worker.pod.metadata for worker in world.unsettled):
         if not world.deleting and not meta.deletion_timestamp and controller_of(meta) is None:
             others = tuple(msgspec.to_builtins(owner) for owner in meta.owner_references)
             yield PatchMetadata("v1", "Pod", meta, owners=(*others, metadata.owner(world.cr)))
@@ -297,7 +299,7 @@ def _leftovers(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -> It
     yield from records.defunct(world, {worker.hostname(world.cr) for worker in new})
     if world.deleting:
         return
-    live = {world.revision, *(worker.revision for worker in world.workers)}
+    live = {world.revision, *(worker.revision for worker in world.unsettled)}
     yield from revisions.history(world.cr, world.revisions, live)
     if not world.cr.spec.ssh.enabled:
         yield from _ssh_config(world)
@@ -321,7 +323,7 @@ def same_hostnames(world: NodeSetWorld) -> list[tuple[str, str]]:
     """Every host name of a worker, made or not, that another has; and who that is."""
     wanted = world.missing
     held = held_back(world, wanted)
-    made = [(worker.hostname, worker.rival) for worker in world.workers if worker.rival]
+    made = [(worker.hostname, worker.rival) for worker in world.unsettled if worker.rival]
     named = {worker.name(world.cr): worker.hostname(world.cr) for worker in wanted}
     return sorted({*made, *((named[name], rival) for name, rival in held.items())})
 
@@ -371,14 +373,14 @@ def _stale_records(world: NodeSetWorld, new: Iterable[nodeset.WorkerIdentity]) -
 
 def _finished_workers(world: NodeSetWorld) -> Iterator[Action]:
     # Its containers have ended, but only Slurm knows whether its jobs have been dealt with.
-    for worker in world.workers:
+    for worker in world.unsettled:
         if worker.is_over and not worker.is_terminating and _is_free(world, worker):
             yield _delete(worker, f"its containers have ended ({worker.pod.status.phase}) and no job holds its node")
 
 
 def _is_free(world: NodeSetWorld, worker: Worker) -> bool:
     if isinstance(worker.view, Absent):
-        return not worker.absence_doubt
+        return worker.absence_doubt is None
     if worker.node is None or isinstance(world.slurm.jobs, Unknown):
         return False
     held = any(policy.occupies(job, worker.hostname) for job in world.slurm.jobs)
@@ -393,9 +395,9 @@ def _delete(worker: Worker, why: str) -> Delete:
 
 
 def _unregistered(world: NodeSetWorld) -> Iterator[Action]:
-    for worker in world.choice.staying:
+    for worker in world.choice.staying_unsettled:
         since = worker.unregistered_since(world.now)
-        if since is None or worker.absence_doubt:
+        if since is None or worker.absence_doubt is not None:
             continue
         grace = max(REGISTRATION_GRACE_SECONDS, float(world.cr.spec.min_ready_seconds))
         if (world.now - since).total_seconds() >= grace:

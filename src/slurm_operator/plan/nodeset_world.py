@@ -60,12 +60,12 @@ class NodeSetWorld:
     # False while conditions of pods were written a moment ago: those that move now do not wait for more of them.
     may_describe: bool = True
     # False for a while after Slurm was asked for nodes by name and did not say whether it has them.
-    may_ask_by_name: bool = True
+    may_confirm: bool = True
 
     # Cached: plan and report both use these, and ten thousand workers take time.
 
     @cached_property
-    def workers(self) -> tuple[Worker, ...]:
+    def unsettled(self) -> tuple[Worker, ...]:
         """The workers for whom something may have to be done: all but the settled ones."""
         pods = (pod for pod in self.pods if pod.metadata.uid not in self.settled.rows)
         found = workers(self.cr, pods, self.slurm, self.now, len(self.settled))
@@ -79,8 +79,13 @@ class NodeSetWorld:
 
     @cached_property
     def choice(self) -> Choice:
-        """Which workers stay and which go."""
+        """Which of the unsettled workers stay, and which go."""
         return choose(self)
+
+    @property
+    def staying_count(self) -> int:
+        """How many workers stay, the settled ones too."""
+        return len(self.choice.staying_unsettled) + len(self.settled)
 
     @cached_property
     def missing(self) -> list[nodeset.WorkerIdentity]:
@@ -131,7 +136,7 @@ def held_back(world: NodeSetWorld, wanted: list[nodeset.WorkerIdentity]) -> dict
     if not wanted:
         return {}
     first = {host: f"pod {name}" for host, name in world.settled.pods.items()}
-    first |= {worker.hostname: f"pod {worker.name}" for worker in world.workers}
+    first |= {worker.hostname: f"pod {worker.name}" for worker in world.unsettled}
     held = frozenset(first)
     hosts = frozenset(worker.hostname(world.cr) for worker in wanted)
     others = duplicates.taken(world.cr, hosts, held, _rivals(world), world.slurm)
@@ -175,20 +180,20 @@ def _missing_ordinals(world: NodeSetWorld) -> list[int]:
     claims and node record: where that number is among the lowest, nobody else is made in its place.
     """
     leaving = {name for name, (_, why) in world.choice.leaving.items() if why == SCALE_IN}
-    stay = [worker for worker in world.workers if not worker.is_terminating and worker.name not in leaving]
+    stay = [worker for worker in world.unsettled if not worker.is_terminating and worker.name not in leaving]
     needed = world.cr.spec.replicas - len(stay) - len(world.settled)
     if needed <= 0:
         return []
     taken = {worker.ordinal for worker in stay} | world.settled.ordinals
     lowest = islice((number for number in count() if number not in taken), needed)
-    held = {worker.ordinal for worker in world.workers}
+    held = {worker.ordinal for worker in world.unsettled}
     return [number for number in lowest if number not in held]
 
 
 def _missing_daemons(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
     """The workers of DaemonSet mode to make: one for each node that wants one and has none."""
-    taken = {worker.name for worker in world.workers}
-    held = {worker.pod.spec.node_name for worker in world.workers}
+    taken = {worker.name for worker in world.unsettled}
+    held = {worker.pod.spec.node_name for worker in world.unsettled}
     nodes = (world.nodes[name] for name in sorted(world.nodes))
     wanted = (placement.daemon_worker(node) for node in nodes if placement.should_run(world.template["spec"], node))
     return [worker for worker in wanted if worker.node not in held and worker.name(world.cr) not in taken]

@@ -33,7 +33,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
         return
     if cr.is_daemon and cr.spec.prune_slurm_node_records != NODE_NOT_FOUND and not world.deleting:
         return
-    kept = {*wanted, *(worker.hostname for worker in world.workers)}
+    kept = {*wanted, *(worker.hostname for worker in world.unsettled)}
     left = [node for node in own(cr, world.slurm.nodes, ended=True) if _may_go(node) and node.name not in kept]
     pods = {pod.metadata.name for pod in world.pods} if left else set()
     gone = [node for node in left if _is_without_pod(world, read_pod_info(node.comment), pods)]
@@ -44,7 +44,7 @@ def defunct(world: NodeSetWorld, wanted: Collection[str]) -> Iterator[Action]:
 
 def _about_to_end(world: NodeSetWorld) -> int:
     """How many more pods are about to end: their records are deleted together, in few calls."""
-    ends = (parse_time(worker.pod.metadata.deletion_timestamp) for worker in world.workers if worker.is_terminating)
+    ends = (parse_time(worker.pod.metadata.deletion_timestamp) for worker in world.unsettled if worker.is_terminating)
     return sum(end is not None and end > world.now for end in ends)
 
 

@@ -2,10 +2,10 @@
 
 In: the workers that an earlier reconcile found settled, each with what that was judged on, and the world as it is now.
 Out: those that still are, because nothing of it has changed, and those that have become so. All others are
-`NodeSetWorld.workers`, which the planners look at. A settled worker is ready, registered and up to date; no planner has
-anything to do for it, and time alone changes none of that. Who is settled is judged with the planners' own functions;
-what that was judged on is compared by identity, which is why caches keep what has not changed. How to add a rule that
-looks at workers: decision 24. Pure; kept by `reconcile/nodeset.py` from one reconcile to the next.
+`NodeSetWorld.unsettled`, which the planners look at. A settled worker is ready, registered and up to date; no planner
+has anything to do for it, and time alone changes none of that. Who is settled is judged with the planners' own
+functions; what that was judged on is compared by identity, which is why caches keep what has not changed. How to add a
+rule that looks at workers: decision 24. Pure; kept by `reconcile/nodeset.py` from one reconcile to the next.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def settled_after(world: NodeSetWorld) -> Settled:
     found, jobs = world.settled, world.slurm.jobs
     if found.terms is None or isinstance(jobs, Unknown):
         return found
-    new = [worker for worker in world.workers if _is_in_service(world, worker)]
+    new = [worker for worker in world.unsettled if _is_in_service(world, worker)]
     new = [worker for worker in new if not any(_changes(world, worker))]
     if not new:
         return found
@@ -217,7 +217,10 @@ def _is_in_service(world: NodeSetWorld, worker: Worker) -> bool:
 
 
 def _changes(world: NodeSetWorld, worker: Worker) -> Iterator[Action | Worker | str]:
-    """Whatever a planner has to do for one worker that stays: each that `plan_nodeset` calls for those must be here."""
+    """What any planner would do for this worker.
+
+    Every planner that `plan_nodeset` calls for staying workers must be listed here.
+    """
     one = (worker,)
     yield from outdated(world, one)
     yield from marks.pod_marks(world, one)

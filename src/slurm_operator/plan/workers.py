@@ -94,12 +94,21 @@ class NodeSnapshot:
 
     @property
     def lacks_only_jobs(self) -> bool:
-        """Whether Slurm answers and its jobs cannot be read all the same: for a decision these may be too many."""
+        """Whether nodes were read but jobs were not; a decision may depend on more jobs than can be read."""
         return isinstance(self.nodes, SlurmList) and isinstance(self.jobs, Unknown)
 
     def about(self, name: str, on_nodes: Mapping[str, Sequence[Job]]) -> NodeSnapshot:
         """The same with the jobs of one node alone: a thousand workers need not look at a thousand jobs each."""
         return self if isinstance(self.jobs, Unknown) else replace(self, jobs=tuple(on_nodes.get(name, ())))
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a node that Slurm's list lacks may still be at work."""
+
+    text: str
+    # Whether all that is open is that Slurm, asked for the node by name, says so too.
+    awaits_confirmation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +121,8 @@ class Worker:
     view: NodeView
     may_remove: policy.Yes | policy.No
     deadline: Limit
-    # Why a node that Slurm's list lacks may still be at work; empty when it is not, or when the list has it.
-    absence_doubt: str = ""
+    # Why its node, which Slurm's list lacks, may still be at work; None when it is not, or when the list has it.
+    absence_doubt: Doubt | None = None
     # Who else has its host name, and so its node record; empty when nobody has.
     rival: str = ""
     # Why it goes, as the drain of its node says; empty when it says nothing of the kind.
@@ -184,9 +193,9 @@ class Worker:
         return since
 
     @property
-    def is_unasked(self) -> bool:
+    def awaits_confirmation(self) -> bool:
         """Whether Slurm's list lacks its node, and all that is open is whether Slurm says so when asked by name."""
-        return self.absence_doubt == _unasked(self.hostname)
+        return self.absence_doubt is not None and self.absence_doubt.awaits_confirmation
 
     def may_still_register(self, now: datetime) -> bool:
         """Whether Slurm lacks its node, but not for long."""
@@ -260,8 +269,8 @@ def _judged(worker: Worker, slurm: NodeSnapshot, in_bulk: Set[str], now: datetim
 def _may_remove(worker: Worker, slurm: NodeSnapshot, now: datetime) -> policy.Yes | policy.No:
     if not isinstance(worker.view, Absent):
         return policy.may_remove(worker.view, slurm.jobs)
-    if worker.absence_doubt:
-        return policy.No(worker.absence_doubt)
+    if worker.absence_doubt is not None:
+        return policy.No(worker.absence_doubt.text)
     if worker.may_still_register(now):
         return policy.No(f"node {worker.hostname} is not registered in Slurm, but its slurmd may still register")
     return policy.Yes()
@@ -277,21 +286,20 @@ def lost_in_bulk(some: Iterable[Worker], now: datetime, settled: int = 0) -> fro
     return frozenset() if is_plausible(len(lost), len(registered) + settled) else frozenset(lost)
 
 
-def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = frozenset()) -> str:
-    """Why a node that Slurm's list lacks may still be at work; empty when it is not."""
+def absence_in_doubt(hostname: str, slurm: NodeSnapshot, in_bulk: Set[str] = frozenset()) -> Doubt | None:
+    """Why a node that Slurm's list lacks may still be at work; None when it is not."""
     if hostname in in_bulk:
-        return f"Slurm has lost node {hostname} and many others at once; this is believed after {DOUBT_SECONDS:g} s"
+        seconds = f"{DOUBT_SECONDS:g} s"
+        return Doubt(f"Slurm has lost node {hostname} and many others at once; this is believed after {seconds}")
     if isinstance(slurm.jobs, Unknown):
-        return f"Slurm's list of jobs is not available: {slurm.jobs.why}"
+        return Doubt(f"Slurm's list of jobs is not available: {slurm.jobs.why}")
     # Before anybody asks: while a job is there, the answer is of no use.
     holders = [job.job_id for job in slurm.jobs if policy.occupies(job, hostname)]
     if holders:
-        return f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it"
-    return _unasked(hostname) if slurm.absent is not None and hostname not in slurm.absent else ""
-
-
-def _unasked(hostname: str) -> str:
-    return f"Slurm's list lacks node {hostname}; asking for it by name"
+        return Doubt(f"Slurm has no record of node {hostname}, but job {holders[0]} runs on it")
+    if slurm.absent is None or hostname in slurm.absent:
+        return None
+    return Doubt(f"Slurm's list lacks node {hostname}; asking for it by name", awaits_confirmation=True)
 
 
 def container_since(pod: Pod, name: str) -> datetime | None:

@@ -3,7 +3,8 @@
 In: a Controller and the RestApis and Secrets of its namespace. Out: a client, kept while its address stays the same,
 and a `NodeSnapshot`. What cannot be asked is Unknown with its reason, never an empty list. Reconciles that decide
 nothing share one response; what changed in it wakes the resources that it concerns (`changed`, wired by
-`operator.py`). Called by the reconciles of Controllers and NodeSets.
+`operator.py`), and writes, each after one more look at its nodes. Called by the reconciles of Controllers and NodeSets,
+by `polling.py`, and through `SlurmWriter` by `execute.py`.
 """
 
 from __future__ import annotations
@@ -174,12 +175,10 @@ class Cluster:
         self, caller: Hashable = None, *, fresh: bool = False, max_age: float = SEEN_MAX_AGE_SECONDS
     ) -> SlurmList[Partition] | Unknown:
         """All partitions; `fresh` when something is decided by it, `max_age` when nothing is waited for."""
-        found, _ = await self._partitions.get(
-            caller, lambda: self._ask_partitions(caller), fresh=fresh, max_age=max_age
-        )
+        found, _ = await self._partitions.get(caller, self._ask_partitions, fresh=fresh, max_age=max_age)
         return found
 
-    async def _ask_partitions(self, caller: Hashable) -> SlurmList[Partition] | Unknown:
+    async def _ask_partitions(self) -> SlurmList[Partition] | Unknown:
         try:
             answer = await self.client.all_partitions()
             live = await self.client.offers(Feature.PARTITIONS)
@@ -188,8 +187,6 @@ class Cluster:
         is_same_way, self.supports_live_partitions = live == self.supports_live_partitions, live
         before, self._listed_partitions = self._listed_partitions, answer.items
         if before is not None and (before != answer.items or not is_same_way):
-            # No node: whoever reports on partitions alone.
-            self.changed(frozenset(), caller)
             self.repartitioned()
         return answer
 
@@ -384,7 +381,7 @@ class Cluster:
 
 
 def _on(nodes: SlurmList[Node] | Unknown, decision: Decision) -> Decision:
-    """What is left to decide once the nodes are known: a worker that is at work stays, whatever its jobs are."""
+    """The part of a decision that still needs jobs: busy nodes are dropped, their workers stay anyway."""
     listed = {node.name: node for node in nodes.items} if decision.nodes and isinstance(nodes, SlurmList) else {}
     quiet = frozenset(name for name in decision.nodes if name in listed and not policy.is_busy(listed[name]))
     return replace(decision, nodes=quiet, every_holder=not decision.nodes <= listed.keys())
@@ -409,10 +406,10 @@ def _read_for(earlier: NodeSnapshot) -> Decision:
 
 
 def _widened(decision: Decision, nodes: SlurmList[Node] | Unknown) -> Decision:
-    """What may be decided by a list of all nodes that was read for a few of them: something about any that it has.
+    """What a full list that was read for a few nodes covers: a decision on any listed node.
 
-    Something was left to decide, so jobs that do not simply run were read too. One that does shows on its node, and an
-    older record of one only keeps a worker.
+    Jobs in unusual states were read too, a plainly running one shows on its node, and a stale record can only keep a
+    worker.
     """
     if not decision or isinstance(nodes, Unknown):
         return decision

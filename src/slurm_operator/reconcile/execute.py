@@ -145,17 +145,16 @@ class Executor:
         is_cut = False
         for stage in plan.stages:
             if may_remove is not None and any(map(_removes, stage)) and not await may_remove():
-                log.info("nothing is removed: what that was decided on has changed, or is too old by now")
+                log.info("removals are skipped: what they were decided on has changed or is too old")
                 is_cut = True
                 continue
             if is_cut and isinstance(stage[0], RecordEvent):
                 # It would tell of removals.
                 continue
+            _announce(stage)
             if len(stage) == 1:
-                _announce(stage)
                 await self._do(stage[0], work)
                 continue
-            _announce(stage)
             results = await asyncio.gather(*(one(action) for action in stage), return_exceptions=True)
             failed = [result for result in results if isinstance(result, Exception)]
             crashed = [result for result in results if isinstance(result, BaseException) and result not in failed]
@@ -166,7 +165,11 @@ class Executor:
         return Outcomes(tuple(work.refused), work.applied)
 
     async def status(self, desired: Mapping[str, Any], live: Any) -> None:
-        """Write a status, when it differs and the last one is old enough."""
+        """Write a status if it differs: once a second for each object, or after 0.25 s if it ends a wait.
+
+        One that comes too early is dropped, and its resource is requeued. If the cache lacks our last status, the
+        object is read first.
+        """
         place = desired["metadata"]
         kind, key = str(desired["kind"]), Key(place["namespace"], place["name"])
         if self.pace.is_early(kind, key, lambda: ends_a_wait(desired, live.content())):

@@ -15,7 +15,7 @@ from kube_runtime.client.cache import Cache
 from kube_runtime.client.objects import Pod, RawObject
 from kube_runtime.clock import Clock
 from kube_runtime.errors import OperatorError
-from kube_runtime.loop.controller import Result
+from kube_runtime.loop.controller import MIN_REQUEUE_SECONDS, Result
 from kube_runtime.loop.queue import Key
 from kube_runtime.times import parse_time
 from slurm_operator.admission import rules
@@ -41,8 +41,8 @@ from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
     WAITING_REQUEUE_SECONDS,
     finalizer_removal,
-    hosts_to_ask_for,
-    in_question,
+    hosts_to_confirm,
+    hosts_to_confirm_first,
     is_at_rest,
     plan_nodeset,
 )
@@ -81,20 +81,20 @@ SNAPSHOT_WAIT_SECONDS = 3.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
-# Older than this, the nodes are asked for once more right before; with jobs older than MAX_DECISION_AGE_SECONDS nothing
-# goes.
+# Older than this, the nodes are asked for once more right before a removal.
 LOOK_AGAIN_SECONDS = 2.0
-MAX_DECISION_AGE_SECONDS = 15.0
-# So many pods get conditions before somebody looks whether there is more urgent work, and for so long in all: what has
-# changed meanwhile is to stand in the status. Beside workers that move they are a few.
+# With jobs older than this nothing goes.
+MAX_JOBS_AGE_SECONDS = 15.0
+# Conditions are written in batches of so many, for at most so long; after each batch more urgent work goes first, and a
+# status that is due.
 AFTER_REPORT_AT_ONCE = 64
 AFTER_REPORT_SECONDS = 5.0
-# A reconcile of a thousand workers takes about so long until it reports: with that it begins before its status is due.
+# About what a reconcile of a thousand workers needs to reach its status: it starts this much before the status is due.
 STATUS_LEAD_SECONDS = 0.25
-# While workers move, some pods get conditions so often: each time, the next worker has to wait for them.
+# While workers come or go, conditions are written at most this often: each batch delays the next worker.
 DESCRIBE_SECONDS = 1.0
-# Where Slurm does not say whether it has a node that a leaving worker had, it is asked for it so often.
-ASK_BY_NAME_SECONDS = 10.0
+# How often Slurm is asked by name for the node of a leaving worker, while it does not say whether it has it.
+CONFIRM_INTERVAL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class NodeSets:
     described_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: the hosts of workers that go as soon as Slurm confirms that they may; the next reconcile
     # asks for them before it plans.
-    asked_first: dict[str, frozenset[str]] = field(default_factory=dict)
+    confirm_first: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: when Slurm was last asked for nodes by name and did not say whether it has them.
-    in_question_at: dict[str, float] = field(default_factory=dict)
+    confirmation_asked_at: dict[str, float] = field(default_factory=dict)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -256,7 +256,7 @@ class NodeSets:
 
     def _about_leaving(self, cr: NodeSet, pods: tuple[Pod, ...]) -> Decision:
         """The workers that may be removed in this reconcile: asked for at once, the plan need not be made twice."""
-        now, first = self.clock.now().timestamp(), self.asked_first.get(cr.metadata.uid, frozenset())
+        now, first = self.clock.now().timestamp(), self.confirm_first.get(cr.metadata.uid, frozenset())
         some = [pod for pod in self._unjudged(cr, pods) if _may_be_removed(pod, now)]
         if first:
             some += [pod for pod in pods if hostname_of(cr, pod) in first]
@@ -265,9 +265,9 @@ class NodeSets:
     async def _act(self, world: NodeSetWorld, raw: RawObject, cluster: Cluster | Unknown) -> Result:
         try:
             world, plan, is_whole = await self._plan(world, cluster)
-            if world.may_ask_by_name and in_question(world):
-                self.in_question_at[world.cr.metadata.uid] = self.clock.monotonic()
-            asked_first_before = self.asked_first.get(world.cr.metadata.uid, frozenset())
+            if world.may_confirm and hosts_to_confirm(world):
+                self.confirmation_asked_at[world.cr.metadata.uid] = self.clock.monotonic()
+            confirm_first_before = self.confirm_first.get(world.cr.metadata.uid, frozenset())
             has_seen_writes = not deletes_pods(plan) or await self._has_seen_own_writes(raw.metadata.uid)
             slurm = cluster if isinstance(cluster, Cluster) else None
 
@@ -304,16 +304,15 @@ class NodeSets:
             await self._write_status(raw, world.cr, workload.failed(error.reason, str(error)), {})
             raise
         if not is_whole:
-            return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else CACHE_LOOK_SECONDS)
-        is_new = self.asked_first.get(world.cr.metadata.uid, frozenset()) != asked_first_before
+            return Result(WAITING_REQUEUE_SECONDS if has_seen_writes else MIN_REQUEUE_SECONDS)
+        is_new = self.confirm_first.get(world.cr.metadata.uid, frozenset()) != confirm_first_before
         # A drain that does not take effect is not repeated ten times a second.
         requeue_after = max(plan.requeue_after or 0.0, 0.0 if is_new else WAITING_REQUEUE_SECONDS)
         return Result(requeue_after, is_at_rest(world, plan))
 
     def _remember_settled(self, world: NodeSetWorld) -> None:
-        now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
-        if now is not None and now.metadata.uid == world.cr.metadata.uid:
-            self.settled[now.metadata.uid] = settled_after(world)
+        if self._is_there(world.cr):
+            self.settled[world.cr.metadata.uid] = settled_after(world)
 
     async def _finish(self, world: NodeSetWorld, raw: RawObject, plan: Plan) -> None:
         """Report, then do what nobody waits for; the other way round where that failed, or the status would flip."""
@@ -367,7 +366,9 @@ class NodeSets:
             slurm = await self._fetch_snapshot(cluster, world.cr, world.pods, asked, world.slurm)
             if isinstance(slurm.jobs, Unknown) and slurm.lacks_only_jobs and not world.is_blind:
                 # What goes on without them goes on, with what was known before.
-                log.info("only what needs no list of jobs is done: %s", slurm.jobs.why)
+                log.info(
+                    "jobs that this plan depends on cannot be read (%s); the rest of it is carried out", slurm.jobs.why
+                )
                 world = await self._with_listed(world, cluster, asked, slurm)
                 return world, covered(plan_nodeset(world), world), False
             world = replace(world, slurm=slurm, pods=self._pods(world.cr))
@@ -423,7 +424,7 @@ class NodeSets:
         now = self.observer.get("NodeSet", world.cr.namespace, world.cr.name)
         at = self.clock.monotonic()
         is_same = now is not None and now.metadata.generation == world.cr.metadata.generation
-        is_too_old = at - world.slurm.jobs_read_at > MAX_DECISION_AGE_SECONDS
+        is_too_old = at - world.slurm.jobs_read_at > MAX_JOBS_AGE_SECONDS
         if not is_same or not self._is_there(world.cr) or is_too_old:
             return False
         going = leaving_now(plan, world)
@@ -449,13 +450,13 @@ class NodeSets:
         """Remember which slurmds were asked to register, so that they are not asked in every reconcile."""
         # Without a list of jobs, what was asked before still holds: nobody is asked again sooner for it.
         unknown = isinstance(world.slurm.jobs, Unknown)
-        with_ghosts = world.asked if unknown else ghosts.ghosts(world.workers, world.slurm)
+        with_ghosts = world.asked if unknown else ghosts.ghosts(world.unsettled, world.slurm)
         asked = ghosts.remembered(world.asked, plan.actions, with_ghosts, world.now.timestamp())
         uid = world.cr.metadata.uid
         self.asked.pop(uid, None)
         if asked:
             self.asked[uid] = asked
-        self.asked_first[uid] = hosts_to_ask_for(world)
+        self.confirm_first[uid] = hosts_to_confirm_first(world)
 
     async def _report(self, world: NodeSetWorld, raw: RawObject) -> None:
         kept = workload.kept_features(reach.kept_fields(world.cr, world.refs))
@@ -521,14 +522,14 @@ class NodeSets:
             rivals=(*self._rivals(cr, refs), *self._named_by_records(cr, pods, slurm)),
             settled_before=self._settled(cr),
             may_describe=self._may_describe(cr.metadata.uid),
-            may_ask_by_name=self._may_ask_by_name(cr.metadata.uid),
+            may_confirm=self._may_confirm(cr.metadata.uid),
         )
 
     def _may_describe(self, uid: str) -> bool:
         return self.clock.monotonic() - self.described_at.get(uid, float("-inf")) >= DESCRIBE_SECONDS
 
-    def _may_ask_by_name(self, uid: str) -> bool:
-        return self.clock.monotonic() - self.in_question_at.get(uid, float("-inf")) >= ASK_BY_NAME_SECONDS
+    def _may_confirm(self, uid: str) -> bool:
+        return self.clock.monotonic() - self.confirmation_asked_at.get(uid, float("-inf")) >= CONFIRM_INTERVAL_SECONDS
 
     def _settled(self, cr: NodeSet) -> Settled:
         return self.settled.get(cr.metadata.uid, NONE_SETTLED)
@@ -544,8 +545,8 @@ class NodeSets:
         self.failed_after_report.pop(uid, None)
         self.written.pop(uid, None)
         self.described_at.pop(uid, None)
-        self.asked_first.pop(uid, None)
-        self.in_question_at.pop(uid, None)
+        self.confirm_first.pop(uid, None)
+        self.confirmation_asked_at.pop(uid, None)
 
     def _rivals(self, cr: NodeSet, refs: Refs) -> Iterator[Rival]:
         """The other NodeSets of the namespace whose workers join the same Slurm."""

@@ -1,7 +1,8 @@
 """All reading: what the caches know, put together for one reconcile.
 
-In: caches. Out: frozen values: resources, `Refs` of a namespace, what a resource owns. Nothing is read later in a
-reconcile. Decoded objects are kept by resourceVersion, since most of a namespace is the same at the next reconcile.
+In: caches. Out: frozen values: resources, `Refs` of a namespace, what a resource owns. Nothing is decided by what is
+read later in a reconcile, but by a NodeSet: with each new answer of Slurm, before it deletes, and while it writes
+conditions. Decoded objects are kept by resourceVersion, since most of a namespace is the same at the next reconcile.
 Called by every reconcile.
 """
 

@@ -150,7 +150,7 @@ def assemble(
     controllers = _controllers(parts)
     streams.wake = controllers["Controller"].add
     outcomes.wake_partition, outcomes.wake_controller = controllers["Partition"].add, controllers["Controller"].add
-    executor.pace.again = lambda kind, key, seconds: controllers[kind].queue.add_after(key, seconds)
+    executor.pace.again = lambda kind, key, seconds: controllers[kind].add_after(key, seconds)
     _connect(observer, controllers, clusters)
     served = _served(parts)
     return Operator(
@@ -359,7 +359,7 @@ def _woken_by_slurm(
                 controllers[kind].add(key)
         if ("Controller", cluster) not in users and (nodes is None or nodes):
             # No Partition: the Controller only counts its nodes, and a busy Slurm changes all the time.
-            controllers["Controller"].queue.add_after(cluster, QUIET_REQUEUE_SECONDS)
+            controllers["Controller"].add_after(cluster, QUIET_REQUEUE_SECONDS)
 
     return wake
 

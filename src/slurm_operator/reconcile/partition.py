@@ -159,7 +159,7 @@ class Partitions:
             )
         found = decoded.problems if not isinstance(cr, Partition) else errors(rules.check(cr, None, refs))
         if not isinstance(cr, Partition) or found:
-            await self._write_status(raw, None, status.refused(found), {})
+            await self._write_status(raw, status.refused(found), {})
             return Result()
         self._begin(key, cr, raw)
         return await self._report(cr, raw, refs)
@@ -168,7 +168,7 @@ class Partitions:
         try:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
         except BuildError as error:
-            await self._write_status(raw, cr, workload.failed(error.reason, str(error)), {})
+            await self._write_status(raw, workload.failed(error.reason, str(error)), {})
             return Result(MISSING_REQUEUE_SECONDS)
         cluster, outcome = self._find(controller, raw)
         if cluster is not None and cluster.failure:
@@ -182,7 +182,7 @@ class Partitions:
         if not outcome.is_in_force and outcome.acceptance.accepted and not outcome.refused and not is_late:
             return Result(max(APPLY_POLL_SECONDS, (age or 0.0) / 2))
         fields = self._fields(cr, raw, outcome, age if outcome.is_in_force else None)
-        await self._write_status(raw, cr, status.drafts(outcome), fields)
+        await self._write_status(raw, status.drafts(outcome), fields)
         # Whatever it waits for, its Controller's reconcile sees it first, and wakes it.
         return Result(REQUEUE_SECONDS, is_at_rest=self.outcomes.is_certain(controller))
 
@@ -256,7 +256,7 @@ class Partitions:
             return await self._remove_finalizer(raw, cr)
         if cr is None:
             # Whose partition it is cannot be read, so nobody can be asked whether it has jobs.
-            await self._write_status(raw, None, workload.refused(problems), {})
+            await self._write_status(raw, workload.refused(problems), {})
             return Result(MISSING_REQUEUE_SECONDS)
         try:
             controller = refs.controller(cr.namespace, cr.spec.controller_ref)
@@ -272,7 +272,7 @@ class Partitions:
             return await self._remove_finalizer(raw, cr)
         finished_too = not outcome.supports_live_partitions
         drafts = status.deleting(cr.slurm_name, outcome.waits, finished_too=finished_too)
-        await self._write_status(raw, cr, drafts, _last_apply(cr))
+        await self._write_status(raw, drafts, _last_apply(cr))
         return Result(REQUEUE_SECONDS)
 
     def _may_release(self, cr: Partition | None, raw: RawObject, refs: Refs) -> bool:
@@ -299,11 +299,11 @@ class Partitions:
         try:
             await self.executor.execute(Plan(((patch,),)), raw, "Partition")
         except OperatorError as error:
-            await self._write_status(raw, cr, workload.failed(error.reason, str(error)), _last_apply(cr) if cr else {})
+            await self._write_status(raw, workload.failed(error.reason, str(error)), _last_apply(cr) if cr else {})
             raise
 
     async def _write_status(
-        self, raw: RawObject, _cr: Partition | None, drafts: Sequence[ConditionDraft], fields: Mapping[str, object]
+        self, raw: RawObject, drafts: Sequence[ConditionDraft], fields: Mapping[str, object]
     ) -> None:
         await write_status(self.executor, self.clock, "Partition", raw, drafts, fields)
 

@@ -1,9 +1,10 @@
 """The polls of each cluster's Slurm, which has no watch: one for all resources of a cluster that are at rest.
 
 In: the key of a Controller whose Slurm can be asked. Out: one look: nodes, if any has changed, the states of all jobs,
-records of those that need one, and all partitions. What has changed wakes the resources that it concerns
-(`Cluster.changed`). Whoever waits for something asks by itself, and then no poll is needed. Run by the controller that
-`reconcile/operator.py` starts, as every reconcile is, so that no cluster keeps another waiting.
+records of those that need one, and all partitions, once a Controller has asked for them. What has changed wakes the
+resources that it concerns (`Cluster.changed`). Whoever waits for something asks by itself, and then no poll is needed.
+Run by the controller that `reconcile/operator.py` starts, as every reconcile is, so that no cluster keeps another
+waiting.
 """
 
 from __future__ import annotations

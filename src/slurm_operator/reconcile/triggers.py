@@ -1,9 +1,9 @@
 """Which resources a change concerns.
 
-In: a changed object. Out: the keys of the resources to reconcile. Every reference counts: a Secret or ConfigMap
-that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in slurm.conf. A Kubernetes node
-is everybody's, and many write on it: it concerns those alone who read what has changed. Connected to the watches by
-`reconcile/operator.py`.
+In: a changed object, or the nodes that changed in Slurm. Out: the keys of the resources to reconcile. Every reference
+counts: a Secret or ConfigMap that a resource names anywhere, a Controller that it belongs to, a NodeSet or Partition in
+slurm.conf. A Kubernetes node is everybody's, and many write on it: it concerns those alone who read what has changed.
+Connected to the watches and to the polls by `reconcile/operator.py`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Triggers:
         A node without a pod may be a record that any NodeSet has left. A Partition may hold any node: what it reports
         is made by its Controller's reconcile.
         """
-        # Empty: only partitions have changed.
+        # Empty: no node is concerned, as when only a job that waits has changed.
         nodesets = self.observer.in_namespace("NodeSet", controller.namespace) if nodes is None or nodes else ()
         hosts = {_key(item): self._hosts(item) for item in nodesets if controller in self.named_controller(item)}
         concerns_all = nodes is None or bool(_without(nodes, hosts.values()))

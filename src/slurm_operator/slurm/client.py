@@ -1,8 +1,9 @@
 """The client of slurmrestd: everything that this program reads from Slurm or changes in it goes through here.
 
-In: an address, a token source. Out: model values, or a `SlurmError` that says what happens next. Called by
-`reconcile/` (reads by observe, writes by execute). All writes pass `SlurmClient.write`: the one seam for crash tests,
-dry runs and audit. Nothing is cached but the REST version; in `shared.py` many readers share an answer.
+In: an address, a token source. Out: model values, or a `SlurmError` that says what happens next. Reads:
+`slurm/node_records.py`, `slurm/job_records.py`, `reconcile/clusters.py`. Writes: `reconcile/clusters.py`, for
+`reconcile/execute.py`. All writes pass `SlurmClient.write`: the one seam for crash tests, dry runs and audit. Nothing
+is cached but the REST version; in `shared.py` many readers share an answer.
 """
 
 from __future__ import annotations

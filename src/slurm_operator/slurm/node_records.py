@@ -26,8 +26,8 @@ FULL_LIST_SECONDS = 60.0
 # A long list less often: one of 10,000 nodes takes a second of CPU to read.
 FULL_LIST_SECONDS_PER_NODE = 0.12
 MAX_FULL_LIST_SECONDS = 600.0
-# So few nodes are looked at one by one right before a write: of ten thousand, the whole list would take seconds.
-MAX_ASKED_BY_NAME = 8
+# So few nodes are always read by name right before a write, however short the list; more, where they are few of it.
+ALWAYS_BY_NAME_BEFORE_WRITE = 8
 # So old a list may be to which a look right before a write adds what has changed: too short for a clock to be set back.
 LISTED_NOW_SECONDS = 5.0
 # Up to this many nodes are read by name for a decision, or one in NODE_COST of the list.
@@ -79,17 +79,18 @@ class NodeRecords:
     # Whether the last `read` has listed all nodes, without any condition.
     has_read_all: bool = False
     _list_seconds: float = 0.0
-    _whole_at: float = float("-inf")
+    _full_list_due_at: float = float("-inf")
 
     async def read(self, decision: Decision, *, is_poll: bool) -> SlurmList[Node] | Unknown:
         """All nodes; raises SlurmError.
 
-        One of four: the last list, while it rests and nothing is decided; that list with new records of the few nodes
-        that something is decided about; if only what has changed matters, whatever Slurm has since; else a whole list.
+        (1) Nothing is decided and lists are paused: the last list. (2) Few nodes are decided about and no full list is
+        due: the last list, with these read by name. (3) No node is decided about and no full list is due: what has
+        changed since. (4) Otherwise a full list.
         """
         self.has_read_all = False
         now, known = self.monotonic(), self.listed if self.listed is not None and self.listed.complete else None
-        is_due = now >= self._whole_at
+        is_due = now >= self._full_list_due_at
         if known is not None and not decision and now < self._rests_until(now, is_poll=is_poll):
             return known
         if known is not None and not is_due and _is_small(decision, len(known.items)):
@@ -137,7 +138,7 @@ class NodeRecords:
         now = self.listed_at = self.monotonic()
         self._list_seconds = now - began
         by_length = min(FULL_LIST_SECONDS_PER_NODE * len(answer.items), MAX_FULL_LIST_SECONDS)
-        self._whole_at = now + max(FULL_LIST_SECONDS, by_length)
+        self._full_list_due_at = now + max(FULL_LIST_SECONDS, by_length)
         before, self.newest = self.newest, answer.last_update
         if answer.last_update < before:
             self.listed = None
@@ -152,7 +153,11 @@ class NodeRecords:
     async def read_now(self, hosts: tuple[str, ...]) -> tuple[Node, ...]:
         """The records of these nodes, as near to a write as can be: Slurm knows no preconditions."""
         count = len(self.listed.items) if self.listed is not None else 0
-        known = await self._by_name(hosts) if len(hosts) <= MAX_ASKED_BY_NAME or _are_few(len(hosts), count) else None
+        known = (
+            await self._by_name(hosts)
+            if len(hosts) <= ALWAYS_BY_NAME_BEFORE_WRITE or _are_few(len(hosts), count)
+            else None
+        )
         if known is None:
             known = {node.name: node for node in await self._listed_now()}
         return tuple(known[name] for name in hosts if name in known)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 SEEN_MAX_AGE_SECONDS = 0.9
 # Older than this it serves nobody, even if whoever asked for it never comes back.
 MAX_AGE_SECONDS = 6.0
-# So old an answer may be for whoever decides nothing by it and does not wait for a long list that is on its way.
+# How old an answer may be for a caller that decides nothing and does not wait for the one in flight.
 IMPATIENT_MAX_AGE_SECONDS = 60.0
 # For how many answers it is remembered who saw them.
 MAX_REMEMBERED_LOOKS = 100

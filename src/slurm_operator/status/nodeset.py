@@ -38,7 +38,7 @@ RESERVED = "ReservationCreated"
 
 def fields(world: NodeSetWorld) -> dict[str, Any]:
     """The counts of a NodeSet's status."""
-    cr, present = world.cr, world.workers
+    cr, present = world.cr, world.unsettled
     old = {worker.name for worker in outdated(world, present)}
     # A worker without a node record of its own is of no use, however ready its pod is.
     useful = [worker for worker in present if not worker.rival]
@@ -135,7 +135,7 @@ def _half(jobs: Unknown) -> str:
 
 
 def _degraded(world: NodeSetWorld) -> ConditionDraft:
-    broken = _broken(world.workers)
+    broken = _broken(world.unsettled)
     if broken:
         return yes(DEGRADED, "WorkersDown", broken)
     if isinstance(world.slurm.jobs, Unknown):
@@ -162,7 +162,7 @@ def _state(world: NodeSetWorld) -> list[ConditionDraft]:
         return [no(READY, "DuplicateHostname", why), progressing, yes(DEGRADED, "DuplicateHostname", why)]
     if message:
         return [no(READY, "WorkersNotReady", message), yes(PROGRESSING, "Working", message), degraded]
-    text = f"{counted(len(world.choice.staying) + len(world.settled), 'worker is', 'workers are')} ready and registered"
+    text = f"{counted(world.staying_count, 'worker is', 'workers are')} ready and registered"
     return [yes(READY, "AllReady", text), no(PROGRESSING, "Settled", text), degraded]
 
 
@@ -177,13 +177,13 @@ def _same_hostnames(world: NodeSetWorld, same: Sequence[tuple[str, str]]) -> str
 
 
 def _numbers(world: NodeSetWorld) -> Iterator[str]:
-    wanted, staying = _desired(world), world.choice.staying
-    surplus = len(staying) + len(world.settled) - wanted
-    if surplus > 0 and not world.cr.is_daemon:
-        when = "none is chosen before Slurm answers" if world.is_blind else "they are chosen in steps"
-        yield f"{counted(surplus, 'worker')} too many; {when}"
+    wanted = _desired(world)
+    surplus = world.staying_count - wanted
+    # While Slurm answers, all that are too many have been chosen.
+    if surplus > 0 and world.is_blind and not world.cr.is_daemon:
+        yield f"{counted(surplus, 'worker')} too many; none is chosen before Slurm answers"
     # One that Kubernetes is taking down may still be ready.
-    ready = sum(worker.is_ready and not worker.rival for worker in staying) + len(world.settled)
+    ready = sum(worker.is_ready and not worker.rival for worker in world.choice.staying_unsettled) + len(world.settled)
     if ready < wanted:
         yield f"{share(ready, wanted, 'worker')} ready"
 
@@ -197,17 +197,17 @@ def _waiting(world: NodeSetWorld) -> str:
         parts.append(f"{counted(len(blocked), 'worker waits', 'workers wait')} to be removed: {blocked[0]}")
     if not world.deleting:
         parts.extend(_numbers(world))
-    going = sum(worker.is_terminating for worker in world.workers)
+    going = sum(worker.is_terminating for worker in world.unsettled)
     if going and not world.deleting:
         parts.append(f"{counted(going, 'worker is', 'workers are')} being taken down")
-    unregistered = [worker.hostname for worker in choice.staying if isinstance(worker.view, Absent)]
+    unregistered = [worker.hostname for worker in choice.staying_unsettled if isinstance(worker.view, Absent)]
     if unregistered:
         parts.append(f"{counted(len(unregistered), 'is', 'are')} not registered in Slurm yet: {unregistered[0]}")
     if world.key.is_changing and not world.controller.spec.external:
         waiting = [worker for worker, why in choice.leaving.values() if why == KEY]
         free = sum(isinstance(worker.may_remove, policy.Yes) for worker in waiting)
         parts.append(f"the cluster's key changes once no jobs run: {share(free, len(waiting), 'worker')} free")
-    old = sum(1 for _ in outdated(world, choice.staying))
+    old = sum(1 for _ in outdated(world, choice.staying_unsettled))
     if old and world.cr.spec.update_strategy.type == "RollingUpdate":
         parts.append(f"{counted(old, 'still runs', 'still run')} an older template")
     return "; ".join(parts)
