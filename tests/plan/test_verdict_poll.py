@@ -124,4 +124,4 @@ def test_an_old_word_counts_again_once_the_pod_had_time(
 def test_what_is_owed_to_a_pod_is_not_forgotten_for_another_one() -> None:
     owed = replace(poll_of("new", ("pod",), OTHER, 105.0), waits_since=104.0)
     both = poll_of("new", ("pod", "standby"), owed, 106.0)
-    assert (both.waits_since, both.doubted, both.verdicts) == (104.0, {"pod"}, {})
+    assert (both.waits_since, both.doubted, dict(both.verdicts)) == (104.0, frozenset({"pod"}), {})
