@@ -31,6 +31,15 @@ def test_a_worker_whose_host_name_another_nodeset_has_is_told_so(cluster: Cluste
     assert [(worker.name, worker.rival) for worker in world.unsettled] == [("w-0", "NodeSet first"), ("w-1", "")]
 
 
+@pytest.mark.parametrize("spec", [{"nodeSelector": "x"}, {"tolerations": 5}, {"affinity": ["x"]}], ids=str)
+def test_a_neighbour_whose_template_is_nonsense_stops_nobody_else(cluster: Cluster, spec: dict[str, object]) -> None:
+    cr = cluster.nodeset(scalingMode="DaemonSet", template={"spec": spec})
+    other = msgspec.structs.replace(cr, metadata=msgspec.structs.replace(cr.metadata, name="other", uid="other"))
+    pods, nodes = [cluster.pod("w-0")], [cluster.kube_node("k1")]
+    world = cluster.world(cluster.nodeset(), pods, cluster.slurm(cluster.node("w-0")), nodes, rivals=(Rival(other),))
+    assert [(worker.name, worker.rival) for worker in world.unsettled] == [("w-0", "")]
+
+
 @pytest.mark.parametrize("half", ["nodes", "jobs"])
 def test_half_an_answer_is_blind(cluster: Cluster, half: str) -> None:
     slurm = cluster.slurm(cluster.node("w-0"))

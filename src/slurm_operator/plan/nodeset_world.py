@@ -17,7 +17,6 @@ from kube_runtime.client.objects import Node, Pod, RawObject
 from slurm_operator.api.controller import Controller
 from slurm_operator.api.nodeset import NodeSet
 from slurm_operator.build import labels, nodeset
-from slurm_operator.build.errors import BuildError
 from slurm_operator.build.metadata import Object
 from slurm_operator.build.refs import Refs
 from slurm_operator.plan import duplicates, placement, revisions
@@ -159,10 +158,11 @@ def _daemon_hosts(world: NodeSetWorld, cr: NodeSet) -> frozenset[str]:
     """The host names that another NodeSet of DaemonSet mode wants workers of."""
     try:
         spec = nodeset.pod_template(cr, world.controller, world.refs)["spec"]
-    except BuildError:
+        nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
+        return frozenset(placement.daemon_worker(node).hostname(cr) for node in nodes)
+    except Exception:
+        # Anybody may have written that template: its own reconcile says what is wrong with it, and no other stops.
         return frozenset()
-    nodes = (node for node in world.nodes.values() if placement.should_run(spec, node))
-    return frozenset(placement.daemon_worker(node).hostname(cr) for node in nodes)
 
 
 def _missing(world: NodeSetWorld) -> list[nodeset.WorkerIdentity]:
