@@ -53,6 +53,8 @@ async def audited_cluster(folder: Path, *, scheduler: bool) -> AsyncIterator[Clu
     flags = (
         f"--audit-policy-file={policy}",
         f"--audit-log-path={folder / 'audit.log'}",
+        # Rotated at a hundred megabytes by default: ten thousand workers fill more.
+        "--audit-log-maxsize=10000",
         "--audit-log-mode=batch",
         "--audit-log-batch-max-wait=1s",
         "--audit-log-batch-buffer-size=200000",
