@@ -147,7 +147,7 @@ async def test_a_live_change_that_nobody_saw_is_told_once_and_soon_in_force_agai
     for tier in (7, None):
         await world.patch("Partition", "short", {"spec": {"priorityTier": tier}})
         await world.run_for(0.1)
-    for _ in range(40):
+    for _ in range(60):
         await world.run_for(0.1)
         if told(world) != before:
             nudges.append(before := told(world))

@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.slurm.replay import KEY, Replay, load, respond
 from tests.slurm.servers import serve
 
+from slurm_operator.slurm.breaker import PING_SECONDS
 from slurm_operator.slurm.client import Observation, Seconds, SlurmClient
 from slurm_operator.slurm.errors import (
     SlurmBadAnswer,
@@ -125,7 +126,7 @@ async def test_an_upgraded_server_is_spoken_to_in_its_new_version(
     assert await client.version() == "v0.0.42"
     replay.release = "26.05"
     replay.on("GET /ping", "ping")
-    clock[0] += 31
+    clock[0] += PING_SECONDS + 1
     assert await client.version() == "v0.0.45"
 
 
