@@ -15,9 +15,12 @@ from tests.campaigns.rig import World
 from tests.campaigns.scenarios import REF, small
 from tests.plan.small_cluster import Cluster, of_type
 
+from kube_runtime.times import parse_time
 from slurm_operator.build import labels
+from slurm_operator.plan import nodeset as plan
 from slurm_operator.plan.actions import PatchPodConditions
 from slurm_operator.plan.nodeset import MAX_CONDITIONS_BESIDE, plan_nodeset
+from slurm_operator.reconcile import nodeset as reconcile
 from slurm_operator.reconcile.nodeset import NodeSets
 from slurm_operator.slurm.transport import Sending
 from slurm_operator.slurm.wire import Reply
@@ -128,6 +131,34 @@ async def test_answers_that_are_cut_off_somewhere_else_each_time_make_no_status_
     world.arm()
     await world.run_for(300.0)
     assert len(world.trace) <= 20
+
+
+async def test_batches_of_new_workers_follow_each_other_while_slurm_lists_its_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await small(world, 1)
+    send = world.line.send
+
+    async def slow(sending: Sending, token: str) -> Reply:
+        if sending.label == "GET nodes":
+            await world.clock.sleep(9.0)
+        return await send(sending, token)
+
+    for module in (plan, reconcile):
+        monkeypatch.setattr(module, "MAX_PODS_AT_ONCE", 3)
+    monkeypatch.setattr(world.line, "send", slow)
+    await world.run_for(10.0)
+    await world.patch("NodeSet", "compute", {"spec": {"replicas": 10}})
+    asked_at = world.clock.now()
+    await world.run_for(10.0)
+    workers = [each["metadata"] for each in world.stored("pods") if each["metadata"]["name"].startswith("compute")]
+    last = max(parse_time(each["creationTimestamp"]) or asked_at for each in workers)
+    # The first batch waits three seconds for Slurm, the others do not.
+    assert (len(workers), (last - asked_at).total_seconds() < 5.0) == (10, True)
+    await world.run_for(60.0)
+    world.arm()
+    await world.run_for(120.0)
+    assert [each for each in world.trace if "Pod" in each] == []
 
 
 async def test_nothing_is_remembered_of_nodesets_that_go_while_slurm_is_asked(

@@ -39,6 +39,7 @@ from slurm_operator.plan.actions import (
 from slurm_operator.plan.decided import covered, decision, deletes_pods, leaving_now, may_still_go, writes_pods
 from slurm_operator.plan.duplicates import Rival, named_owners
 from slurm_operator.plan.nodeset import (
+    MAX_PODS_AT_ONCE,
     WAITING_REQUEUE_SECONDS,
     finalizer_removal,
     hosts_to_confirm,
@@ -78,6 +79,10 @@ CACHE_CATCH_UP_SECONDS = 10.0
 CACHE_LOOK_SECONDS = 0.02
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
+# After a whole batch of new workers the next one waits no longer than this: Slurm's list of many takes seconds. A
+# reconcile makes batches for half of the time that it has.
+NEXT_BATCH_WAIT_SECONDS = 0.1
+MAX_BATCHES_SECONDS = 60.0
 # How soon a change that Slurm refused is tried again.
 REJECTED_REQUEUE_SECONDS = 60.0
 SLOW = Unknown("Slurm is slow to answer")
@@ -122,6 +127,8 @@ class NodeSets:
     confirm_first: dict[str, frozenset[str]] = field(default_factory=dict)
     # By the uid of a NodeSet: when Slurm was last asked for nodes by name and did not say whether it has them.
     confirmation_asked_at: dict[str, float] = field(default_factory=dict)
+    # The uids of NodeSets of which a whole batch of new workers was made: more of them may be missing.
+    in_batches: set[str] = field(default_factory=set)
     # By the uid of a NodeSet: how far each cache of pods has to be to show what was written for it.
     written: dict[str, tuple[tuple[Cache[Pod], str], ...]] = field(default_factory=dict)
 
@@ -166,8 +173,8 @@ class NodeSets:
         began = self.clock.monotonic()
         asking = asyncio.ensure_future(self._first_look(cluster, cr, pods))
         try:
-            while not await self._is_answered_in_time(asking):
-                if await self._create_without_slurm(cr):
+            while not await self._is_answered_in_time(asking, cr):
+                if self.clock.monotonic() - began < MAX_BATCHES_SECONDS and await self._create_without_slurm(cr):
                     continue
                 if isinstance(cluster, Cluster) and self.clock.monotonic() - began >= cluster.patience_seconds:
                     await self._report_silence(cr)
@@ -177,10 +184,11 @@ class NodeSets:
         # Slurm took its time: our last writes have come back to the caches meanwhile.
         return await self._act(self._world(cr, raw, controller, refs, self._pods(cr), slurm), raw, cluster)
 
-    async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot]) -> bool:
+    async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot], cr: NodeSet) -> bool:
         over = asyncio.Event()
         asking.add_done_callback(lambda _: over.set())
-        timer = self.clock.call_later(SNAPSHOT_WAIT_SECONDS, over.set)
+        wait = NEXT_BATCH_WAIT_SECONDS if cr.metadata.uid in self.in_batches else SNAPSHOT_WAIT_SECONDS
+        timer = self.clock.call_later(wait, over.set)
         try:
             await over.wait()
         finally:
@@ -209,6 +217,7 @@ class NodeSets:
 
     async def _create_without_slurm(self, known: NodeSet) -> bool:
         """Create workers that are missing without waiting for Slurm's answer; whether any were created."""
+        self.in_batches.discard(known.metadata.uid)
         seen = self._world_without_slurm(known)
         if seen is None:
             return False
@@ -224,7 +233,7 @@ class NodeSets:
             # The rest of the reconcile meets it too, and says so.
             log.debug("not created before Slurm has answered: %s", error)
             return False
-        await self._wait_until_cached(plan)
+        await self._after_creation(world.cr, plan)
         return True
 
     async def _first_look(self, cluster: Cluster | Unknown, cr: NodeSet, pods: tuple[Pod, ...]) -> NodeSnapshot:
@@ -283,7 +292,7 @@ class NodeSets:
             finally:
                 # Also if another action failed: slurmds must not be asked again at every retry.
                 self._remember(world, plan)
-            await self._wait_until_cached(plan)
+            await self._after_creation(world.cr, plan)
             gone = finalizer_removal(world) if world.deleting and is_whole else None
             if gone is not None:
                 await self._execute(Plan(((gone,),)), raw)
@@ -385,13 +394,18 @@ class NodeSets:
         found = await self._fetch_snapshot(cluster, world.cr, world.pods, part, slurm)
         return world if found.is_blind else replace(world, slurm=found, pods=self._pods(world.cr))
 
-    async def _wait_until_cached(self, plan: Plan) -> None:
+    async def _after_creation(self, cr: NodeSet, plan: Plan) -> None:
         """Until the caches show the workers just made: the next reconcile would make them again."""
         made = [
             (each.desired["metadata"]["namespace"], each.desired["metadata"]["name"])
             for each in plan.actions
             if isinstance(each, Create) and each.desired["kind"] == "Pod"
         ]
+
+        if len(made) >= MAX_PODS_AT_ONCE:
+            self.in_batches.add(cr.metadata.uid)
+        else:
+            self.in_batches.discard(cr.metadata.uid)
 
         def is_cached() -> bool:
             # One that was seen is not looked for again: of ten thousand, most are there long before the last.
@@ -543,6 +557,7 @@ class NodeSets:
         self.settled.pop(uid, None)
         self.hosts.pop(uid, None)
         self.failed_after_report.pop(uid, None)
+        self.in_batches.discard(uid)
         self.written.pop(uid, None)
         self.described_at.pop(uid, None)
         self.confirm_first.pop(uid, None)
