@@ -79,8 +79,8 @@ CACHE_CATCH_UP_SECONDS = 10.0
 CACHE_LOOK_SECONDS = 0.02
 # A Slurm that takes longer to answer does not keep workers waiting that only have to be made.
 SNAPSHOT_WAIT_SECONDS = 3.0
-# After a whole batch of new workers the next one waits no longer than this: Slurm's list of many takes seconds. A
-# reconcile makes batches for half of the time that it has.
+# After a whole batch of new workers the next one waits no longer than this: Slurm's list of many takes seconds. Not for
+# ever: a reconcile is cut off after two minutes.
 NEXT_BATCH_WAIT_SECONDS = 0.1
 MAX_BATCHES_SECONDS = 60.0
 # How soon a change that Slurm refused is tried again.
@@ -173,8 +173,8 @@ class NodeSets:
         began = self.clock.monotonic()
         asking = asyncio.ensure_future(self._first_look(cluster, cr, pods))
         try:
-            while not await self._is_answered_in_time(asking, cr):
-                if self.clock.monotonic() - began < MAX_BATCHES_SECONDS and await self._create_without_slurm(cr):
+            while not await self._is_answered_in_time(asking, self._batch_wait_seconds(cr, began)):
+                if await self._create_without_slurm(cr):
                     continue
                 if isinstance(cluster, Cluster) and self.clock.monotonic() - began >= cluster.patience_seconds:
                     await self._report_silence(cr)
@@ -184,11 +184,15 @@ class NodeSets:
         # Slurm took its time: our last writes have come back to the caches meanwhile.
         return await self._act(self._world(cr, raw, controller, refs, self._pods(cr), slurm), raw, cluster)
 
-    async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot], cr: NodeSet) -> bool:
+    def _batch_wait_seconds(self, cr: NodeSet, began: float) -> float:
+        """How long new workers wait for Slurm."""
+        is_next = cr.metadata.uid in self.in_batches and self.clock.monotonic() - began < MAX_BATCHES_SECONDS
+        return NEXT_BATCH_WAIT_SECONDS if is_next else SNAPSHOT_WAIT_SECONDS
+
+    async def _is_answered_in_time(self, asking: asyncio.Future[NodeSnapshot], wait_seconds: float) -> bool:
         over = asyncio.Event()
         asking.add_done_callback(lambda _: over.set())
-        wait = NEXT_BATCH_WAIT_SECONDS if cr.metadata.uid in self.in_batches else SNAPSHOT_WAIT_SECONDS
-        timer = self.clock.call_later(wait, over.set)
+        timer = self.clock.call_later(wait_seconds, over.set)
         try:
             await over.wait()
         finally:
